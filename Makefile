@@ -1,0 +1,58 @@
+# `make demo` and `make test` set up everything they need on a machine with Python 3.11 or later.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := all
+.PHONY: all demo test check format bench chromium clean
+
+all: format check test
+
+# -- what people run ---------------------------------------------------------------------------------------------
+
+demo: .venv/.installed
+	$(BIN)/stillme demo --out stillme-demo
+
+test: check chromium
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: .venv/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: .venv/.dev
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv stillme-demo dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# -- set-up ------------------------------------------------------------------------------------------------------
+
+.venv/.python:
+	@test -n "$(PYTHON)" || { echo "stillme needs Python 3.11 or later; install it and run make again." >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) --upgrade "pip>=25.1"
+	touch $@
+
+.venv/.installed: .venv/.python pyproject.toml
+	$(PIP) --editable .
+	touch $@
+
+.venv/.dev: .venv/.installed
+	$(PIP) --group dev
+	$(PIP) --no-build-isolation --editable tests/plugin_package
+	touch $@
+
+# Browser tests use Debian's Chromium. Where it is absent and may not be installed, they say that they were skipped.
+chromium:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
+		|| echo "No Chromium here: browser tests will be skipped."

@@ -1,0 +1,131 @@
+"""The pipeline around an editor and a judge that cost nothing: requests per second, memory, resuming.
+
+Ratios: rows per second against a bare SQLite loop that writes the same ledger rows and does nothing else, on the
+same disk in the same run; peak memory at 100,000 requests against 10,000.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from stillme import images
+from stillme.audit import load
+from stillme.pipeline import Options, run_stages
+from stillme.store import EditRow, Store
+from stillme.types import Edited, digest
+
+TARGET = 1500
+PORTRAITS = 100
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        small, large = _measured(folder / "small", 10_000), _measured(folder / "large", 100_000)
+        bare = _bare_rows_per_second(folder / "bare.sqlite", 100_000)
+        written = 7 * large["work"]  # an edit, an assessment and five judgements each
+        print(f"edit and judge          {large['work']:>8,.0f} requests/s, target {TARGET:,} (100,000 requests)")
+        print(f"estimates included      {large['whole']:>8,.0f} requests/s")
+        print(
+            f"rows                    {written:>8,.0f}/s, ×{written / bare:.2f} of a bare SQLite loop ({bare:,.0f}/s)"
+        )
+        print(
+            f"peak memory of the work {large['work_mb']:>8,.0f} MB, ×{large['work_mb'] / small['work_mb']:.2f} of 10,000"
+        )
+        print(
+            f"peak memory, estimates  {large['peak_mb']:>8,.0f} MB, ×{large['peak_mb'] / small['peak_mb']:.2f} of 10,000"
+        )
+        print(f"nothing left to do      {large['resume']:>8,.1f} s at 100,000 requests")
+        if os.environ.get("STILLME_BENCH_MILLION"):
+            seconds, writing = _resume_a_million(folder / "million")
+            print(f"nothing left to do      {seconds:>8,.1f} s at 1,000,000 requests, written in {writing:,.0f} s")
+        assert large["work"] >= TARGET, "slower than the target"
+        assert large["work_mb"] <= 1.3 * small["work_mb"], "memory grows with the number of requests"
+
+
+def _measured(folder: Path, requests: int) -> dict[str, float]:
+    """Run in a process of its own, so that peak memory is its own."""
+    _write_audit(folder, requests)
+    code = f"from bench.spine import report_run; report_run({str(folder)!r}, {requests})"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    names = ("work", "whole", "work_mb", "peak_mb", "resume")
+    return dict(zip(names, map(float, done.stdout.split()), strict=True))
+
+
+def report_run(name: str, requests: int) -> None:
+    """Work, estimate, and run again with nothing left to do."""
+    folder = Path(name)
+    begun = time.perf_counter()
+    run_stages(folder, ("edit", "judge"), Options())
+    worked, work_mb = time.perf_counter(), _peak_mb()
+    run_stages(folder, ("estimate",), Options())
+    ended = time.perf_counter()
+    run_stages(folder, ("edit", "judge"), Options())
+    resumed = time.perf_counter()
+    print(requests / (worked - begun), requests / (ended - begun), work_mb, _peak_mb(), resumed - ended)
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _write_audit(folder: Path, requests: int) -> None:
+    import numpy as np
+
+    pictures = folder / "portraits"
+    pictures.mkdir(parents=True)
+    noise = np.random.default_rng(0)
+    rows = ["file,group"]
+    for index in range(PORTRAITS):
+        # About 30 kB, like a compressed portrait.
+        data = images.encode_png(noise.integers(0, 255, (100, 100, 3), dtype=np.uint8))
+        (pictures / f"p{index}.png").write_bytes(data)
+        rows.append(f"p{index}.png,{'ab'[index % 2]}")
+    (pictures / "portraits.csv").write_text("\n".join(rows))
+    seeds = list(range(requests // PORTRAITS // 20))
+    (folder / "audit.toml").write_text(
+        f'[portraits]\nsource = "./portraits"\n[[editors]]\nuse = "noop"\nseeds = {seeds}\n'
+        '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\nreplicates = 200\n'
+    )
+
+
+def _bare_rows_per_second(path: Path, rows: int) -> float:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(
+        "CREATE TABLE edit (id INTEGER PRIMARY KEY, key TEXT UNIQUE, a, b, c, d, e, f, g, h, i, j, k, l, m)"
+    )
+    begun = time.perf_counter()
+    for start in range(0, rows, 250):
+        connection.execute("BEGIN")
+        connection.executemany(
+            f"INSERT INTO edit (key, a, b, c, d, e, f, g, h, i, j, k, l, m) VALUES ({','.join('?' * 14)})",
+            [(digest(number), *["x" * 20] * 13) for number in range(start, start + 250)],
+        )
+        connection.execute("COMMIT")
+    return rows / (time.perf_counter() - begun)
+
+
+def _resume_a_million(folder: Path) -> tuple[float, float]:
+    _write_audit(folder, 1_000_000)
+    loaded = load(folder, ready=False)
+    begun = time.perf_counter()
+    with Store.writing(folder) as store:
+        batch: list[EditRow] = []
+        for request in loaded.requests(loaded.editors[0]):
+            batch.append(EditRow(request=request, outcome=Edited(image=b""), image=None, attempts=1, seconds=0, cost=0))
+            if len(batch) == 5000:
+                store.add_edits(batch)
+                batch = []
+        store.record_audit(loaded.hash, loaded.resolved)
+    written = time.perf_counter()
+    run_stages(folder, ("edit",), Options())
+    return time.perf_counter() - written, written - begun

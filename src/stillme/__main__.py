@@ -1,0 +1,5 @@
+"""`python -m stillme` is `stillme`."""
+
+from stillme.cli import main
+
+main()

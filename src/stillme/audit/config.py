@@ -1,0 +1,96 @@
+"""The sections of audit.toml, with their defaults."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stillme.types import Arm
+
+Name = str
+
+
+class Section(BaseModel):
+    """A table of audit.toml. Unknown keys are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PortraitsSection(Section):
+    """Whose portraits are edited."""
+
+    source: str = "synthetic"
+    only: dict[str, str | list[str]] = {}
+    limit: int | None = Field(default=None, ge=1)
+
+
+class PromptsSection(Section):
+    """What is asked of the editor."""
+
+    sets: list[str] = Field(default=["diagnostic"], min_length=1)
+    only: list[str] = []
+
+
+class EditorSection(Section):
+    """One editor under one name."""
+
+    use: str
+    name: Name | None = Field(default=None, min_length=1)
+    seeds: list[int] = Field(default=[0], min_length=1)
+    parameters: dict[str, Any] = {}
+
+
+class JudgeSection(Section):
+    """One judge under one name."""
+
+    use: str
+    name: Name | None = Field(default=None, min_length=1)
+    epochs: int = Field(default=1, ge=1, le=100)
+    parameters: dict[str, Any] = {}
+
+
+class EnsembleSection(Section):
+    """How several judges become one."""
+
+    rule: Literal["mean", "paper", "code", "median", "worst"] = "mean"
+
+
+class EstimatesSection(Section):
+    """Which gaps are estimated, and how."""
+
+    factors: list[str] | None = None
+    reference: dict[str, str] = {}
+    confidence: float = Field(default=0.95, ge=0.5, le=0.999)
+    replicates: int = Field(default=2000, ge=200, le=1_000_000)
+    seed: int = 0
+
+
+class BudgetSection(Section):
+    """When to stop by itself."""
+
+    dollars: float | None = Field(default=None, ge=0)
+    minutes: float | None = Field(default=None, gt=0)
+
+
+class ExecutorSection(Section):
+    """Where the work runs."""
+
+    kind: Literal["local"] = "local"
+    workers: int | None = Field(default=None, ge=1, le=1024)
+    attempts: int = Field(default=4, ge=1, le=20)
+
+
+class Config(Section):
+    """A whole audit.toml."""
+
+    title: str = "An audit"
+    arms: list[Arm] = Field(default=[Arm.BASELINE], min_length=1)
+    portraits: PortraitsSection = PortraitsSection()
+    prompts: PromptsSection = PromptsSection()
+    editors: list[EditorSection] = Field(min_length=1)
+    judges: list[JudgeSection] = Field(min_length=1)
+    ensemble: EnsembleSection = EnsembleSection()
+    estimates: EstimatesSection = EstimatesSection()
+    budget: BudgetSection = BudgetSection()
+    executor: ExecutorSection = ExecutorSection()

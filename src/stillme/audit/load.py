@@ -1,0 +1,285 @@
+"""Read audit.toml and check all of it: every problem is reported at once, before anything runs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from stillme import prompts as prompt_sets
+from stillme import registry
+from stillme.audit.changes import explain_changes
+from stillme.audit.config import Config, EditorSection, EstimatesSection, JudgeSection, PortraitsSection, PromptsSection
+from stillme.audit.places import Location, Places, explain
+from stillme.audit.plan import Audit, NamedEditor, NamedJudge
+from stillme.errors import AuditChanged, Invalid, InvalidAudit, Problem, StillmeError, did_you_mean
+from stillme.mitigation import AVAILABLE
+from stillme.portraits import folder as portrait_folder
+from stillme.protocols import Editor, Judge, Needs, Objecting
+from stillme.store import Store
+from stillme.types import Portrait, Prompt
+
+FILE = "audit.toml"
+RESOLVED = "resolved.toml"
+
+M = TypeVar("M", bound=BaseModel)
+V = TypeVar("V")
+
+
+def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
+    """The audit at `path` (a file, or a folder that holds one), with `out` or its folder as the run folder.
+
+    With `ready`, also everything that a run needs is checked: keys, extras, every picture decoded.
+    """
+    file = _audit_file(path)
+    try:
+        text = file.read_text("utf-8-sig")
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidAudit(str(file), [Problem(place="", message=f"is not TOML: {error}")]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidAudit(str(file), [Problem(place="", message=f"cannot be read: {error}")]) from None
+    loader = _Loader(file, Places(text), data, ready=ready)
+    audit = loader.audit(out or file.parent)
+    if loader.problems or audit is None:
+        raise InvalidAudit(str(file), loader.problems)
+    return audit
+
+
+def require_unchanged(audit: Audit, store: Store, *, accept: bool) -> str:
+    """What changed since the rows of this run were made; raises if work would be done anew unasked."""
+    changes = explain_changes(audit, store)
+    if changes.redo and not accept:
+        raise AuditChanged(f"{changes}\nTo go on with the new configuration, add `--accept-changes`.")
+    return str(changes) if changes.differences else ""
+
+
+def _audit_file(path: Path) -> Path:
+    if path.is_dir():
+        if (path / FILE).is_file():
+            return path / FILE
+        raise StillmeError(f"{path} has no {FILE}. `stillme new {path}` writes one.")
+    if not path.exists():
+        raise StillmeError(f"{path} does not exist. `stillme new {path}` starts an audit there.")
+    return path
+
+
+class _Loader:
+    """Goes on after a problem, so that one look shows them all."""
+
+    def __init__(self, file: Path, places: Places, data: Mapping[str, Any], *, ready: bool) -> None:
+        self._file, self._places, self._data, self._ready = file, places, data, ready
+        self.problems: list[Problem] = []
+
+    def audit(self, folder: Path) -> Audit | None:
+        sections = self._sections()
+        portraits = self._portraits(sections.get("portraits") or PortraitsSection())
+        prompts = self._prompts(sections.get("prompts") or PromptsSection())
+        self._check_arms(sections.get("arms"))
+        editors = self._named("editors", EditorSection, self._editor)
+        judges = self._named("judges", JudgeSection, self._judge)
+        factors = self._factors(sections.get("estimates") or EstimatesSection(), portraits)
+        self._check_specs_differ(editors)
+        self._hear_objections(editors, portraits, prompts)
+        if self.problems:
+            return None
+        return Audit(
+            file=self._file,
+            folder=folder,
+            config=Config.model_validate(self._data),
+            portraits=portraits,
+            prompts=prompts,
+            editors=tuple(editors),
+            judges=tuple(judges),
+            factors=factors,
+        )
+
+    def _problem(self, location: Location, message: str) -> None:
+        self.problems.append(Problem(place=self._places.place(location), message=message))
+
+    def _sections(self) -> dict[str, Any]:
+        """The sections that are sound; complaints about the others are noted."""
+        try:
+            return dict(Config.model_validate(self._data))
+        except ValidationError as error:
+            self.problems.extend(explain(error, self._places, (), Config, self._data))
+            broken = {detail["loc"][0] for detail in error.errors()}
+        sound = {name: value for name, value in self._data.items() if name not in broken}
+        fillers = {"editors": [{"use": "x"}], "judges": [{"use": "x"}]}
+        usable = Config.model_validate(fillers | sound)
+        return {name: value for name, value in usable if name in sound}
+
+    def _portraits(self, section: PortraitsSection) -> tuple[Portrait, ...]:
+        try:
+            if section.source in registry.plugins("portrait set"):
+                portraits = registry.portrait_set(section.source)
+            elif "/" in section.source or (self._file.parent / section.source).is_dir():
+                portraits = portrait_folder.load((self._file.parent / section.source).resolve())
+            else:
+                known = ", ".join(registry.plugins("portrait set"))
+                self._problem(
+                    ("portraits", "source"),
+                    f"{section.source!r} is neither a folder nor one of the sets {known}; a folder is written ./name",
+                )
+                return ()
+        except Invalid as error:
+            where = self._places.place(("portraits", "source"))
+            self.problems.extend(
+                Problem(place=f"{where}, {error.source} {p.place}".rstrip(), message=p.message) for p in error.problems
+            )
+            return ()
+        kept = self._chosen(section, portraits)
+        if self._ready:
+            where = self._places.place(("portraits", "source"))
+            self.problems.extend(
+                Problem(place=f"{where}, {found.place}", message=found.message) for found in portrait_folder.check(kept)
+            )
+        return kept
+
+    def _chosen(self, section: PortraitsSection, portraits: tuple[Portrait, ...]) -> tuple[Portrait, ...]:
+        kept = portraits
+        for attribute, wanted in section.only.items():
+            known = {portrait.attributes.get(attribute, "") for portrait in portraits}
+            levels = [wanted] if isinstance(wanted, str) else wanted
+            for level in levels:
+                if level not in known:
+                    self._problem(
+                        ("portraits", "only", attribute),
+                        f"no portrait has {attribute} = {level!r}.{did_you_mean(level, known)} "
+                        f"Known: {', '.join(sorted(filter(None, known))) or 'nothing; no portrait has this attribute'}",
+                    )
+            kept = tuple(portrait for portrait in kept if portrait.attributes.get(attribute) in levels)
+        if portraits and not kept and not self.problems:
+            self._problem(("portraits", "only"), "leaves no portrait; loosen it")
+        return kept[: section.limit]
+
+    def _prompts(self, section: PromptsSection) -> tuple[Prompt, ...]:
+        found: dict[str, Prompt] = {}
+        for index, name in enumerate(section.sets):
+            location = ("prompts", "sets", index)
+            try:
+                is_file = name.endswith((".csv", ".toml"))
+                loaded = prompt_sets.load(self._file.parent / name) if is_file else registry.prompt_set(name)
+            except Invalid as error:
+                where = self._places.place(location)
+                self.problems.extend(Problem(place=f"{where}, {p.place}", message=p.message) for p in error.problems)
+                continue
+            except StillmeError as error:
+                self._problem(location, f"{error} A file of your own ends in .csv or .toml.")
+                continue
+            for prompt in loaded:
+                if prompt.id in found:
+                    self._problem(location, f"the prompt id {prompt.id!r} is in two sets; rename one")
+                found[prompt.id] = prompt
+        for wanted in section.only:
+            if found and wanted not in found:
+                self._problem(("prompts", "only"), f"no prompt {wanted!r}.{did_you_mean(wanted, found)}")
+        return tuple(prompt for prompt in found.values() if not section.only or prompt.id in section.only)
+
+    def _check_arms(self, arms: Sequence[str] | None) -> None:
+        for arm in arms or ():
+            if arm not in AVAILABLE:
+                self._problem(("arms",), f"this version cannot run the arm {str(arm)!r}; write {', '.join(AVAILABLE)}")
+        if arms and len(set(arms)) < len(arms):
+            self._problem(("arms",), "names an arm twice; name each once")
+
+    def _named(self, kind: str, model: type[M], build: Callable[[M, str, Location], V | None]) -> list[V]:
+        entries = self._data.get(kind)
+        built: list[V] = []
+        names: set[str] = set()
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            try:
+                section = model.model_validate(entry)
+            except ValidationError:
+                continue  # already reported with the sections
+            name = str(getattr(section, "name", None) or getattr(section, "use", ""))
+            if name in names:
+                self._problem((kind, index), f"a second one is called {name!r}; give it another `name`")
+            names.add(name)
+            made = build(section, name, (kind, index))
+            if made is not None:
+                built.append(made)
+        return built
+
+    def _editor(self, section: EditorSection, name: str, location: Location) -> NamedEditor | None:
+        editor: Editor | None = self._plugin(registry.editor_class, section.use, section.parameters, location)
+        if editor is None:
+            return None
+        if len(set(section.seeds)) < len(section.seeds):
+            self._problem((*location, "seeds"), "names a seed twice; name each once")
+        return NamedEditor(name=name, editor=editor, seeds=tuple(section.seeds))
+
+    def _judge(self, section: JudgeSection, name: str, location: Location) -> NamedJudge | None:
+        judge: Judge | None = self._plugin(registry.judge_class, section.use, section.parameters, location)
+        return NamedJudge(name=name, judge=judge, epochs=section.epochs) if judge else None
+
+    def _plugin(self, find: Callable[[str], Any], use: str, parameters: dict[str, Any], location: Location) -> Any:
+        try:
+            found = find(use)
+        except StillmeError as error:
+            self._problem((*location, "use"), str(error))
+            return None
+        needs: Needs = found.needs
+        if self._ready and (lacking := registry.unmet(needs)):
+            for sentence in lacking:
+                self._problem((*location, "use"), f"{use!r}: {sentence}")
+            return None
+        model: type[BaseModel] = found.Parameters
+        try:
+            return found(model.model_validate(parameters))
+        except ValidationError as error:
+            prefix = (*location, "parameters")
+            self.problems.extend(explain(error, self._places, prefix, model, parameters))
+            return None
+
+    def _factors(self, section: EstimatesSection, portraits: tuple[Portrait, ...]) -> tuple[str, ...]:
+        levels: dict[str, set[str]] = {}
+        for portrait in portraits:
+            for attribute, level in portrait.attributes.items():
+                levels.setdefault(attribute, set()).add(level)
+        # By default every attribute that groups the portraits; measured numbers differ on nearly every one.
+        grouping = [name for name, found in levels.items() if 2 <= len(found) <= max(2, len(portraits) // 2)]
+        named = (
+            section.factors
+            if section.factors is not None
+            else [name for name in grouping if not _numeric(levels[name])]
+        )
+        for factor in named:
+            if portraits and factor not in levels:
+                known = ", ".join(sorted(levels)) or "none"
+                self._problem(
+                    ("estimates", "factors"),
+                    f"no portrait has the attribute {factor!r}.{did_you_mean(factor, levels)} Known: {known}",
+                )
+        for factor, level in section.reference.items():
+            if portraits and level not in levels.get(factor, ()):
+                known = ", ".join(sorted(levels.get(factor, ()))) or "none"
+                self._problem(("estimates", "reference", factor), f"{level!r} is no level of it; known: {known}")
+        return tuple(named)
+
+    def _check_specs_differ(self, editors: Sequence[NamedEditor]) -> None:
+        seen: dict[str, str] = {}
+        for index, named in enumerate(editors):
+            key = named.editor.spec.key
+            if key in seen:
+                self._problem(
+                    ("editors", index),
+                    f"{named.name!r} is the same editor with the same parameters as {seen[key]!r}; "
+                    "remove one, or list both seeds under `seeds`",
+                )
+            seen[key] = named.name
+
+    def _hear_objections(
+        self, editors: Sequence[NamedEditor], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
+    ) -> None:
+        for index, named in enumerate(editors):
+            if portraits and isinstance(named.editor, Objecting):
+                for sentence in named.editor.objections(portraits, prompts):
+                    self._problem(("editors", index, "parameters"), sentence)
+
+
+def _numeric(levels: set[str]) -> bool:
+    return all(level.lstrip("-").replace(".", "", 1).isdigit() for level in levels)

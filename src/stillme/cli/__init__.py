@@ -1,0 +1,56 @@
+"""The command line. Importing it stays cheap: what is heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from stillme import __version__
+from stillme.cli.look import completion, doctor, export, list_, status
+from stillme.cli.stages import edit, estimate, judge, report, run
+from stillme.cli.start import demo, new
+from stillme.errors import StillmeError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="stillme")
+def cli() -> None:
+    r"""Does an image editor keep people themselves?
+
+    stillme edits portraits, has instruments, models and people rate the result, and reports every gap
+    between groups with its uncertainty.
+
+    \b
+    Start here:
+      stillme demo              a whole audit on this machine, no key and no GPU needed
+      stillme new my-audit      write a commented audit.toml
+      stillme run my-audit      edit, judge, estimate, report; resumes where it stopped
+
+    Exit codes: 0 done, 1 a check failed, 2 your mistake (one sentence says which), 3 stopped early or with
+    failures that running again would retry, 130 interrupted.
+    """
+
+
+for command in (demo, new, run, edit, judge, estimate, report, status, list_, export, doctor, completion):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line, turning expected errors into one sentence and exit code 2."""
+    try:
+        code = cli(prog_name="stillme", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except StillmeError as error:
+        click.echo(f"stillme: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stillme: stopped; everything finished until now is saved.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output, such as `head`, has seen enough.
+        sys.stderr.close()
+        sys.exit(0)

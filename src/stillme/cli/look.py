@@ -1,0 +1,98 @@
+"""Commands that look: status, list, export, doctor, completion."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from stillme.cli.options import audit_argument, json_option, out_option, print_json
+
+
+@click.command()
+@audit_argument
+@out_option
+@json_option
+def status(audit: Path, out: Path | None, as_json: bool) -> None:
+    """Show how far a run has come: edits, refusals, failures, judgements, cost.
+
+    Works while another process runs the audit.
+    """
+    from stillme.overview import status_of
+
+    found = status_of(audit, out)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        click.echo(found.as_text())
+
+
+@click.command("list")
+@click.argument("what", type=click.Choice(["editors", "judges", "prompts", "portraits"]))
+@click.argument("name", required=False)
+@json_option
+def list_(what: str, name: str | None, as_json: bool) -> None:
+    """List what an audit can use: editors, judges, prompts or portraits.
+
+    With a NAME, only that one in full: an editor's or judge's parameters, a prompt set, a portrait set.
+    """
+    from stillme.overview import catalogue
+
+    entries = catalogue(what, name)
+    if as_json:
+        print_json([entry.as_json() for entry in entries])
+    else:
+        for entry in entries:
+            click.echo(entry.as_text(full=name is not None))
+
+
+@click.command()
+@audit_argument
+@out_option
+@click.option("--format", "kind", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True)
+@click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="Folder; by default `export` in the run.")
+@json_option
+def export(audit: Path, out: Path | None, kind: str, to: Path | None, as_json: bool) -> None:
+    """Write edits and judgements as tables, with a codebook of their columns."""
+    from stillme.exports import export_run
+
+    written = export_run(audit, out, kind, to)
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+    else:
+        click.echo("\n".join(f"Wrote {path}" for path in written))
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Check this machine: versions, models, plugins and what each of them still needs."""
+    from stillme.doctor import examine
+
+    checks = examine()
+    if as_json:
+        print_json([check.as_json() for check in checks])
+    else:
+        click.echo("\n".join(check.as_text() for check in checks))
+    if any(check.state == "broken" for check in checks):
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    r"""Print a completion script for your shell.
+
+    \b
+    bash:  echo 'eval "$(stillme completion bash)"' >> ~/.bashrc
+    zsh:   echo 'eval "$(stillme completion zsh)"' >> ~/.zshrc
+    fish:  stillme completion fish > ~/.config/fish/completions/stillme.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from stillme.cli import cli
+
+    made = get_completion_class(shell)
+    if made is not None:
+        click.echo(made(cli, {}, "stillme", "_STILLME_COMPLETE").source())

@@ -1,0 +1,56 @@
+"""Commands that begin something: new, demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stillme.cli.options import json_option, print_json
+from stillme.errors import StillmeError
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.option("--title", default="", help="Shown in the report; by default the folder's name.")
+@click.option("--force", is_flag=True, help="Overwrite an audit.toml that is there.")
+def new(folder: Path, title: str, force: bool) -> None:
+    """Write a small, commented audit.toml into DIR.
+
+    It runs as it is, with the embedded portraits, two known-answer editors and the offline instruments;
+    change it from there.
+    """
+    from stillme.audit.template import small_audit
+
+    file = folder / "audit.toml"
+    if file.exists() and not force:
+        raise StillmeError(f"{file} is already there. Choose another folder, or overwrite it with --force.")
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(small_audit(title or folder.resolve().name), "utf-8")
+    click.echo(f"Wrote {file}. Next: stillme run {folder}")
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="stillme-demo",
+    show_default=True,
+    help="Folder for the demo's run.",
+)
+@json_option
+def demo(out: Path, as_json: bool) -> None:
+    """Audit two known-answer editors on this machine, and see whether the planted gap is found.
+
+    Rendered portraits, an even-handed and a biased editor, offline instruments, estimates with intervals,
+    a report. No key, no GPU, no download; running it again resumes.
+    """
+    from stillme.cli.progress import progress
+    from stillme.demo import run_demo
+
+    with progress(quiet=as_json) as shown:
+        result = run_demo(out, watch=shown, say=shown.say)
+    if as_json:
+        print_json(result.as_json())
+    else:
+        click.echo(result.as_text())

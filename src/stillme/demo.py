@@ -1,0 +1,81 @@
+"""A whole audit on any machine: known gaps are planted, measured, and shown side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stillme import audit, known_answers, results, rubric
+from stillme.audit.load import FILE
+from stillme.audit.template import small_audit
+from stillme.errors import StillmeError
+from stillme.pipeline import Ended, Options, run_stages
+from stillme.store import Store
+from stillme.types import Interval, PlantedGap
+from stillme.work import Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    """The demo's report and what was planted and recovered."""
+
+    report: Path
+    gaps: tuple[PlantedGap, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """`{"report": path, "gaps": [{"quantity", "editor", "planted", "recovered", "low", "high", …}]}`."""
+        return {"report": str(self.report), "gaps": [_as_json(gap) for gap in self.gaps]}
+
+    def as_text(self) -> str:
+        """A table for people."""
+        lines = [
+            "",
+            "The audit does not know what was planted. What it found, group against the rest:",
+            "",
+            f"  {'editor':<14}{'quantity':<20}{'group':<12}{'planted':>9}{'recovered':>11}  95 % interval",
+        ]
+        for gap in self.gaps:
+            group = f"{gap.factor} {gap.group}"
+            title = rubric.load().title(gap.quantity)
+            lines.append(f"  {gap.editor:<14}{title:<20}{group:<12}{_number(gap, gap.planted):>9}{_recovered(gap)}")
+        return "\n".join([*lines, "", f"Report: {self.report}"])
+
+
+def run_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str], None]) -> DemoResult:
+    """Write the small audit into `folder` and run it; resumes if it was begun before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / FILE
+    text = small_audit("stillme demo")
+    if file.exists() and file.read_text("utf-8") != text:
+        raise StillmeError(f"{file} is not the demo's. Choose an empty folder with --out.")
+    file.write_text(text, "utf-8")
+    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options(watch=watch, say=say))
+    if summary.ended is not Ended.COMPLETE or summary.report is None:
+        raise KeyboardInterrupt
+    loaded = audit.load(folder, ready=False)
+    with Store.reading(folder) as store:
+        gaps = tuple(known_answers.gaps(loaded, results.gather(loaded, store)))
+    return DemoResult(report=summary.report, gaps=gaps)
+
+
+def _as_json(gap: PlantedGap) -> dict[str, Any]:
+    found = {"quantity": gap.quantity, "editor": gap.editor, "factor": gap.factor, "group": gap.group}
+    found |= {"planted": gap.planted}
+    if isinstance(gap.realised, Interval):
+        found |= {"realised": gap.realised.value}
+    if isinstance(gap.recovered, Interval):
+        return found | {"recovered": gap.recovered.value, "low": gap.recovered.low, "high": gap.recovered.high}
+    return found | {"recovered": None, "low": None, "high": None, "reason": gap.recovered.reason}
+
+
+def _number(gap: PlantedGap, value: float) -> str:
+    return f"{100 * value:+.1f} %" if gap.quantity in rubric.load().rates else f"{value:+.2f}"
+
+
+def _recovered(gap: PlantedGap) -> str:
+    if not isinstance(gap.recovered, Interval):
+        return f"  {gap.recovered.reason}"
+    low, high = _number(gap, gap.recovered.low), _number(gap, gap.recovered.high)
+    return f"{_number(gap, gap.recovered.value):>11}  {low} to {high}"

@@ -1,0 +1,1 @@
+"""Editors: each an adapter behind the one `Editor` protocol."""

@@ -1,0 +1,125 @@
+"""The first long stage: every request of the audit that has no edit yet gets one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from stillme.audit import Audit, NamedEditor
+from stillme.protocols import Editor
+from stillme.store import EditRow, Store
+from stillme.types import Edited, EditOutcome, Failed, Refused, Request
+from stillme.work import Budget, Done, Ended, Limits, Stage, Stop, Tally, grouped, missing, run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """An outcome whose picture, if any, is already on disk: memory holds no images."""
+
+    outcome: EditOutcome
+    image: str | None
+
+
+def edit(
+    audit: Audit, store: Store, *, budget: Budget, stop: Stop, watch: Callable[[Tally], None]
+) -> tuple[Ended, list[Tally]]:
+    """Make the missing edits of all editors, one editor after the other."""
+    tallies: list[Tally] = []
+    for named in audit.editors:
+        tally = Tally(f"edit {named.name}", audit.request_count(named), cost=store.totals().cost)
+        tallies.append(tally)
+        ended = _edit_with(named, audit, store, budget, stop, tally, watch)
+        if ended is not Ended.COMPLETE:
+            return ended, tallies
+    return Ended.COMPLETE, tallies
+
+
+def _edit_with(
+    named: NamedEditor,
+    audit: Audit,
+    store: Store,
+    budget: Budget,
+    stop: Stop,
+    tally: Tally,
+    watch: Callable[[Tally], None],
+) -> Ended:
+    can = named.editor.capabilities
+    tasks = missing(audit.requests(named), lambda request: request.key, store.finished_edits, tally)
+    size = 1 if can.batching == "none" else can.batch
+    batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
+    workers = min(can.concurrency, audit.config.executor.workers or can.concurrency)
+    limits = Limits(concurrency=workers, attempts=audit.config.executor.attempts)
+    try:
+        return run(
+            _stage(named.editor, store), batches, limits=limits, budget=budget, stop=stop, tally=tally, watch=watch
+        )
+    finally:
+        named.editor.close()
+
+
+def _portrait(request: Request) -> str:
+    return request.portraits[0].id
+
+
+def _stage(editor: Editor, store: Store) -> Stage[Request, _Kept]:
+    def perform(requests: Sequence[Request]) -> list[_Kept]:
+        kept: list[_Kept] = []
+        for outcome in _outcomes(editor, requests):
+            image = store.pictures.add(outcome.image) if isinstance(outcome, Edited) else None
+            kept.append(_Kept(outcome=_without_image(outcome), image=image))
+        return kept
+
+    def save(finished: Sequence[Done[Request, _Kept]]) -> None:
+        store.add_edits(
+            [
+                EditRow(
+                    request=done.task,
+                    outcome=done.result.outcome,
+                    image=done.result.image,
+                    attempts=done.attempts,
+                    seconds=done.seconds,
+                    cost=done.cost,
+                )
+                for done in finished
+            ]
+        )
+
+    return Stage(
+        perform=perform,
+        failure=lambda kept: kept.outcome if isinstance(kept.outcome, Failed) else None,
+        label=lambda kept: _label(kept.outcome),
+        cost=lambda kept: kept.outcome.cost,
+        save=save,
+    )
+
+
+def _outcomes(editor: Editor, requests: Sequence[Request]) -> list[EditOutcome]:
+    """One outcome per request, whatever the editor does."""
+    outcomes: list[EditOutcome] = []
+    try:
+        for outcome in editor.edit(requests):
+            outcomes.append(outcome)
+            if len(outcomes) == len(requests):
+                break
+        error = f"{editor.spec.use!r} gave {len(outcomes)} outcomes for {len(requests)} requests"
+    except Exception as broken:
+        # An editor should say Failed; one that raises has failed all the same, and the cause may pass.
+        error = f"{type(broken).__name__}: {broken}"
+    outcomes.extend(Failed(error=error, retryable=True) for _ in range(len(requests) - len(outcomes)))
+    return outcomes
+
+
+def _without_image(outcome: EditOutcome) -> EditOutcome:
+    if isinstance(outcome, Edited):
+        return Edited(image=b"", effective=outcome.effective, truth=outcome.truth, cost=outcome.cost)
+    return outcome
+
+
+def _label(outcome: EditOutcome) -> str:
+    match outcome:
+        case Edited():
+            return "edited"
+        case Refused():
+            return "refused"
+        case Failed():
+            return "failed"

@@ -1,0 +1,310 @@
+"""Intervals by resampling portraits, from sums alone.
+
+A replicate is a row of counts: how often each unit was drawn. Sums over the drawn units, and the sums of
+squares that their standard error needs, are then one matrix product, however many edits there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.quantiles import normal, student, wilson
+from stillme.estimates.quantities import Flags, Floats, Quantity, sums_by
+from stillme.estimates.settings import Settings
+from stillme.types import Interval, NotEstimable, digest
+
+CELLS = 2_000_000
+"""Counts held at once: memory does not grow with the number of replicates."""
+
+BATCH = 16
+"""Quantities that share one pass over the resamples."""
+
+ENOUGH = 8
+"""Units on a side below which a bootstrap repeats itself too often; Student's t stands in."""
+
+UNSTABLE = 0.01
+"""The share of resamples without any spread above which bootstrap-t is not trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """What resampling gave one quantity."""
+
+    outcomes: tuple[Interval | NotEstimable, ...]
+    """One per comparison of the plan."""
+    groups: Floats
+    """Replicates × levels: each level's value in each resample."""
+    values: Floats
+    """Each level's value in the rows themselves; NaN where there is none."""
+    flat: bool
+    """Whether a level has the same value in all its units, so that resampling cannot move it."""
+
+
+_NOTHING = Resampled(outcomes=(), groups=np.empty((0, 0)), values=np.empty(0), flat=False)
+
+
+def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[Resampled]:
+    """Intervals of every comparison of a plan, for each quantity in turn."""
+    if not plan.comparisons:
+        yield from [_NOTHING] * len(quantities)
+        return
+    for start in range(0, len(quantities), BATCH):
+        yield from _batch(plan, quantities[start : start + BATCH], settings)
+
+
+def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[Resampled]:
+    table = [[_Sides.of(plan, quantity, each) for each in plan.comparisons] for quantity in quantities]
+    shape = (len(quantities), len(plan.comparisons), settings.replicates)
+    value, variance = np.empty(shape), np.empty(shape)
+    done = 0
+    for counts in _draws(plan, settings):
+        end = done + len(counts[0])
+        for row, sides_of_quantity in enumerate(table):
+            for column, sides in enumerate(sides_of_quantity):
+                value[row, column, done:end], variance[row, column, done:end] = sides.under(counts)
+        done = end
+    levels = len(plan.levels)
+    for row, quantity in enumerate(quantities):
+        results = [_Result(*each) for each in zip(table[row], value[row], variance[row], strict=True)]
+        clustering = _Clustering.of(table[row])
+        yield Resampled(
+            outcomes=tuple(_outcome(plan, quantity, each, clustering, settings) for each in results),
+            groups=value[row, :levels].T,
+            values=np.array([sides.value for sides in table[row][:levels]]),
+            flat=any(sides.flat[0] for sides in table[row][:levels]),
+        )
+
+
+def _draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
+    """Chunks of resamples: for each stratum, replicates × units, how often each unit was drawn."""
+    streams = [
+        # Seeded by what is drawn from, so that a number does not depend on which others are computed.
+        np.random.default_rng(int(digest([settings.seed, "resample", [plan.names[unit] for unit in units]]), 16))
+        for units in plan.strata
+    ]
+    chunk = max(1, CELLS // max(1, sum(len(units) for units in plan.strata)))
+    for start in range(0, settings.replicates, chunk):
+        rows = min(chunk, settings.replicates - start)
+        yield [_counts(stream, rows, len(units)) for stream, units in zip(streams, plan.strata, strict=True)]
+
+
+def _counts(stream: np.random.Generator, rows: int, size: int) -> Floats:
+    drawn = stream.integers(0, size, size=(rows, size), dtype=np.int32).astype(np.int64)
+    drawn += np.arange(rows)[:, None] * size
+    return np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sides:
+    """One comparison of one quantity, reduced to what resampling needs."""
+
+    comparison: Comparison
+    strata: tuple[tuple[int, int, Floats], ...]
+    """Stratum, its number of units, and per unit the sums and their products."""
+    sizes: tuple[int, ...]
+    """Units of every stratum of the plan."""
+    width: int
+    """Two columns (sum and count) a side."""
+    centre: float
+    """Taken off every value, so that squares do not cancel."""
+    active: tuple[int, ...]
+    """Units with any value, per side."""
+    portraits: tuple[int, ...]
+    """Portraits with any value, per side."""
+    edits: tuple[float, ...]
+    flat: tuple[bool, ...]
+    """Per side: whether all units have the same value."""
+    value: float = math.nan
+    variance: float = math.nan
+
+    @classmethod
+    def of(cls, plan: Plan, quantity: Quantity, comparison: Comparison) -> _Sides:
+        masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
+        edits = tuple(float(quantity.counts[mask].sum()) for mask in masks)
+        either = comparison.everyone
+        centre = float(quantity.sums[either].sum() / max(1.0, quantity.counts[either].sum()))
+        columns = [_by_unit(plan, mask, each) for mask in masks for each in (quantity.sums, quantity.counts)]
+        for place in range(0, len(columns), 2):
+            columns[place] = columns[place] - centre * columns[place + 1]
+        sides = np.stack(columns, axis=1)
+        active = tuple(int(np.count_nonzero(columns[place])) for place in range(1, len(columns), 2))
+        flat = tuple(_is_flat(columns[place], columns[place + 1], centre) for place in range(0, len(columns), 2))
+        products = [sides[:, i] * sides[:, j] for i in range(sides.shape[1]) for j in range(i, sides.shape[1])]
+        moments = np.column_stack([sides, *products])
+        strata = tuple(
+            (place, len(units), moments[units]) for place, units in enumerate(plan.strata) if moments[units].any()
+        )
+        bare = cls(
+            comparison=comparison,
+            strata=strata,
+            sizes=tuple(len(units) for units in plan.strata),
+            width=sides.shape[1],
+            centre=centre,
+            active=active,
+            portraits=tuple(int(np.count_nonzero(quantity.counts[mask])) for mask in masks),
+            edits=edits,
+            flat=flat,
+        )
+        value, variance = bare.under([np.ones((1, size)) for size in bare.sizes])
+        return replace(bare, value=float(value[0]), variance=float(variance[0]))
+
+    def under(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """Take the value and its linearised variance in each of these resamples."""
+        value, by_stratum = self._parts(counts)
+        variance = np.maximum(sum(by_stratum, np.zeros(len(value))), 0.0)
+        return value + (self.centre if self.width == 2 else 0.0), variance
+
+    def freedom(self) -> float:
+        """Degrees of freedom, after Welch where the strata vary unequally."""
+        _, by_stratum = self._parts([np.ones((1, size)) for size in self.sizes])
+        spread = [float(each[0]) for each in by_stratum]
+        sizes = [size for _, size, _ in self.strata]
+        scale = sum(each * each / (size - 1) for each, size in zip(spread, sizes, strict=True))
+        return sum(spread) ** 2 / scale if scale > 0 else min(sizes) - 1.0
+
+    def shares(self) -> list[float]:
+        """The rate of each side."""
+        total = np.sum([moments[:, : self.width].sum(axis=0) for _, _, moments in self.strata], axis=0)
+        ratios: list[float] = (total[::2] / total[1::2] + self.centre).tolist()
+        return [min(1.0, max(0.0, ratio)) for ratio in ratios]
+
+    def _parts(self, counts: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
+        sums = [(size, counts[place] @ moments) for place, size, moments in self.strata]
+        rows = len(counts[0])
+        total = sum((part[:, : self.width] for _, part in sums), np.zeros((rows, self.width)))
+        value = np.zeros(rows)
+        weights: list[Floats] = []
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for place in range(0, self.width, 2):
+                sign = 1.0 if place == 0 else -1.0
+                ratio = total[:, place] / total[:, place + 1]
+                value += sign * ratio
+                weights += [sign / total[:, place + 1], -sign * ratio / total[:, place + 1]]
+            return value, [_stratum_variance(size, part, weights) for size, part in sums]
+
+
+def _stratum_variance(size: int, part: Floats, weights: Sequence[Floats]) -> Floats:
+    """Give the between-unit variance of the residuals' sum, from a stratum's sums and sums of products."""
+    width = len(weights)
+    first = sum((weights[i] * part[:, i] for i in range(width)), np.zeros(len(part)))
+    second = np.zeros(len(part))
+    column = width
+    for i in range(width):
+        for j in range(i, width):
+            second += (1 if i == j else 2) * weights[i] * weights[j] * part[:, column]
+            column += 1
+    return size / (size - 1) * (second - first * first / size)
+
+
+def _by_unit(plan: Plan, mask: Flags, values: Floats) -> Floats:
+    inside = mask & (plan.unit >= 0)
+    return sums_by(plan.unit[inside], values[inside], len(plan.names))
+
+
+def _is_flat(centred: Floats, counts: Floats, centre: float) -> bool:
+    seen = counts > 0
+    if not seen.any():
+        return True
+    means = centred[seen] / counts[seen]
+    return bool(np.ptp(means) <= 1e-9 * (1 + abs(centre)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """One comparison of one quantity, in the rows and in every resample."""
+
+    sides: _Sides
+    values: Floats
+    variances: Floats
+
+    @property
+    def spread_out(self) -> Flags:
+        """The resamples that have a standard error at all."""
+        return np.isfinite(self.values) & (self.variances > 1e-8 * self.sides.variance)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether bootstrap-t can be trusted here."""
+        if min(self.sides.active) < ENOUGH or any(self.sides.flat):
+            return False
+        return bool(np.mean(~self.spread_out) <= UNSTABLE)
+
+
+def _outcome(
+    plan: Plan, quantity: Quantity, result: _Result, clustering: _Clustering, settings: Settings
+) -> Interval | NotEstimable:
+    """Choose the interval that this much data supports."""
+    sides, tail = result.sides, (1 + settings.confidence) / 2
+    if min(sides.active) < 2:
+        name = "the group" if sides.comparison.against is None else "one side"
+        found = "no rated edit" if min(sides.active) == 0 else "rated edits of only one portrait or block"
+        return NotEstimable(reason=f"{name} has {found}")
+    error = math.sqrt(sides.variance)
+    if result.is_steady:
+        keep = result.spread_out
+        t = (result.values[keep] - sides.value) / np.sqrt(result.variances[keep])
+        below, above = (float(each) for each in np.quantile(t, [1 - tail, tail]))
+        low, high = sides.value - above * error, sides.value - below * error
+        method = f"bootstrap-t over {plan.noun}"
+    elif quantity.is_rate:
+        low, high = _score_interval(sides, clustering, settings.confidence)
+        method = f"Wilson on the effective number of edits, by {plan.noun}"
+    elif all(sides.flat):
+        low = high = sides.value
+        method = f"no spread between {plan.noun}"
+    else:
+        half = student(tail, sides.freedom()) * error
+        low, high = sides.value - half, sides.value + half
+        method = f"Student's t over {plan.noun}"
+    if quantity.bounds:
+        least, most = quantity.bounds
+        if sides.comparison.against is not None:
+            least, most = least - most, most - least
+        low, high = max(least, low), min(most, high)
+    return Interval(value=sides.value, low=low, high=high, confidence=settings.confidence, method=method)
+
+
+@dataclass(frozen=True, slots=True)
+class _Clustering:
+    """How alike the edits of one portrait are, pooled within groups."""
+
+    design_effect: float
+    """How many times larger the variance of a rate is than for independent edits; infinite if unknown."""
+    freedom: float
+
+    @classmethod
+    def of(cls, sides: Sequence[_Sides]) -> _Clustering:
+        groups = [each for each in sides if each.comparison.against is None and min(each.active) > 1]
+        by_chance = sum(each.edits[0] * each.value * (1 - each.value) for each in groups)
+        found = sum(each.edits[0] ** 2 * each.variance for each in groups)
+        return cls(found / by_chance if by_chance > 0 else math.inf, sum(each.active[0] - 1 for each in groups))
+
+    def effective(self, edits: float, portraits: int, confidence: float) -> float:
+        """Count the independent edits that would carry the same information: at least one a portrait."""
+        if self.design_effect >= edits / portraits:
+            return float(portraits)
+        tail = (1 + confidence) / 2
+        penalty = (normal(tail) / student(tail, self.freedom)) ** 2
+        return max(float(portraits), edits / max(1.0, self.design_effect) * penalty)
+
+
+def _score_interval(sides: _Sides, clustering: _Clustering, confidence: float) -> tuple[float, float]:
+    """Wilson for one group; for two, Newcombe's squares of the distances to each one's limits."""
+    shares = sides.shares()
+    limits = [
+        wilson(share, clustering.effective(edits, portraits, confidence), confidence)
+        for share, portraits, edits in zip(shares, sides.portraits, sides.edits, strict=True)
+    ]
+    if len(shares) == 1:
+        return limits[0]
+    difference = shares[0] - shares[1]
+    (low_a, high_a), (low_b, high_b) = limits
+    return (
+        difference - math.hypot(shares[0] - low_a, high_b - shares[1]),
+        difference + math.hypot(high_a - shares[0], shares[1] - low_b),
+    )

@@ -1,0 +1,148 @@
+"""Rows in, estimates out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from stillme.errors import UnknownName
+from stillme.estimates import design, disparity
+from stillme.estimates.bootstrap import Resampled, resample
+from stillme.estimates.design import REST, Comparison, Plan
+from stillme.estimates.disparity import Disparity, NullBand
+from stillme.estimates.quantities import Columns, Flags, Quantity
+from stillme.estimates.rows import Edits, Scores
+from stillme.estimates.settings import Settings
+from stillme.types import Estimate, Interval, NotEstimable, Scope
+
+_SCOPES: tuple[Scope, ...] = ("all", "group", "disparity", "contrast")
+
+
+def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[Estimate]:
+    """Every mean and named rate, for all, by group, and between groups, by editor, arm and judge.
+
+    The portrait is the unit of every interval. The same rows and seed give the same numbers, in whatever
+    order the rows come and whichever other quantities are asked for.
+    """
+    columns = Columns.of(edits)
+    quantities = list(columns.quantities(scores))
+    plans = [design.everyone(columns)]
+    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    found: list[Estimate] = []
+    for plan in plans:
+        resampled = list(resample(plan, quantities, settings))
+        bands = list(disparity.null_bands(plan, quantities, resampled, settings))
+        for quantity, one, band in zip(quantities, resampled, bands, strict=True):
+            found += _of_plan(plan, quantity, one, band, settings)
+    return sorted(found, key=_place)
+
+
+def gap(
+    edits: Edits,
+    scores: Sequence[Scores],
+    *,
+    quantity: str,
+    editor: str,
+    factor: str,
+    level: str,
+    reference: str | None = None,
+    judge: str = "",
+    arm: str = "baseline",
+    settings: Settings | None = None,
+) -> Interval | NotEstimable:
+    """One contrast: a level against the reference level, or against the rest if there is none.
+
+    An empty `judge` means the only one that gives the quantity.
+    """
+    chosen = settings or Settings(factors=(factor,))
+    chosen = replace(chosen, factors=(factor,), reference={factor: reference} if reference else {})
+    columns = Columns.of(edits)
+    offered = [each for each in columns.quantities(scores) if each.editor == editor and each.arm == arm]
+    matching = [each for each in offered if each.name == quantity and (not judge or each.judge == judge)]
+    if not matching:
+        known = sorted({each.name for each in offered})
+        raise UnknownName.among("quantity", quantity, known, f"{editor} ({arm}) has {', '.join(known) or 'no rows'}.")
+    plan = design.by_factor(columns, factor, reference)
+    wanted = f"{level} - {reference or REST}"
+    place = next((i for i, each in enumerate(plan.comparisons) if each.group == wanted), None)
+    if place is None:
+        if level in plan.levels or level in plan.too_small:
+            return NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")
+        raise UnknownName.among("level", level, plan.levels, f"{factor} has {', '.join(plan.levels)}.")
+    # The whole plan, because how alike a portrait's edits are is pooled over its groups.
+    return next(resample(plan, matching[:1], chosen)).outcomes[place]
+
+
+def _of_plan(
+    plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings
+) -> list[Estimate]:
+    found = [
+        _estimate(plan, quantity, each, outcome)
+        for each, outcome in zip(plan.comparisons, resampled.outcomes, strict=True)
+    ]
+    for name, members in plan.too_small.items():
+        lonely = Comparison(scope="group" if plan.factor else "all", group=name, members=members)
+        only = int(members.sum())
+        held = "1 portrait" if only == 1 else f"{only} portraits of one block"
+        found.append(_estimate(plan, quantity, lonely, NotEstimable(reason=f"only {held} in this group")))
+    if plan.factor:
+        found.append(_disparity(plan, quantity, resampled, band, settings))
+    return found
+
+
+def _estimate(plan: Plan, quantity: Quantity, comparison: Comparison, outcome: Interval | NotEstimable) -> Estimate:
+    members = comparison.everyone
+    return Estimate(
+        quantity=quantity.name,
+        editor=quantity.editor,
+        arm=quantity.arm,
+        judge=quantity.judge,
+        scope=comparison.scope,
+        factor=plan.factor,
+        group=comparison.group,
+        outcome=outcome,
+        portraits=_portraits(quantity, members),
+        edits=int(quantity.counts[members].sum()),
+        excluded=quantity.excluded_within(members),
+    )
+
+
+def _disparity(
+    plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings
+) -> Disparity:
+    usable = disparity.comparable(resampled)
+    members = np.zeros(len(quantity.counts), dtype=np.bool_)
+    for each, keep in zip(plan.comparisons, usable, strict=False):
+        members |= each.members & keep
+    outcome = disparity.interval(plan, quantity, resampled, settings)
+    known = isinstance(outcome, Interval)
+    values = np.where(usable, resampled.values, np.nan)
+    return Disparity(
+        quantity=quantity.name,
+        editor=quantity.editor,
+        arm=quantity.arm,
+        judge=quantity.judge,
+        scope="disparity",
+        factor=plan.factor,
+        group="",
+        outcome=outcome,
+        portraits=_portraits(quantity, members),
+        edits=int(quantity.counts[members].sum()),
+        excluded=quantity.excluded_within(members),
+        null=band if known else None,
+        highest=plan.levels[int(np.nanargmax(values))] if known else "",
+        lowest=plan.levels[int(np.nanargmin(values))] if known else "",
+        levels=tuple(name for name, keep in zip(plan.levels, usable, strict=True) if keep),
+    )
+
+
+def _portraits(quantity: Quantity, members: Flags) -> int:
+    return int(np.count_nonzero(quantity.counts[members]))
+
+
+def _place(found: Estimate) -> tuple[str | int, ...]:
+    """The order of tables: by editor and quantity, from everyone down to contrasts."""
+    scope = _SCOPES.index(found.scope)
+    return (found.editor, found.arm, found.judge, found.quantity, found.factor, scope, found.group)

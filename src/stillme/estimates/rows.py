@@ -1,0 +1,76 @@
+"""An audit's rows as columns: what every estimate is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillme.types import Portrait, Prompt
+
+Codes = NDArray[np.int32]
+
+
+class EditState(IntEnum):
+    """What became of a request."""
+
+    MISSING = 0
+    EDITED = 1
+    REFUSED = 2
+    FAILED = 3
+
+
+class RatingState(IntEnum):
+    """What became of a question to a judge."""
+
+    MISSING = 0
+    RATED = 1
+    ABSTAINED = 2
+    FAILED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edits:
+    """One entry per request of the audit, in the audit's own order. Codes index the name tuples."""
+
+    keys: Sequence[str]
+    portrait: Codes
+    """Index into `portraits`: the first portrait of the request, which is the unit of every estimate."""
+    prompt: Codes
+    editor: Codes
+    arm: Codes
+    state: Codes
+    """`EditState` values."""
+    image: Sequence[str]
+    """SHA-256 of the edited image, empty where there is none."""
+    portraits: tuple[Portrait, ...]
+    prompts: tuple[Prompt, ...]
+    editors: tuple[str, ...]
+    """The names that the audit gives its editors."""
+    arms: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def levels(self, factor: str) -> tuple[tuple[str, ...], Codes]:
+        """The levels of an attribute, sorted, and each portrait's level (-1 where it has none)."""
+        values = [portrait.attributes.get(factor, "") for portrait in self.portraits]
+        names = tuple(sorted({value for value in values if value}))
+        place = {name: index for index, name in enumerate(names)}
+        return names, np.array([place.get(value, -1) for value in values], dtype=np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """One judge's answers on one axis, aligned with `Edits`."""
+
+    judge: str
+    """The name that the audit gives the judge."""
+    axis: str
+    value: NDArray[np.float64]
+    """NaN unless rated."""
+    state: Codes
+    """`RatingState` values."""

@@ -1,0 +1,34 @@
+"""What an audit wants estimated, and how finely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from stillme.errors import StillmeError
+
+
+def _none() -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The estimates section of an audit."""
+
+    factors: tuple[str, ...]
+    """The attributes whose groups are compared."""
+    reference: Mapping[str, str] = field(default_factory=_none)
+    """Factor to the level that others are compared with; without one, each level against the rest."""
+    confidence: float = 0.95
+    replicates: int = 2000
+    """Bootstrap resamples. Permutations for null bands and p-values are five times as many."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise StillmeError(f"confidence is {self.confidence}; write a share from 0.5 up to, not including, 1.")
+        if self.replicates < 100:
+            raise StillmeError(f"replicates is {self.replicates}; fewer than 100 give no usable interval.")
+        if stray := sorted(set(self.reference) - set(self.factors)):
+            raise StillmeError(f"reference names {stray[0]!r}, which is not among the factors {list(self.factors)}.")

@@ -1,0 +1,48 @@
+"""Cut a face out upright and centred, as the networks that describe faces were taught."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillme.faces.landmarks import Mesh
+from stillme.faces.raster import Picture, fit, warp
+
+Doubles = NDArray[np.float64]
+
+# dlib's mean face: outer and inner corner of either eye, and the base of the nose, in a unit square.
+_ANCHORS = (263, 362, 33, 133, 2)
+_MEAN_FACE = np.array(
+    [
+        [0.8595674595992, 0.2134981538014],
+        [0.6460604764104, 0.2289674387677],
+        [0.1205750620789, 0.2137274526848],
+        [0.3340850613712, 0.2290642403242],
+        [0.4901123135679, 0.6277975316475],
+    ]
+)
+
+
+def chip(rgb: Picture, mesh: Mesh, size: int, padding: float) -> Picture:
+    """Turn, scale and crop a face to `size` pixels, with `padding` (a share of the face) around it."""
+    target = (padding + _MEAN_FACE) / (2 * padding + 1) * size
+    source = mesh.points[list(_ANCHORS)].astype(np.float64)
+    matrix = similarity(source, target)
+    scale = float(np.hypot(matrix[0, 0], matrix[1, 0]))
+    if scale < 0.5:
+        # Shrinking by more than half in one step would skip pixels.
+        small = fit(rgb, max(round(2 * scale * max(rgb.shape)), 1))
+        matrix[:, 0] *= rgb.shape[1] / small.shape[1]
+        matrix[:, 1] *= rgb.shape[0] / small.shape[0]
+        rgb = small
+    return warp(rgb, matrix, size, size)
+
+
+def similarity(source: Doubles, target: Doubles) -> Doubles:
+    """Find the turn, scale and shift that bring `source` closest to `target`."""
+    a, b = source - source.mean(axis=0), target - target.mean(axis=0)
+    spread = max(float((a**2).sum()), 1e-9)
+    cos = float((a * b).sum()) / spread
+    sin = float((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).sum()) / spread
+    turn = np.array([[cos, -sin], [sin, cos]])
+    return np.hstack([turn, (target.mean(axis=0) - turn @ source.mean(axis=0))[:, None]])

@@ -1,0 +1,1 @@
+"""Measure, on a CPU and offline, what an edit did to a person."""

@@ -1,0 +1,63 @@
+"""How much of a picture changed, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stillme.colour import Floats, delta_e
+from stillme.faces.raster import Mask, blur, grow
+from stillme.instruments.limits import load
+from stillme.instruments.scene import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Change:
+    """Which part of a picture an edit touched visibly."""
+
+    area: float
+    """Share of the whole picture."""
+    inside_face: float | None
+    """Share of the face; nothing without one."""
+    outside_face: float
+    """Share of everything else."""
+    mean: float
+    """Mean ΔE00 over the picture."""
+    ssim: float
+    """Structural similarity of lightness, up to 1: the drawing, more than its colours."""
+    map: Floats
+    """ΔE00 of every pixel of the small copy."""
+    mask: Mask
+    """Where it counts as changed."""
+
+
+def compare(source: View, edited: View, face: Mask, covered: Mask | None = None) -> Change:
+    """Find what changed between two aligned views, where the edited one covers the source."""
+    limits = load().change
+    distance = delta_e(source.lab, edited.lab)
+    changed = distance > limits.visible
+    where = np.ones(changed.shape, dtype=np.bool_) if covered is None else covered
+    changed &= where
+    if changed.any():
+        # Opening: what vanishes when the edge moves in and out again is ringing along an edge, not a change.
+        changed = grow(grow(changed, -limits.speck / 2), limits.speck / 2) & changed
+    inside, outside = face & where, ~face & where
+    return Change(
+        area=float(changed[where].mean()),
+        inside_face=float(changed[inside].mean()) if inside.any() else None,
+        outside_face=float(changed[outside].mean()) if outside.any() else 0.0,
+        mean=float(distance[where].mean()),
+        ssim=float(_similarity(source.lab[..., 0], edited.lab[..., 0])[where].mean()),
+        map=np.where(where, distance, 0).astype(np.float32),
+        mask=changed,
+    )
+
+
+def _similarity(a: Floats, b: Floats) -> Floats:
+    """SSIM at every pixel, of lightness from 0 to 100, in Gaussian windows (Wang et al., 2004)."""
+    mean_a, mean_b = blur(a, 1.5), blur(b, 1.5)
+    spread_a, spread_b = blur(a * a, 1.5) - mean_a**2, blur(b * b, 1.5) - mean_b**2
+    shared = blur(a * b, 1.5) - mean_a * mean_b
+    level = (2 * mean_a * mean_b + 1.0) / (mean_a**2 + mean_b**2 + 1.0)
+    return level * (2 * shared + 9.0) / (spread_a + spread_b + 9.0)

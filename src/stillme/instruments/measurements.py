@@ -1,0 +1,250 @@
+"""Measure one pair: every instrument's number, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillme import faces
+from stillme.colour import Floats
+from stillme.errors import UnreadableImage
+from stillme.faces.raster import Picture
+from stillme.images import read_rgb
+from stillme.instruments.alignment import Drawing, Placement, draw, place
+from stillme.instruments.change import Change, compare
+from stillme.instruments.identity import cut_for, distance, embed
+from stillme.instruments.light import Light, compare_light
+from stillme.instruments.limits import load
+from stillme.instruments.presentation import Presentation, read_presentation
+from stillme.instruments.quality import Quality, read_quality
+from stillme.instruments.race import divergence, heads
+from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, view
+from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
+from stillme.types import Abstained, Json
+
+Image = Picture | bytes | Path
+"""Pixels (8-bit RGB), an encoded file, or the path of one."""
+
+SKIN = ("skin_delta_l", "skin_delta_e", "skin_delta_ita")
+DESCRIBED = ("identity_distance", "age_delta_years", "gender_delta", "race_distance")
+QUANTITIES = (*SKIN, *DESCRIBED, "changed_area")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Described:
+    """What networks read off one face."""
+
+    embedding: Floats
+    presentation: Presentation
+    race: Floats
+    """Probabilities, in the order of `race.heads().groups`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Source:
+    """Everything about a portrait that does not depend on its edits: computed once, used for all of them."""
+
+    scene: Scene
+    view: View
+    parts: Parts
+    drawing: Drawing
+    skin: Skin | Abstained
+    described: Described | Abstained
+    quality: Quality | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measurements:
+    """What the instruments found, each in its own unit."""
+
+    values: Mapping[str, float]
+    """By the axis names of the rubric; absent where abstained."""
+    abstained: Mapping[str, str]
+    """Why the others are absent."""
+    light: Light
+    change: Change | None
+    source: Source
+    edited: Scene
+    placement: Placement
+    details: Mapping[str, Json]
+    """What one needs to know to trust the numbers."""
+
+
+def prepare(source: Image) -> Source:
+    """Look at a portrait once, before any number of edits of it are measured."""
+    scene = look(_pixels(source, "the source"))
+    small = view(scene.rgb)
+    areas = parts(scene, small.shape)
+    match scene.person:
+        case Person() as person:
+            return Source(
+                scene=scene,
+                view=small,
+                parts=areas,
+                drawing=draw(scene.rgb, small.shape, areas.face, person.mesh),
+                skin=read_skin(scene.rgb, person.skin),
+                described=_describe(scene.rgb, person.mesh),
+                quality=_quality(scene.rgb, person.mesh),
+            )
+        case Abstained(reason=reason):
+            missing = Abstained(reason=f"{reason} in the source")
+            return Source(
+                scene=scene,
+                view=small,
+                parts=areas,
+                drawing=draw(scene.rgb, small.shape, areas.face, None),
+                skin=missing,
+                described=missing,
+                quality=None,
+            )
+
+
+def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] | None = None) -> Measurements:
+    """Compare an edit with its source. Raises `UnreadableImage` where one of them is no picture.
+
+    `labels` only choose the identity cut, where the audit discloses them.
+    """
+    before = source if isinstance(source, Source) else prepare(source)
+    pixels = _pixels(edited, "the edited image")
+    after = look(pixels)
+    placed = place(before.drawing, after.rgb, after.person.mesh if isinstance(after.person, Person) else None)
+    small = view(placed.rgb, before.view.shape)
+    light = compare_light(before.view, small, before.parts.within(placed.covered))
+    values: dict[str, float] = {}
+    abstained: dict[str, str] = {}
+    details: dict[str, Json] = {
+        "background_kept": round(light.kept, 4),
+        "normalised": light.normalised,
+        "light_from": light.reference,
+        **({"not_normalised": light.note} if light.note else {}),
+        "face_likeness": round(placed.face_likeness, 4),
+        "moved": placed.moved,
+    }
+    change = _change(before, small, placed, pixels)
+    if isinstance(change, Abstained):
+        abstained["changed_area"] = change.reason
+    else:
+        values["changed_area"] = change.area
+        details |= {
+            "changed_inside_face": None if change.inside_face is None else round(change.inside_face, 4),
+            "changed_outside_face": round(change.outside_face, 4),
+            "mean_delta_e": round(change.mean, 3),
+            "ssim": round(change.ssim, 4),
+        }
+    face = _face(before, after, placed)
+    if isinstance(face, Abstained):
+        abstained |= dict.fromkeys((*SKIN, *DESCRIBED), face.reason)
+    else:
+        _add_skin(values, abstained, _skin(before, face, light))
+        _add_described(values, details, before, face, labels)
+    return Measurements(
+        values=values,
+        abstained=abstained,
+        light=light,
+        change=None if isinstance(change, Abstained) else change,
+        source=before,
+        edited=after,
+        placement=placed,
+        details=details,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Face:
+    """Where the edited face is read: in the source's frame if it lies there, else in its own."""
+
+    rgb: Picture
+    mesh: faces.Mesh
+    paired: bool
+
+
+def _face(before: Source, after: Scene, placed: Placement) -> _Face | Abstained:
+    if isinstance(before.scene.person, Abstained):
+        return Abstained(reason=f"{before.scene.person.reason} in the source")
+    if isinstance(after.person, Abstained):
+        return Abstained(reason=f"{after.person.reason} in the edited image")
+    if placed.face_likeness >= load().face.same_drawing:
+        # The face stands where it stood: the source's own mesh on both is free of the mesh's jitter.
+        return _Face(rgb=placed.rgb, mesh=before.scene.person.mesh, paired=True)
+    return _Face(rgb=after.rgb, mesh=after.person.mesh, paired=False)
+
+
+def _skin(before: Source, face: _Face, light: Light) -> SkinChange | Abstained:
+    if isinstance(before.skin, Abstained):
+        return before.skin
+    if face.paired and isinstance(before.scene.person, Person):
+        mask = before.scene.person.skin
+    else:
+        mask = faces.skin_mask(face.mesh, face.rgb.shape)
+    skin = read_skin(face.rgb, mask)
+    return skin if isinstance(skin, Abstained) else compare_skin(before.skin, skin, light, paired=face.paired)
+
+
+def _change(before: Source, small: View, placed: Placement, pixels: Picture) -> Change | Abstained:
+    side = min(pixels.shape[:2])
+    least = load().change.least_side
+    if side < least:
+        return Abstained(reason=f"the edited image is too small to compare: {side} of at least {least} pixels")
+    return compare(before.view, small, before.parts.face, placed.covered)
+
+
+def _describe(rgb: Picture, mesh: faces.Mesh) -> Described:
+    embedding = embed(rgb, mesh)
+    return Described(embedding=embedding, presentation=read_presentation(rgb, mesh), race=heads().read(embedding))
+
+
+def _quality(rgb: Picture, mesh: faces.Mesh) -> Quality:
+    return read_quality(rgb, mesh, faces.face_oval(mesh, rgb.shape))
+
+
+def _add_skin(values: dict[str, float], abstained: dict[str, str], skin: SkinChange | Abstained) -> None:
+    if isinstance(skin, Abstained):
+        abstained |= dict.fromkeys(SKIN, skin.reason)
+        return
+    values |= {"skin_delta_l": skin.delta_l, "skin_delta_e": skin.delta_e}
+    if isinstance(skin.delta_ita, Abstained):
+        abstained["skin_delta_ita"] = skin.delta_ita.reason
+    else:
+        values["skin_delta_ita"] = skin.delta_ita
+
+
+def _add_described(
+    values: dict[str, float],
+    details: dict[str, Json],
+    before: Source,
+    face: _Face,
+    labels: Mapping[str, str] | None,
+) -> None:
+    if isinstance(before.described, Abstained):
+        return
+    a, b = before.described, _describe(face.rgb, face.mesh)
+    apart = distance(a.embedding, b.embedding)
+    values |= {
+        "identity_distance": apart,
+        "age_delta_years": b.presentation.age - a.presentation.age,
+        "gender_delta": b.presentation.male - a.presentation.male,
+        "race_distance": divergence(a.race, b.race),
+    }
+    cut, group = cut_for(labels)
+    quality = _quality(face.rgb, face.mesh)
+    doubts = sorted({*quality.doubts, *(before.quality.doubts if before.quality else ())})
+    details |= {
+        "same_person": apart <= cut,
+        "identity_cut": cut,
+        "identity_cut_for": group,
+        "age": [round(a.presentation.age, 1), round(b.presentation.age, 1)],
+        "male_reading": [round(a.presentation.male, 3), round(b.presentation.male, 3)],
+        "yaw": round(quality.yaw, 1),
+        "pitch": round(quality.pitch, 1),
+        "sharpness": round(quality.sharpness, 2),
+        **({"doubts": doubts} if doubts else {}),
+    }
+
+
+def _pixels(image: Image, name: str) -> Picture:
+    if isinstance(image, bytes | Path):
+        return read_rgb(image, name=name)
+    if image.ndim != 3 or image.shape[2] != 3:
+        raise UnreadableImage(f"{name} must be an array of height × width × 3 bytes, not {image.shape}.")
+    return image

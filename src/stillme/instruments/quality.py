@@ -1,0 +1,66 @@
+"""Is a face shown well enough to be measured? Pose, sharpness and exposure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stillme.faces import Mask, Mesh, Picture
+from stillme.faces.chips import chip
+from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE_CORNER, RIGHT_EYE_CORNER
+from stillme.instruments.limits import load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """How a face is shown."""
+
+    yaw: float
+    """Degrees: positive looks towards the right side of the picture."""
+    pitch: float
+    """Degrees: positive looks up."""
+    roll: float
+    """Degrees: positive tilts clockwise."""
+    sharpness: float
+    """Spread of fine detail in the face, in grey levels; a blurred face has little."""
+    overexposed: float
+    """Share of the face that is clipped to white in some channel."""
+    underexposed: float
+    """Share that is black."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What makes measurements on this face less sure."""
+        limits = load().quality
+        turned = max(abs(self.yaw), abs(self.pitch)) > limits.turned
+        return tuple(
+            doubt
+            for doubt, holds in (
+                ("turned away", turned),
+                ("blurred", self.sharpness < limits.sharpness),
+                ("overexposed", self.overexposed > limits.clipped),
+                ("underexposed", self.underexposed > limits.clipped),
+            )
+            if holds
+        )
+
+
+def read_quality(rgb: Picture, mesh: Mesh, face: Mask) -> Quality:
+    """Measure how the face is shown; `face` is its oval in the picture."""
+    import cv2
+
+    across = mesh.points[LEFT_EYE_CORNER] - mesh.points[RIGHT_EYE_CORNER]
+    across_depth = float(mesh.depth[LEFT_EYE_CORNER] - mesh.depth[RIGHT_EYE_CORNER])
+    down = mesh.points[CHIN] - mesh.points[FOREHEAD]
+    down_depth = float(mesh.depth[CHIN] - mesh.depth[FOREHEAD])
+    grey = cv2.cvtColor(chip(rgb, mesh, 150, 0.0), cv2.COLOR_RGB2GRAY).astype(np.float32)
+    pixels = rgb[face] if face.any() else rgb.reshape(-1, 3)
+    return Quality(
+        yaw=float(np.degrees(np.arctan2(across_depth, np.linalg.norm(across)))),
+        pitch=float(np.degrees(np.arctan2(down_depth, np.linalg.norm(down)))),
+        roll=float(np.degrees(np.arctan2(across[1], across[0]))),
+        sharpness=float(np.std(grey - cv2.GaussianBlur(grey, (0, 0), 1.5))),
+        overexposed=float((pixels >= 253).any(axis=1).mean()),
+        underexposed=float((pixels <= 4).all(axis=1).mean()),
+    )

@@ -1,0 +1,106 @@
+"""What one picture shows: the person's face and skin, and a small copy to compare with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stillme import faces
+from stillme.colour import Floats, linear_to_lab, to_linear
+from stillme.faces.raster import Mask, Picture, blur, fit, resize
+from stillme.instruments.limits import load
+from stillme.types import Abstained
+
+WORKING = 1024
+"""Longer side, in pixels, at which faces are measured; more adds time, not accuracy."""
+SMALL = 256
+"""Longer side at which whole pictures are compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Person:
+    """The face that a picture is about."""
+
+    face: faces.Face
+    mesh: faces.Mesh
+    skin: Mask
+    """Bare skin, in the picture's size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scene:
+    """One picture, looked at once."""
+
+    rgb: Picture
+    person: Person | Abstained
+    """The reason stands where no person can be measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class View:
+    """A small, smoothed copy: noise of encoding and resizing is gone, visible changes are not."""
+
+    linear: Floats
+    lab: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.lab.shape[0], self.lab.shape[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parts:
+    """Which pixels of a view are what."""
+
+    background: Mask
+    wear: Mask
+    """Hair and clothes: the person without the face."""
+    face: Mask
+
+    def within(self, covered: Mask | None) -> Parts:
+        """Leave out what an edited picture does not reach."""
+        if covered is None:
+            return self
+        return Parts(background=self.background & covered, wear=self.wear & covered, face=self.face & covered)
+
+
+def look(rgb: Picture) -> Scene:
+    """Find the person in a picture."""
+    shrunk = fit(rgb, WORKING)
+    return Scene(rgb=shrunk, person=_person(shrunk, scale=max(rgb.shape[:2]) / max(shrunk.shape[:2])))
+
+
+def view(rgb: Picture, shape: tuple[int, int] | None = None) -> View:
+    """Make the small copy; with a `shape`, one that lies on another picture's pixel by pixel."""
+    small = fit(rgb, SMALL) if shape is None else resize(rgb, shape[1], shape[0])
+    # Averages of light, not of code values: a checked shirt must not darken when it is shrunk.
+    linear = blur(to_linear(small), 1.0)
+    return View(linear=linear, lab=linear_to_lab(linear))
+
+
+def parts(scene: Scene, shape: tuple[int, int]) -> Parts:
+    """Divide the small copy of a scene into background, face, and the rest of the person."""
+    likely = resize(faces.person_mask(scene.rgb), shape[1], shape[0])
+    face = np.zeros(shape, dtype=np.bool_)
+    if isinstance(scene.person, Person):
+        oval = faces.face_oval(scene.person.mesh, scene.rgb.shape).astype(np.float32)
+        face = resize(oval, shape[1], shape[0]) > 0.5
+    return Parts(background=(likely < 0.1) & ~face, wear=(likely > 0.9) & ~face, face=face)
+
+
+def _person(rgb: Picture, scale: float) -> Person | Abstained:
+    limits = load().face
+    found = faces.find(rgb)
+    if not found:
+        return Abstained(reason="no face found")
+    face = found[0]
+    if len(found) > 1:
+        rival = faces.prominence(found[1], rgb.shape) / faces.prominence(face, rgb.shape)
+        if rival >= limits.rival:
+            return Abstained(reason="several faces, none clearly the main one")
+    if face.size * scale < limits.smallest:
+        return Abstained(reason=f"face too small: {face.size * scale:.0f} of at least {limits.smallest:.0f} pixels")
+    mesh = faces.mesh(rgb, face)
+    return Person(face=face, mesh=mesh, skin=faces.skin_mask(mesh, rgb.shape))

@@ -1,0 +1,1 @@
+"""Judges that are not instruments: models, and the scripted judge for tests."""

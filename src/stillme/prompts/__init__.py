@@ -1,0 +1,114 @@
+"""Prompt sets: the paper's 20 diagnostic and 50 role prompts, and the user's own."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+from stillme.errors import InvalidPrompts, Problem, did_you_mean
+from stillme.types import Prompt
+
+COLUMNS = ("id", "text", "category", "subcategory", "years", "target", "stereotype")
+"""What a prompt may carry. `id` and `text` are needed."""
+
+
+@cache
+def diagnostic() -> tuple[Prompt, ...]:
+    """The paper's 20 portrait edits: 10 occupations, 10 vulnerabilities (Tables 10 and 11)."""
+    return _packaged("diagnostic.csv")
+
+
+@cache
+def roles() -> tuple[Prompt, ...]:
+    """The paper's 50 gender–occupation sentences after WinoBias (Table 23)."""
+    return _packaged("roles.csv")
+
+
+def load(path: Path) -> tuple[Prompt, ...]:
+    """A user's own set: a CSV with a header, or TOML with `[[prompts]]` tables."""
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise InvalidPrompts(str(path), [Problem(place="", message=f"cannot be read ({error.strerror})")]) from None
+    except UnicodeDecodeError:
+        raise InvalidPrompts(str(path), [Problem(place="", message="is not UTF-8; save it as UTF-8")]) from None
+    if path.suffix == ".toml":
+        return _parse(str(path), _toml_entries(path, text))
+    return _parse(str(path), _csv_entries(text))
+
+
+def _packaged(name: str) -> tuple[Prompt, ...]:
+    return _parse(name, _csv_entries(files("stillme.prompts").joinpath(name).read_text("utf-8")))
+
+
+def _csv_entries(text: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    reader = csv.DictReader(text.splitlines(), strict=True)
+    for entry in reader:
+        yield f"line {reader.line_num}", entry
+
+
+def _toml_entries(path: Path, text: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    try:
+        tables = tomllib.loads(text).get("prompts", [])
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidPrompts(str(path), [Problem(place="", message=f"is not TOML: {error}")]) from None
+    listed = cast("list[Any]", tables) if isinstance(tables, list) else [tables]
+    for index, table in enumerate(listed):
+        if not isinstance(table, dict):
+            problem = Problem(place=f"prompts[{index}]", message="is not a table; write one `[[prompts]]` per prompt")
+            raise InvalidPrompts(str(path), [problem])
+        yield f"prompts[{index}]", cast("dict[str, Any]", table)
+
+
+def _parse(source: str, entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Prompt, ...]:
+    problems: list[Problem] = []
+    prompts: dict[str, Prompt] = {}
+    try:
+        for place, entry in entries:
+            prompt = _prompt(place, entry, problems)
+            if prompt and prompt.id in prompts:
+                problems.append(Problem(place=place, message=f"the id {prompt.id!r} is used twice; ids must differ"))
+            elif prompt:
+                prompts[prompt.id] = prompt
+    except csv.Error as error:
+        problems.append(Problem(place="", message=f"is not CSV: {error}"))
+    if not prompts and not problems:
+        problems.append(
+            Problem(place="", message=f"has no prompts; give at least the columns {COLUMNS[0]}, {COLUMNS[1]}")
+        )
+    if problems:
+        raise InvalidPrompts(source, problems)
+    return tuple(prompts.values())
+
+
+def _prompt(place: str, entry: Mapping[str, Any], problems: list[Problem]) -> Prompt | None:
+    before = len(problems)
+    for name in entry:
+        if name not in COLUMNS:
+            hint = did_you_mean(str(name), COLUMNS) if name else ""
+            problems.append(
+                Problem(place=place, message=f"unknown column {name!r}.{hint} Known are {', '.join(COLUMNS)}")
+            )
+    value = {name: str(entry.get(name) or "").strip() for name in COLUMNS}
+    for name in ("id", "text"):
+        if not value[name]:
+            problems.append(Problem(place=place, message=f"{name!r} is empty; every prompt needs one"))
+    years = value["years"]
+    if years and not years.lstrip("-").isdigit():
+        problems.append(Problem(place=place, message=f"'years' is {years!r}; write a whole number such as 30"))
+    if len(problems) > before:
+        return None
+    return Prompt(
+        id=value["id"],
+        text=value["text"],
+        category=value["category"] or "own",
+        subcategory=value["subcategory"] or "own",
+        years=int(years) if years else None,
+        target=value["target"] or None,
+        stereotype=value["stereotype"] or None,
+    )

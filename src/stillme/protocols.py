@@ -1,0 +1,136 @@
+"""What an editor and a judge must be. A plugin is one class and one entry-point line.
+
+    [project.entry-points."stillme.editors"]
+    mine = "my_package.editor:MyEditor"
+
+The class is built from its validated `Parameters`, cheaply: weights and connections come with the
+first call. Its docstring's first line is what `stillme list` shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict
+
+from stillme.types import Assessment, EditOutcome, Pair, Portrait, Prompt, Request, Spec
+
+
+class Parameters(BaseModel):
+    """What a plugin lets an audit set. Unknown keys are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a machine must have before a plugin can work."""
+
+    modules: tuple[str, ...] = ()
+    """Importable packages that the core install does not bring."""
+    extra: str = ""
+    """The stillme extra that brings them."""
+    variables: tuple[str, ...] = ()
+    """Environment variables, such as API keys."""
+    memory_gb: float = 0.0
+    """GPU memory, as a guide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an editor can do, declared so that nobody has to guess from its name."""
+
+    inputs: int = 1
+    """How many portraits one request may carry."""
+    batching: Literal["none", "shared_image", "per_item"] = "none"
+    """`shared_image`: many prompts of one portrait; `per_item`: any requests together."""
+    batch: int = 1
+    """Requests per call when batching."""
+    concurrency: int = 1
+    """Calls that may be under way at once."""
+    seed: Literal["exact", "best_effort", "none"] = "none"
+    can_refuse: bool = False
+    rewrites_prompt: bool = False
+    prompt_tokens: int | None = None
+    attributes_matter: bool = False
+    """Only known-answer editors read the portraits' labels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeCapabilities:
+    """What a judge can say."""
+
+    kind: Literal["model", "instrument", "person", "ensemble"]
+    axes: tuple[str, ...]
+    """Answered in full: every pair gets a rating, an abstention or a failure."""
+    partial: tuple[str, ...] = ()
+    """Answered only where the judge can tell: shown with a pair, never averaged."""
+    batch: int = 1
+    concurrency: int = 1
+
+
+@runtime_checkable
+class Editor(Protocol):
+    """Turns a portrait and an instruction into an outcome."""
+
+    Parameters: ClassVar[type[BaseModel]]
+    needs: ClassVar[Needs]
+    spec: Spec
+    capabilities: Capabilities
+
+    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        """One outcome per request, in order. What goes wrong is a `Failed`, not an exception."""
+        ...
+
+    def close(self) -> None:
+        """Give back memory, processes, connections."""
+        ...
+
+
+@runtime_checkable
+class Judge(Protocol):
+    """Says, of a source and its edit, what changed."""
+
+    Parameters: ClassVar[type[BaseModel]]
+    needs: ClassVar[Needs]
+    spec: Spec
+    capabilities: JudgeCapabilities
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        """One assessment per pair, in order. What goes wrong is a `Failed` rating, not an exception."""
+        ...
+
+    def close(self) -> None:
+        """Give back memory, processes, connections."""
+        ...
+
+
+@runtime_checkable
+class Objecting(Protocol):
+    """An editor that can tell before the first edit what it could not do. Optional."""
+
+    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """Each a sentence that names the parameter, portrait or prompt, and what to write instead."""
+        ...
+
+
+@runtime_checkable
+class KnowsAnswers(Protocol):
+    """An editor that knows what it planted. Optional; for demos, tests and calibration."""
+
+    @property
+    def planted(self) -> tuple[str, tuple[str, ...]]:
+        """The attribute whose levels it treats otherwise, and those levels."""
+        ...
+
+    def expected(self, quantity: str, portrait: Portrait) -> float | None:
+        """The planted value of a quantity, on average over edits of this portrait; None if it plants none."""
+        ...
+
+
+def spec_of(use: str, version: str, parameters: BaseModel) -> Spec:
+    """The specification that keys a plugin's results: its name, version, and parameters with defaults filled in."""
+    resolved: Mapping[str, object] = parameters.model_dump(mode="json")
+    return Spec(use=use, version=version, parameters=resolved)

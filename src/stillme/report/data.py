@@ -1,0 +1,42 @@
+"""What a report is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillme.estimates import Edits, Scores, Settings
+from stillme.types import Estimate, PlantedGap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """An editor or a judge: the name that the audit gives it, and what it is."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """Everything that the page shows. It carries no time of day: the same rows make the same bytes."""
+
+    title: str
+    audit_hash: str
+    version: str
+    """Of stillme."""
+    edits: Edits
+    scores: tuple[Scores, ...]
+    estimates: tuple[Estimate, ...]
+    settings: Settings
+    image_path: Callable[[str], Path | None]
+    """Where an edited image with this SHA-256 lies, if it still does."""
+    editors: tuple[Described, ...] = ()
+    judges: tuple[Described, ...] = ()
+    planted: tuple[PlantedGap, ...] = ()
+    """What known-answer editors planted and what was found of it."""
+    badges: tuple[str, ...] = ()
+    """Words to put beside the title, such as `synthetic portraits`."""
+    pictures: int = 48
+    """The most pairs that the gallery shows."""

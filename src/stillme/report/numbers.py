@@ -1,0 +1,84 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from stillme import rubric
+from stillme.estimates.tables import is_rate, title
+from stillme.types import Estimate, Interval
+
+__all__ = ["factor", "headline_place", "is_headline", "is_rate", "limits", "number", "signed", "span", "title", "unit"]
+
+HEADLINES = (
+    "success",
+    "soft_erasure",
+    "unchanged",
+    "refused",
+    "skin_lightened",
+    "skin_darkened",
+    "skin_delta_l",
+    "race_changed",
+    "gender_changed",
+    "identity_distance",
+    "race_distance",
+    "gender_delta",
+    "age_change",
+    "age_delta_years",
+    "age_accuracy",
+)
+"""The quantities that figures and tests of gaps are about; the rest is in the tables."""
+
+_DISTANCES = ("skin_delta_e", "identity_distance", "race_distance", "changed_area")
+"""Quantities that have no direction."""
+
+HAPPENED = ("success", "soft_erasure", "unchanged", "refused")
+"""Of these, the ones that say whether the edit was made; the others say what else changed."""
+
+
+def is_headline(quantity: str) -> bool:
+    """Whether the quantity gets a figure. A plugin's own quantities do: nobody else knows what they repeat."""
+    known = rubric.load()
+    return quantity in HEADLINES or not (quantity in known.axes or quantity in known.rates or quantity == "failed")
+
+
+def headline_place(quantity: str) -> int:
+    """The order of figures."""
+    return HEADLINES.index(quantity) if quantity in HEADLINES else len(HEADLINES)
+
+
+def unit(quantity: str) -> str:
+    """The unit behind a number; percent signs are part of the number."""
+    axis = rubric.load().axes.get(quantity)
+    return "" if axis is None or axis.is_scale else axis.unit
+
+
+def number(quantity: str, value: float, *, plus: bool = False) -> str:
+    """A rate in percent, anything else with two decimals; never a negative zero."""
+    sign = "+" if plus else ""
+    shown = f"{round(100 * value, 1) + 0.0:{sign}.1f} %" if is_rate(quantity) else f"{round(value, 2) + 0.0:{sign}.2f}"
+    return shown.replace("-", "−")
+
+
+def signed(quantity: str) -> bool:
+    """Whether values stand for a change in either direction from nothing."""
+    axis = rubric.load().axes.get(quantity)
+    return axis is not None and not axis.is_scale and axis.unchanged == 0 and quantity not in _DISTANCES
+
+
+def span(quantity: str, interval: Interval, *, plus: bool = False) -> str:
+    """`8.0 % to 17.2 %`."""
+    return f"{number(quantity, interval.low, plus=plus)} to {number(quantity, interval.high, plus=plus)}"
+
+
+def factor(name: str) -> str:
+    """An attribute's name as words."""
+    return name.replace("_", " ")
+
+
+def limits(found: Estimate) -> str:
+    """The value with its interval, or why there is none."""
+    if not isinstance(found.outcome, Interval):
+        return found.outcome.reason
+    plus = found.scope == "contrast" or (signed(found.quantity) and found.scope != "disparity")
+    return (
+        f"{number(found.quantity, found.outcome.value, plus=plus)} ({span(found.quantity, found.outcome, plus=plus)})"
+    )

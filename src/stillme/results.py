@@ -1,0 +1,150 @@
+"""An audit's rows, gathered into the columns that estimates are computed from."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stillme.audit import Audit, NamedJudge
+from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.store import Store, StoredEdit
+from stillme.types import Json, Prompt, Request
+
+_CHUNK = 500
+_STATES: Mapping[str, EditState] = {
+    "edited": EditState.EDITED,
+    "refused": EditState.REFUSED,
+    "failed": EditState.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """The audit's requests as columns, with what each judge said of them."""
+
+    edits: Edits
+    scores: tuple[Scores, ...]
+    truths: tuple[Scores, ...]
+    """What known-answer editors say they planted, in the shape of a judge's scores."""
+
+
+def gather(audit: Audit, store: Store) -> Results:
+    """Read the rows of this configuration; rows of earlier ones stay out."""
+    table = _Table(audit)
+    requests = ((index, request) for index, editor in enumerate(audit.editors) for request in audit.requests(editor))
+    while chunk := list(itertools.islice(requests, _CHUNK)):
+        stored = store.edits([request.key for _, request in chunk])
+        places: dict[str, tuple[int, str]] = {}
+        for editor, request in chunk:
+            row = table.add(editor, request, stored.get(request.key))
+            if row.image:
+                for named in audit.judges:
+                    asked = audit.assessments(named, request, row.image)
+                    places.update((key, (row.index, named.name)) for key, _ in asked)
+        for key, axis, outcome, score in store.judgements(list(places)):
+            index, judge = places[key]
+            table.rate(index, judge, axis, outcome, score)
+    return table.results()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    index: int
+    image: str
+
+
+class _Table:
+    """Columns that grow row by row."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._portraits = {portrait.id: index for index, portrait in enumerate(audit.portraits)}
+        prompts = {prompt.id: prompt for _, prompt in audit.treatments()}
+        self._prompts: tuple[Prompt, ...] = tuple(prompts.values())
+        self._prompt_codes = {name: index for index, name in enumerate(prompts)}
+        self._arms = tuple(str(arm) for arm in audit.config.arms)
+        self._total = sum(audit.request_count(named) for named in audit.editors)
+        self._keys: list[str] = []
+        self._images: list[str] = []
+        self._codes = np.zeros((5, self._total), dtype=np.int32)
+        self._sums: dict[tuple[str, str], _Sums] = {}
+        self._truths: dict[str, _Sums] = {}
+        for named in audit.judges:
+            for axis in _axes(named):
+                self._sums[named.name, axis] = _Sums(self._total)
+
+    def add(self, editor: int, request: Request, stored: StoredEdit | None) -> _Row:
+        index = len(self._keys)
+        state = _STATES[stored.outcome] if stored else EditState.MISSING
+        self._keys.append(request.key)
+        self._images.append((stored.image or "") if stored else "")
+        self._codes[:, index] = (
+            self._portraits[request.portraits[0].id],
+            self._prompt_codes[request.prompt.id],
+            editor,
+            self._arms.index(request.arm),
+            state,
+        )
+        for quantity, value in _numbers(stored.truth if stored else None):
+            self._truths.setdefault(quantity, _Sums(self._total)).add(index, "rated", value)
+        return _Row(index, self._images[-1])
+
+    def rate(self, index: int, judge: str, axis: str, outcome: str, score: float | None) -> None:
+        if (judge, axis) in self._sums:
+            self._sums[judge, axis].add(index, outcome, score)
+
+    def results(self) -> Results:
+        portrait, prompt, editor, arm, state = self._codes
+        return Results(
+            edits=Edits(
+                keys=self._keys,
+                portrait=portrait,
+                prompt=prompt,
+                editor=editor,
+                arm=arm,
+                state=state,
+                image=self._images,
+                portraits=self._audit.portraits,
+                prompts=self._prompts,
+                editors=tuple(named.name for named in self._audit.editors),
+                arms=self._arms,
+            ),
+            scores=tuple(sums.scores(judge, axis) for (judge, axis), sums in self._sums.items()),
+            truths=tuple(sums.scores("planted", quantity) for quantity, sums in self._truths.items()),
+        )
+
+
+class _Sums:
+    """One judge on one axis: the mean over epochs, and the worst state that still has a meaning."""
+
+    def __init__(self, total: int) -> None:
+        self._sum = np.zeros(total)
+        self._count = np.zeros(total, dtype=np.int32)
+        self._state = np.full(total, RatingState.MISSING, dtype=np.int32)
+
+    def add(self, index: int, outcome: str, score: float | None) -> None:
+        if outcome == "rated" and score is not None:
+            self._sum[index] += score
+            self._count[index] += 1
+            self._state[index] = RatingState.RATED
+        elif self._state[index] != RatingState.RATED:
+            self._state[index] = RatingState.ABSTAINED if outcome == "abstained" else RatingState.FAILED
+
+    def scores(self, judge: str, axis: str) -> Scores:
+        value = np.full(len(self._sum), np.nan)
+        np.divide(self._sum, self._count, out=value, where=self._count > 0)
+        return Scores(judge=judge, axis=axis, value=value, state=self._state)
+
+
+def _axes(named: NamedJudge) -> Sequence[str]:
+    # Partial axes are answered only where the judge can tell; their mean would be a mean over one outcome.
+    return named.judge.capabilities.axes
+
+
+def _numbers(truth: Mapping[str, Json] | None) -> Iterator[tuple[str, float]]:
+    for name, value in (truth or {}).items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield name, float(value)

@@ -1,0 +1,379 @@
+"""Append edits and assessments, and say which are there."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import assert_never
+
+from stillme import __version__
+from stillme.store.pictures import Pictures
+from stillme.store.schema import migrate, require_known
+from stillme.store.writer_lock import writer_lock
+from stillme.types import (
+    Abstained,
+    Assessment,
+    Edited,
+    EditOutcome,
+    Failed,
+    Json,
+    Pair,
+    Portrait,
+    Prompt,
+    Rated,
+    Rating,
+    Refused,
+    Request,
+    Spec,
+    digest,
+)
+
+LEDGER = "stillme.sqlite"
+
+_KEYS_PER_QUERY = 500
+_REMEMBERED = 10_000
+"""Records known to be in the ledger; a bound, so that memory stays flat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditRow:
+    """A request with what became of it, ready to be kept. The picture itself is already in `Pictures`."""
+
+    request: Request
+    outcome: EditOutcome
+    image: str | None
+    """SHA-256 of the edited picture, where there is one."""
+    attempts: int
+    seconds: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssessmentRow:
+    """A pair with what a judge said of it, ready to be kept."""
+
+    key: str
+    pair: Pair
+    judge: Spec
+    assessment: Assessment
+    attempts: int
+    seconds: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEdit:
+    """The latest word on a request."""
+
+    outcome: str
+    final: bool
+    image: str | None
+    message: str | None
+    truth: Mapping[str, Json] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAudit:
+    """A configuration that wrote rows into this run."""
+
+    hash: str
+    resolved: Mapping[str, Json]
+    at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What a run holds and has cost."""
+
+    edits: Mapping[str, int]
+    """By outcome; failures that a rerun would retry are counted as `to retry`."""
+    assessments: int
+    assessments_to_retry: int
+    seconds: float
+    cost: float
+
+
+class Store:
+    """One run folder. Open it with `Store.writing` or `Store.reading`."""
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+        self.folder = folder
+        self.pictures = Pictures(folder / "images")
+        self._connection = connection
+        self._known: dict[int, tuple[str, object]] = {}
+
+    @classmethod
+    @contextmanager
+    def writing(cls, folder: Path, *, wait: float = 0.0) -> Generator[Store]:
+        """Open for appending, as the only writer; creates or migrates the ledger as needed."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with writer_lock(folder, wait=wait):
+            connection = sqlite3.connect(folder / LEDGER, isolation_level=None)
+            try:
+                require_known(connection, str(folder / LEDGER))
+                connection.execute("PRAGMA journal_mode = WAL")
+                # Rows are paid for: they must survive a power cut, not only a crash of ours.
+                connection.execute("PRAGMA synchronous = FULL")
+                migrate(connection)
+                yield cls(folder, connection)
+            finally:
+                connection.close()
+
+    @classmethod
+    @contextmanager
+    def reading(cls, folder: Path) -> Generator[Store]:
+        """Open for reading; never blocked by a writer, and never blocking one."""
+        connection = sqlite3.connect(f"{(folder / LEDGER).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            require_known(connection, str(folder / LEDGER))
+            yield cls(folder, connection)
+        finally:
+            connection.close()
+
+    @staticmethod
+    def exists(folder: Path) -> bool:
+        """Whether a run was ever started in `folder`."""
+        return (folder / LEDGER).is_file()
+
+    # -- configurations -------------------------------------------------------------------------------------------
+
+    def record_audit(self, hash_: str, resolved: Mapping[str, Json]) -> None:
+        """Note that rows from here on belong to this configuration."""
+        latest = self.latest_audit()
+        if latest is None or latest.hash != hash_:
+            self._connection.execute(
+                "INSERT INTO audit VALUES (?, ?, ?, ?)", (hash_, _json(resolved), __version__, _now())
+            )
+
+    def latest_audit(self) -> StoredAudit | None:
+        """The configuration of the last run."""
+        row = self._connection.execute("SELECT hash, resolved, at FROM audit ORDER BY rowid DESC LIMIT 1").fetchone()
+        return StoredAudit(hash=row[0], resolved=json.loads(row[1]), at=row[2]) if row else None
+
+    # -- edits ----------------------------------------------------------------------------------------------------
+
+    def add_edits(self, rows: Sequence[EditRow]) -> None:
+        """Append in one transaction: after a crash all of them are there or none."""
+        now = _now()
+        with self._transaction():
+            self._connection.executemany(
+                "INSERT INTO edit (key, final, portraits, prompt, arm, instruction, editor, seed, outcome, image,"
+                " message, effective, truth, attempts, seconds, cost, at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                [self._edit_values(row, now) for row in rows],
+            )
+
+    def finished_edits(self, keys: Sequence[str]) -> set[str]:
+        """Which of these requests need no more work."""
+        return self._finished("edit", keys)
+
+    def edits(self, keys: Sequence[str]) -> dict[str, StoredEdit]:
+        """The latest word on each of these requests; those never tried are absent."""
+        found: dict[str, StoredEdit] = {}
+        # Failures first, so that a later final row for the same key replaces them.
+        for final in (0, 1):
+            query = (
+                "SELECT key, outcome, final, image, message, truth FROM edit "
+                f"WHERE final = {final} AND key IN ({{marks}}) ORDER BY id"
+            )
+            for key, outcome, is_final, image, message, truth in self._by_keys(query, keys):
+                found[key] = StoredEdit(
+                    outcome=outcome,
+                    final=bool(is_final),
+                    image=image,
+                    message=message,
+                    truth=json.loads(truth) if truth else None,
+                )
+        return found
+
+    # -- judgements -----------------------------------------------------------------------------------------------
+
+    def add_assessments(self, rows: Sequence[AssessmentRow]) -> None:
+        """Append in one transaction, with a judgement row for every axis."""
+        now = _now()
+        with self._transaction():
+            for row in rows:
+                said = row.assessment
+                failure = said.failure
+                judge = self._remember_spec(row.judge)
+                cursor = self._connection.execute(
+                    "INSERT INTO assessment (key, final, edit, judge, epoch, raw, effective, attempts, seconds, cost,"
+                    " at) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                    (
+                        row.key,
+                        int(failure is None or not failure.retryable),
+                        row.pair.edit,
+                        judge,
+                        row.pair.epoch,
+                        said.raw,
+                        _json(said.effective),
+                        row.attempts,
+                        row.seconds,
+                        row.cost,
+                        now,
+                    ),
+                )
+                self._connection.executemany(
+                    "INSERT INTO judgement VALUES (?, ?, ?, ?, ?)",
+                    [(cursor.lastrowid, axis, *_rating_values(rating)) for axis, rating in said.ratings.items()],
+                )
+
+    def finished_assessments(self, keys: Sequence[str]) -> set[str]:
+        """Which of these assessments need no more work."""
+        return self._finished("assessment", keys)
+
+    def judgements(self, keys: Sequence[str]) -> Iterator[tuple[str, str, str, float | None]]:
+        """`(assessment key, axis, outcome, score)` of the latest assessment under each key, failures first."""
+        for final in (0, 1):
+            query = (
+                "SELECT a.key, j.axis, j.outcome, j.score FROM assessment a JOIN judgement j ON j.assessment = a.id "
+                f"WHERE a.final = {final} AND a.key IN ({{marks}}) ORDER BY a.id"
+            )
+            yield from self._by_keys(query, keys)
+
+    # -- overview -------------------------------------------------------------------------------------------------
+
+    def totals(self) -> Totals:
+        """Counts, seconds and dollars of the whole run."""
+        edits = {
+            ("to retry" if not final else outcome): count
+            for outcome, final, count in self._connection.execute(
+                "SELECT outcome, final, COUNT(DISTINCT key) FROM edit e WHERE final = 1 OR NOT EXISTS "
+                "(SELECT 1 FROM edit f WHERE f.key = e.key AND f.final = 1) GROUP BY outcome, final ORDER BY outcome"
+            )
+        }
+        seconds, cost = self._connection.execute(
+            "SELECT TOTAL(seconds), TOTAL(cost) FROM (SELECT seconds, cost FROM edit UNION ALL "
+            "SELECT seconds, cost FROM assessment)"
+        ).fetchone()
+        (assessments,) = self._connection.execute("SELECT COUNT(*) FROM assessment WHERE final = 1").fetchone()
+        (to_retry,) = self._connection.execute(
+            "SELECT COUNT(DISTINCT key) FROM assessment a WHERE final = 0 AND NOT EXISTS "
+            "(SELECT 1 FROM assessment f WHERE f.key = a.key AND f.final = 1)"
+        ).fetchone()
+        return Totals(edits=edits, assessments=assessments, assessments_to_retry=to_retry, seconds=seconds, cost=cost)
+
+    def count_edits(self) -> int:
+        """Requests that need no more work, of any configuration."""
+        return int(self._connection.execute("SELECT COUNT(*) FROM edit WHERE final = 1").fetchone()[0])
+
+    def count_pictures(self, editors: Sequence[str]) -> int:
+        """Edits by these editor specifications that have a picture."""
+        marks = ",".join("?" * len(editors))
+        query = f"SELECT COUNT(*) FROM edit WHERE image IS NOT NULL AND editor IN ({marks})"
+        return int(self._connection.execute(query, editors).fetchone()[0])
+
+    def query(self, sql: str) -> sqlite3.Cursor:
+        """Read with SQL; for exports and for whoever wants to look."""
+        return self._connection.execute(sql)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            self._known.clear()
+            raise
+        self._connection.execute("COMMIT")
+
+    def _finished(self, table: str, keys: Sequence[str]) -> set[str]:
+        query = f"SELECT key FROM {table} WHERE final = 1 AND key IN ({{marks}})"
+        return {key for (key,) in self._by_keys(query, keys)}
+
+    def _by_keys(self, query: str, keys: Sequence[str]) -> Iterator[tuple[Json, ...]]:
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            chunk = keys[start : start + _KEYS_PER_QUERY]
+            yield from self._connection.execute(query.format(marks=",".join("?" * len(chunk))), chunk)
+
+    def _edit_values(self, row: EditRow, now: str) -> tuple[Json, ...]:
+        request = row.request
+        portraits = [self._remember_portrait(portrait) for portrait in request.portraits]
+        match row.outcome:
+            case Edited(effective=effective, truth=truth):
+                outcome, final, message = "edited", 1, None
+            case Refused(message=message, effective=effective):
+                outcome, final, truth = "refused", 1, None
+            case Failed(error=message, retryable=retryable):
+                outcome, final, truth, effective = "failed", int(not retryable), None, {}
+            case never:
+                assert_never(never)
+        return (
+            request.key,
+            final,
+            _json(portraits),
+            self._remember_prompt(request.prompt),
+            request.arm,
+            self._remember_instruction(request.instruction),
+            self._remember_spec(request.editor),
+            request.seed,
+            outcome,
+            row.image,
+            message,
+            _json(effective),
+            _json(truth) if truth is not None else None,
+            row.attempts,
+            row.seconds,
+            row.cost,
+            now,
+        )
+
+    def _remember_spec(self, spec: Spec) -> str:
+        return self._remember("spec", spec, lambda: (spec.key, spec.use, spec.version, _json(spec.parameters)))
+
+    def _remember_portrait(self, portrait: Portrait) -> str:
+        return self._remember("portrait", portrait, lambda: _keyed(_portrait_values(portrait)))
+
+    def _remember_prompt(self, prompt: Prompt) -> str:
+        return self._remember("prompt", prompt, lambda: _keyed(tuple(asdict(prompt).values())))
+
+    def _remember_instruction(self, text: str) -> str:
+        return self._remember("instruction", text, lambda: _keyed((text,)))
+
+    def _remember(self, table: str, thing: object, row: Callable[[], tuple[Json, ...]]) -> str:
+        """Keep a record once and return its key. The thing itself is held, so that its id stays its own."""
+        known = self._known.get(id(thing))
+        if known is None:
+            values = row()
+            marks = ",".join("?" * len(values))
+            self._connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[id(thing)] = known = values[0], thing
+        return known[0]
+
+
+def _keyed(values: tuple[Json, ...]) -> tuple[Json, ...]:
+    return digest(values), *values
+
+
+def _portrait_values(portrait: Portrait) -> tuple[Json, ...]:
+    attributes = _json(dict(portrait.attributes))
+    return portrait.id, portrait.image.sha256, attributes, portrait.label_origin, portrait.licence, portrait.block
+
+
+def _rating_values(rating: Rating) -> tuple[str, float | None, str | None]:
+    match rating:
+        case Rated(score=score, evidence=evidence):
+            return "rated", score, evidence or None
+        case Abstained(reason=reason):
+            return "abstained", None, reason
+        case Failed(error=error):
+            return "failed", None, error
+        case never:
+            assert_never(never)
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,91 @@
+"""The ledger's tables, as a list of migrations that is only ever added to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from stillme.errors import StoreTooNew
+
+MIGRATIONS: Sequence[str] = (
+    """
+    CREATE TABLE audit (
+        hash TEXT NOT NULL, resolved TEXT NOT NULL, stillme TEXT NOT NULL, at TEXT NOT NULL
+    );
+    CREATE TABLE spec (
+        key TEXT PRIMARY KEY, use TEXT NOT NULL, version TEXT NOT NULL, parameters TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE portrait (
+        key TEXT PRIMARY KEY, id TEXT NOT NULL, sha256 TEXT NOT NULL, attributes TEXT NOT NULL,
+        label_origin TEXT NOT NULL, licence TEXT NOT NULL, block TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE prompt (
+        key TEXT PRIMARY KEY, id TEXT NOT NULL, text TEXT NOT NULL, category TEXT NOT NULL,
+        subcategory TEXT NOT NULL, years INTEGER, target TEXT, stereotype TEXT
+    ) WITHOUT ROWID;
+    CREATE TABLE instruction (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+
+    -- One row per attempt. `final` rows end a request: an image, a refusal, or a failure that a retry cannot mend.
+    CREATE TABLE edit (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL, final INTEGER NOT NULL,
+        portraits TEXT NOT NULL, prompt TEXT NOT NULL, arm TEXT NOT NULL, instruction TEXT NOT NULL,
+        editor TEXT NOT NULL, seed INTEGER NOT NULL,
+        outcome TEXT NOT NULL CHECK (outcome IN ('edited', 'refused', 'failed')),
+        image TEXT, message TEXT, effective TEXT NOT NULL, truth TEXT,
+        attempts INTEGER NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL, at TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX edit_once ON edit (key) WHERE final = 1;
+    CREATE INDEX edit_to_retry ON edit (key) WHERE final = 0;
+
+    CREATE TABLE assessment (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL, final INTEGER NOT NULL,
+        edit TEXT NOT NULL, judge TEXT NOT NULL, epoch INTEGER NOT NULL,
+        raw TEXT, effective TEXT NOT NULL,
+        attempts INTEGER NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL, at TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX assessment_once ON assessment (key) WHERE final = 1;
+    CREATE INDEX assessment_to_retry ON assessment (key) WHERE final = 0;
+    CREATE TABLE judgement (
+        assessment INTEGER NOT NULL, axis TEXT NOT NULL,
+        outcome TEXT NOT NULL CHECK (outcome IN ('rated', 'abstained', 'failed')),
+        score REAL, reason TEXT,
+        PRIMARY KEY (assessment, axis)
+    ) WITHOUT ROWID;
+
+    CREATE TRIGGER edit_is_kept BEFORE UPDATE ON edit
+        BEGIN SELECT RAISE(ABORT, 'edits are append-only'); END;
+    CREATE TRIGGER edit_stays BEFORE DELETE ON edit
+        BEGIN SELECT RAISE(ABORT, 'edits are append-only'); END;
+    CREATE TRIGGER assessment_is_kept BEFORE UPDATE ON assessment
+        BEGIN SELECT RAISE(ABORT, 'assessments are append-only'); END;
+    CREATE TRIGGER assessment_stays BEFORE DELETE ON assessment
+        BEGIN SELECT RAISE(ABORT, 'assessments are append-only'); END;
+    CREATE TRIGGER judgement_is_kept BEFORE UPDATE ON judgement
+        BEGIN SELECT RAISE(ABORT, 'judgements are append-only'); END;
+    CREATE TRIGGER judgement_stays BEFORE DELETE ON judgement
+        BEGIN SELECT RAISE(ABORT, 'judgements are append-only'); END;
+    """,
+)
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[str] = MIGRATIONS) -> None:
+    """Bring a ledger up to date, one transaction per step; a crash leaves it at a whole version."""
+    for version in range(version_of(connection), len(migrations)):
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {migrations[version]}; PRAGMA user_version = {version + 1}; COMMIT;"
+        )
+
+
+def require_known(connection: sqlite3.Connection, path: str, migrations: Sequence[str] = MIGRATIONS) -> None:
+    """Refuse a ledger that a later stillme has written."""
+    version = version_of(connection)
+    if version > len(migrations):
+        raise StoreTooNew(
+            f"{path} has schema {version}, this stillme knows up to {len(migrations)}. "
+            "Upgrade with `pip install -U stillme`."
+        )
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """How many migrations a ledger has had."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])

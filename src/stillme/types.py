@@ -1,0 +1,275 @@
+"""The records that every room speaks in: frozen, plain, and keyed by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+Json = Any
+"""Anything that `json.dumps` takes. Spelled out, the recursive type buys no safety here."""
+
+Attributes = Mapping[str, str]
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
+def digest(value: Json) -> str:
+    """128 bits of SHA-256 over canonical JSON: the same content has the same key on every machine."""
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()[:32]
+
+
+class Arm(StrEnum):
+    """How the prompt reaches the editor."""
+
+    BASELINE = "baseline"
+    FEATURE = "feature"
+    PLACEBO = "placebo"
+    NOOP = "noop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageFile:
+    """An image on disk, named by the SHA-256 of its bytes."""
+
+    path: Path
+    sha256: str
+
+    def read(self) -> bytes:
+        """The file as it is, undecoded."""
+        return self.path.read_bytes()
+
+    @classmethod
+    def of(cls, path: Path) -> ImageFile:
+        """Hash the file at `path`."""
+        return cls(path=path, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portrait:
+    """One source picture of one person."""
+
+    id: str
+    image: ImageFile
+    attributes: Attributes
+    """Labels such as race, gender or age band: somebody's labels, never truth."""
+    label_origin: str
+    """Who or what gave the labels."""
+    licence: str
+    block: str = ""
+    """Portraits that share a block differ only by design, so contrasts within it are paired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """One instruction of a prompt set."""
+
+    id: str
+    text: str
+    category: str
+    subcategory: str
+    years: int | None = None
+    """Aging prompts: how many years older the person should look."""
+    target: str | None = None
+    """Role prompts: the occupation whose stereotype is tested."""
+    stereotype: str | None = None
+    """Role prompts: the gender that the stereotype expects."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What exactly did the work: a plugin, its version, and every parameter that can change the result."""
+
+    use: str
+    version: str
+    parameters: Mapping[str, Json]
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of the whole specification."""
+        return digest([self.use, self.version, self.parameters])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One edit that the audit asks for."""
+
+    portraits: tuple[Portrait, ...]
+    prompt: Prompt
+    arm: Arm
+    instruction: str
+    """The words the editor reads: the prompt, as its arm changes it."""
+    editor: Spec
+    seed: int
+    attributes_matter: bool = False
+    """Whether the editor reads the labels (only planted ones do); they are then part of the key."""
+
+    @cached_property
+    def key(self) -> str:
+        """The hash of everything that can change the outcome, and of what it is an outcome of."""
+        return digest(
+            [
+                [[p.id, p.image.sha256] for p in self.portraits],
+                [self.prompt.id, self.prompt.text],
+                self.arm,
+                self.instruction,
+                self.editor.key,
+                self.seed,
+                [dict(p.attributes) for p in self.portraits] if self.attributes_matter else None,
+            ]
+        )
+
+
+def _nothing() -> Mapping[str, Json]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """An image came back. Whether it shows the edit is for the judges."""
+
+    image: bytes
+    """An encoded file, in any format that Pillow reads."""
+    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    """What really applied: resolved size, library versions, a rewritten prompt."""
+    truth: Mapping[str, Json] | None = None
+    """Known-answer editors write here what they planted."""
+    cost: float = 0.0
+    """US dollars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The editor declined. A finding, never an error."""
+
+    message: str
+    """The editor's own words, unedited."""
+    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Something broke. Says nothing about the person in the picture, and never becomes a score."""
+
+    error: str
+    retryable: bool
+    retry_after: float | None = None
+    """Seconds, when the other side said how long to wait."""
+    cost: float = 0.0
+
+
+EditOutcome = Edited | Refused | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rated:
+    """A judge's answer on one axis, in that axis's own unit."""
+
+    score: float
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abstained:
+    """The judge looked and would not or could not say."""
+
+    reason: str
+
+
+Rating = Rated | Abstained | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One edit as a judge sees it: pictures and the instruction, but no editor, no arm, no group."""
+
+    edit: str
+    """The request's key. For bookkeeping: a judge must not show it to a model."""
+    sources: tuple[ImageFile, ...]
+    edited: ImageFile
+    prompt: Prompt
+    labels: Attributes | None = None
+    """The portrait's labels, only where the audit discloses them."""
+    epoch: int = 0
+    """Repeats of the same rating count up from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """Everything that one judge said of one pair in one go."""
+
+    ratings: Mapping[str, Rating]
+    raw: str | None = None
+    """The judge's answer as it came, for whoever doubts the parsing."""
+    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    cost: float = 0.0
+
+    @property
+    def failure(self) -> Failed | None:
+        """The first failure among the ratings, if any."""
+        return next((r for r in self.ratings.values() if isinstance(r, Failed)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A value and how sure we are of it."""
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotEstimable:
+    """There is no honest number here."""
+
+    reason: str
+
+
+Scope = Literal["all", "group", "disparity", "contrast"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """One quantity, for everyone, for a group, or between groups."""
+
+    quantity: str
+    """A mean (`skin_delta_l`) or a named rate (`unchanged`)."""
+    editor: str
+    arm: str
+    judge: str
+    scope: Scope
+    factor: str
+    """The attribute that divides the portraits; empty for everyone."""
+    group: str
+    """One level of the factor; for a contrast `level - reference`; empty otherwise."""
+    outcome: Interval | NotEstimable
+    portraits: int
+    edits: int
+    excluded: Mapping[str, int] = field(default_factory=_nothing)
+    """Edits left out of this number, counted by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedGap:
+    """A gap that a known-answer editor planted between a group and the rest, and what the audit makes of it."""
+
+    quantity: str
+    editor: str
+    factor: str
+    group: str
+    planted: float
+    """By the editor's parameters, on average."""
+    realised: Interval | NotEstimable
+    """In the edits at hand, by the truth stored with each."""
+    recovered: Interval | NotEstimable
+    """By the judge, who does not know."""

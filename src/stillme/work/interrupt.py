@@ -1,0 +1,38 @@
+"""Ctrl-C once finishes what is running and saves; twice stops."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Stop:
+    """Somebody asked for an orderly end."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    @contextmanager
+    def on_interrupt(self, announce: Callable[[str], None]) -> Generator[Stop]:
+        """While inside, the first Ctrl-C (or SIGTERM) asks for an orderly end, the second raises KeyboardInterrupt."""
+        if threading.current_thread() is not threading.main_thread():
+            # Python delivers signals to the main thread only; a caller elsewhere sets `requested` itself.
+            yield self
+            return
+
+        def handle(_number: int, _frame: FrameType | None) -> None:
+            if self.requested:
+                raise KeyboardInterrupt
+            self.requested = True
+            announce("Finishing what is running, then saving. Ctrl-C again stops at once.")
+
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, handle) for number in signals]
+        try:
+            yield self
+        finally:
+            for number, handler in zip(signals, before, strict=True):
+                signal.signal(number, handler)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillme.errors import AuditChanged
+from stillme.pipeline import Options, run_stages
+
+Write = Callable[..., Path]
+PLANTED = 'use = "scripted"\nparameters = {{ share = {} }}'
+
+
+def run(folder: Path, *, accept: bool = False) -> tuple[list[str], dict[str, int]]:
+    said: list[str] = []
+    summary = run_stages(folder, ("edit", "judge"), Options(say=said.append, accept_changes=accept))
+    return said, dict(summary.tallies[0].counts)
+
+
+def test_an_unchanged_audit_says_nothing(write_audit: Write):
+    run(write_audit())
+    assert run(write_audit()) == ([], {})
+
+
+def test_more_prompts_are_added_to_what_is_there(write_audit: Write):
+    run(write_audit(prompts='["O-01"]'))
+    said, counts = run(write_audit(prompts='["O-01", "O-02"]'))
+    assert counts == {"edited": 6}
+    assert "6 edits stay and 6 would be made anew" in said[0]
+    assert "prompts.only[1]: absent → O-02" in said[0]
+
+
+def test_work_that_would_be_redone_must_be_agreed_to(write_audit: Write):
+    run(write_audit('use = "flaky"\nparameters = { failures = 0 }'))
+    changed = write_audit('use = "flaky"\nparameters = { failures = 1 }')
+    with pytest.raises(AuditChanged) as caught:
+        run(changed)
+    assert "editors[0].parameters.failures: 0 → 1" in str(caught.value)
+    assert "0 edits stay and 12 would be made anew." in str(caught.value)
+    assert "12 of the old configuration stay in the store" in str(caught.value)
+    assert "--accept-changes" in str(caught.value)
+    _, counts = run(changed, accept=True)
+    assert counts == {"edited": 12}
+
+
+def test_another_setting_of_a_judge_must_be_agreed_to(write_audit: Write):
+    run(write_audit(judge=PLANTED.format(0)))
+    with pytest.raises(AuditChanged, match="The judge 'scripted' would rate all edits anew"):
+        run(write_audit(judge=PLANTED.format(0.5)))

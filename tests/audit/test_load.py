@@ -1,0 +1,164 @@
+"""A mistake in audit.toml is found before anything runs, with its place and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillme import audit
+from stillme.errors import InvalidAudit, StillmeError
+from stillme.pipeline import Options, run_stages
+
+Write = Callable[..., Path]
+
+
+def problems(folder: Path, **options: bool) -> list[str]:
+    with pytest.raises(InvalidAudit) as caught:
+        audit.load(folder, **options)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_sound_audit_loads(write_audit: Write):
+    loaded = audit.load(write_audit())
+    assert [portrait.id for portrait in loaded.portraits] == [f"p{index}" for index in range(6)]
+    assert loaded.request_count(loaded.editors[0]) == len(list(loaded.requests(loaded.editors[0]))) == 12
+
+
+def test_every_problem_is_reported_at_once_with_its_line(write_audit: Write, portraits: Path):
+    (portraits / "p3.png").write_bytes(b"not a picture")
+    folder = write_audit(
+        editor='use = "planted"\nseeds = ["x"]\n[editors.parameters]\nbay = "group"\n[[editors]]\nuse = "unready"',
+        judge='use = "scriptd"',
+        prompts='["O-99"]',
+        extra="[buget]\ndollars = 1",
+    )
+    found = problems(folder)
+    text = (folder / "audit.toml").read_text().splitlines()
+
+    def line(of: str) -> int:
+        return next(number for number, line in enumerate(text, start=1) if of in line)
+
+    expected = [
+        f"line {line('buget')}, buget: unknown key 'buget'. Did you mean 'budget'?",
+        f"line {line('seeds')}, editors[0].seeds[0]: should be a valid integer",
+        "p3.png is not a picture",
+        f"line {line('only')}, prompts.only: no prompt 'O-99'.",
+        f"line {line('scriptd')}, judges[0].use: Unknown judge 'scriptd'. Did you mean 'scripted'?",
+        "'unready': no_such_module is not installed: run `pip install \"stillme[imaginary]\"`",
+        "'unready': STILLME_TEST_NO_SUCH_KEY is not set",
+    ]
+    for sentence in expected:
+        assert any(sentence in problem for problem in found), (sentence, found)
+
+
+def test_a_plugins_own_parameters_are_checked_at_their_place(write_audit: Write):
+    (found,) = problems(write_audit('use = "planted"\n[editors.parameters]\nby = "group"\ngroups.a = { erasur = 1 }'))
+    assert "editors[0].parameters.groups.a.erasur: unknown key 'erasur'. Did you mean 'erasure'?" in found
+
+
+@pytest.mark.parametrize(
+    ("editor", "sentence"),
+    [
+        (
+            'use = "planted"\nparameters = { by = "gruop" }',
+            "no portrait has the attribute 'gruop'. Did you mean 'group'?",
+        ),
+        (
+            'use = "planted"\nparameters = { by = "group", groups = { z = {} } }',
+            "no portrait has group = 'z'; known: a, b",
+        ),
+        ('use = "planted"\nparameters = { groups = { z = {} } }', "`groups` needs `by`"),
+        ('use = "planted"\nparameters = { everyone = { erasure = 2 } }', "should be less than or equal to 1, not 2"),
+        ('use = "planted"\nparameters = { recolour = "hair" }', "'hair' is not allowed; write 'clothes'"),
+        ('use = "noop"\n[[editors]]\nuse = "noop"', "a second one is called 'noop'"),
+        (
+            'use = "noop"\n[[editors]]\nuse = "noop"\nname = "b"',
+            "'b' is the same editor with the same parameters as 'noop'",
+        ),
+        ('use = "noop"\nseeds = [1, 1]', "names a seed twice"),
+        ('name = "nameless"', "'use' is missing; add it"),
+    ],
+)
+def test_editor_mistakes_are_explained(write_audit: Write, editor: str, sentence: str):
+    assert any(sentence in problem for problem in problems(write_audit(editor))), problems(write_audit(editor))
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ('reference = { group = "c" }', "'c' is no level of it; known: a, b"),
+        ("confidence = 2", "should be less than or equal to 0.999"),
+        ('[ensemble]\nrule = "avrage"', "'avrage' is not allowed; write 'mean', 'paper'"),
+        ('[executor]\nkind = "ray"', "'ray' is not allowed; write 'local'"),
+        ("[budget]\ndollars = -1", "should be greater than or equal to 0, not -1"),
+    ],
+)
+def test_other_mistakes_are_explained(write_audit: Write, extra: str, sentence: str):
+    assert any(sentence in problem for problem in problems(write_audit(extra=extra)))
+
+
+def test_portraits_that_do_not_exist_are_explained(write_audit: Write):
+    folder = write_audit()
+    file = folder / "audit.toml"
+    file.write_text(file.read_text().replace("portraits]\nsource = ", "portraits]\nsource = './nowhere' # "))
+    assert any("is not a folder" in problem for problem in problems(folder))
+    file.write_text(file.read_text().replace("./nowhere", "syntetic"))
+    assert any("neither a folder nor one of the sets" in problem for problem in problems(folder))
+
+
+def test_an_arm_that_cannot_run_is_refused(write_audit: Write):
+    folder = write_audit()
+    file = folder / "audit.toml"
+    file.write_text('arms = ["feature"]\n' + file.read_text())
+    assert any("cannot run the arm 'feature'; write baseline, noop" in problem for problem in problems(folder))
+
+
+def test_toml_that_is_none_says_where(tmp_path: Path):
+    (tmp_path / "audit.toml").write_text("title = \n")
+    assert "is not TOML" in problems(tmp_path)[0]
+    assert "line 1" in problems(tmp_path)[0]
+
+
+def test_a_folder_without_an_audit_says_how_to_begin(tmp_path: Path):
+    with pytest.raises(StillmeError, match="stillme new"):
+        audit.load(tmp_path)
+
+
+def test_looking_at_a_run_needs_no_keys(write_audit: Write):
+    loaded = audit.load(write_audit('use = "unready"'), ready=False)
+    assert loaded.editors[0].name == "unready"
+
+
+def test_the_noop_arm_asks_once_per_portrait(write_audit: Write):
+    folder = write_audit()
+    file = folder / "audit.toml"
+    file.write_text('arms = ["baseline", "noop"]\n' + file.read_text())
+    loaded = audit.load(folder)
+    requests = list(loaded.requests(loaded.editors[0]))
+    assert len(requests) == 6 * (2 + 1)
+    assert {request.instruction for request in requests if request.arm == "noop"} == {
+        "Return the photo exactly as it is. Do not change anything."
+    }
+
+
+def test_the_hash_names_what_changes_rows_and_nothing_else(write_audit: Write):
+    plain = audit.load(write_audit()).hash
+    assert audit.load(write_audit(extra="[budget]\ndollars = 5\n[executor]\nworkers = 1")).hash == plain
+    assert audit.load(write_audit(prompts='["O-01"]')).hash != plain
+
+
+def test_choosing_portraits_by_attribute_and_number(write_audit: Write):
+    folder = write_audit()
+    file = folder / "audit.toml"
+    file.write_text(file.read_text().replace("[prompts]", 'only = { group = "b" }\nlimit = 2\n[prompts]'))
+    assert [portrait.id for portrait in audit.load(folder).portraits] == ["p1", "p3"]
+
+
+def test_a_run_kept_elsewhere_is_usable_without_its_origin(write_audit: Write, tmp_path: Path):
+    folder, out = write_audit(), tmp_path / "run"
+    first = run_stages(folder, ("edit",), Options(out=out))
+    again = run_stages(out, ("edit",), Options())
+    assert first.tallies[0].counts == {"edited": 12}
+    assert again.tallies[0].already == 12

@@ -1,0 +1,68 @@
+"""Small audits that any test can run."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from PIL import Image
+
+settings.register_profile("stillme", deadline=None, derandomize=True, max_examples=40)
+settings.load_profile("stillme")
+
+
+@pytest.fixture
+def portraits(tmp_path: Path) -> Path:
+    """A folder of six plain pictures in two groups."""
+    folder = tmp_path / "portraits"
+    folder.mkdir()
+    rows = []
+    for index in range(6):
+        picture = np.full((16, 16, 3), 40 * index, dtype=np.uint8)
+        Image.fromarray(picture).save(folder / f"p{index}.png")
+        rows.append(
+            {"file": f"p{index}.png", "group": "ab"[index % 2], "licence": "CC0-1.0", "label_origin": "made up"}
+        )
+    with (folder / "portraits.csv").open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return folder
+
+
+@pytest.fixture
+def write_audit(tmp_path: Path, portraits: Path) -> Callable[..., Path]:
+    """Write an audit.toml over the six pictures and return its folder."""
+
+    def write(
+        editor: str = 'use = "noop"',
+        judge: str = 'use = "scripted"',
+        prompts: str = '["O-01", "O-02"]',
+        extra: str = "",
+    ) -> Path:
+        folder = tmp_path / "audit"
+        folder.mkdir(exist_ok=True)
+        (folder / "audit.toml").write_text(
+            f"""
+title = "A test"
+[portraits]
+source = "{portraits}"
+[prompts]
+only = {prompts}
+[[editors]]
+{editor}
+[[judges]]
+{judge}
+[estimates]
+factors = ["group"]
+replicates = 200
+{extra}
+"""
+        )
+        return folder
+
+    return write

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillme import colour, faces, images
+from stillme.editors.planted import Effect, Planted, PlantedParameters
+from stillme.portraits.synthetic import portraits
+from stillme.protocols import Editor, KnowsAnswers, Objecting
+from stillme.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt, Request
+
+PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
+
+
+def edit(parameters: PlantedParameters, portrait: Portrait, seed: int = 0, prompt: Prompt = PROMPT) -> Edited:
+    editor = Planted(parameters)
+    request = Request(
+        portraits=(portrait,), prompt=prompt, arm=Arm.BASELINE, instruction=prompt.text, editor=editor.spec, seed=seed
+    )
+    (outcome,) = editor.edit([request])
+    assert isinstance(outcome, Edited)
+    return outcome
+
+
+def test_it_keeps_the_protocols():
+    editor = Planted(PlantedParameters())
+    assert isinstance(editor, Editor)
+    assert isinstance(editor, KnowsAnswers)
+    assert isinstance(editor, Objecting)
+
+
+def test_the_same_request_gives_the_same_bytes():
+    parameters = PlantedParameters(everyone=Effect(skin_shift=5, skin_spread=2, erasure=0.3))
+    assert edit(parameters, portraits()[0], seed=3) == edit(parameters, portraits()[0], seed=3)
+
+
+def test_an_erasure_changes_no_pixel():
+    portrait = portraits()[0]
+    outcome = edit(PlantedParameters(everyone=Effect(erasure=1)), portrait)
+    assert outcome.truth == {"erased": True, "skin_delta_l": 0.0, "changed_area": 0.0}
+    assert np.array_equal(images.read_rgb(outcome.image), images.read_rgb(portrait.image.path))
+
+
+@pytest.mark.parametrize("shift", [-8.0, 4.0, 9.0])
+def test_the_skin_moves_by_what_was_planted_and_the_background_stays(shift: float):
+    portrait = portraits()[3]
+    outcome = edit(PlantedParameters(everyone=Effect(skin_shift=shift)), portrait)
+    before, after = images.read_rgb(portrait.image.path), images.read_rgb(outcome.image)
+    mesh = faces.mesh(before, faces.find(before)[0])
+    skin = faces.skin_mask(mesh, before.shape)
+    moved = np.median(colour.to_lab(after)[skin][:, 0]) - np.median(colour.to_lab(before)[skin][:, 0])
+    assert moved == pytest.approx(shift, abs=0.3)
+    corner = before[:40, :40].astype(int) - after[:40, :40].astype(int)
+    assert np.abs(corner).max() == 0
+
+
+@pytest.mark.parametrize("what", ["clothes", "background", "both"])
+def test_the_edit_recolours_what_it_should(what: str):
+    portrait = portraits()[3]
+    outcome = edit(PlantedParameters(recolour=what), portrait)
+    changed = (images.read_rgb(outcome.image) != images.read_rgb(portrait.image.path)).any(axis=-1)
+    height = changed.shape[0]
+    assert changed[-height // 16 :].mean() > 0.4 if what != "background" else True
+    assert (changed[:40, :40].mean() > 0.9) == (what != "clothes")
+    assert outcome.truth is not None
+    assert outcome.truth["changed_area"] > 0.05
+
+
+def test_two_prompts_can_look_different():
+    other = replace(PROMPT, id="V-02")
+    assert (
+        edit(PlantedParameters(), portraits()[0]).image != edit(PlantedParameters(), portraits()[0], prompt=other).image
+    )
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(-10, 10))
+def test_the_truth_averages_to_what_was_asked_for(erasure: float, probability: float, shift: float):
+    effect = Effect(erasure=erasure, skin_probability=probability, skin_shift=shift)
+    editor = Planted(PlantedParameters(by="preset", groups={"A": effect}))
+    hit = next(portrait for portrait in portraits() if portrait.attributes["preset"] == "A")
+    spared = next(portrait for portrait in portraits() if portrait.attributes["preset"] == "B")
+    assert editor.expected("unchanged", hit) == erasure
+    assert editor.expected("skin_delta_l", hit) == (1 - erasure) * probability * shift
+    assert editor.expected("unchanged", spared) == editor.expected("skin_delta_l", spared) == 0
+    assert editor.expected("age_delta_years", hit) is None
+
+
+def test_erasures_come_as_often_as_planted():
+    parameters = PlantedParameters(everyone=Effect(erasure=0.3))
+    portrait = portraits()[0]
+    erased = [edit(parameters, portrait, seed=seed).truth["erased"] for seed in range(80)]  # pyright: ignore
+    assert 0.15 < np.mean(erased) < 0.45
+
+
+def test_labels_are_part_of_the_key_only_when_groups_are_planted():
+    assert not Planted(PlantedParameters()).capabilities.attributes_matter
+    assert Planted(PlantedParameters(by="preset")).capabilities.attributes_matter
+
+
+def test_a_picture_without_a_face_fails_for_good(tmp_path):
+    file = tmp_path / "wall.png"
+    file.write_bytes(images.encode_png(np.full((128, 128, 3), 128, dtype=np.uint8)))
+    wall = replace(portraits()[0], image=ImageFile.of(file))
+    editor = Planted(PlantedParameters())
+    request = Request(portraits=(wall,), prompt=PROMPT, arm=Arm.BASELINE, instruction="", editor=editor.spec, seed=0)
+    (outcome,) = editor.edit([request])
+    assert isinstance(outcome, Failed)
+    assert not outcome.retryable
+    assert "no face found" in outcome.error

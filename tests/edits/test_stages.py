@@ -1,0 +1,108 @@
+"""The two long stages with editors and judges that misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from stillme.pipeline import Ended, Options, run_stages
+from stillme.store import Store
+
+Write = Callable[..., Path]
+ALL = ("edit", "judge", "estimate")
+
+
+def outcomes(folder: Path) -> dict[str, int]:
+    with Store.reading(folder) as store:
+        return dict(
+            store.query(
+                "SELECT outcome || CASE final WHEN 1 THEN '' ELSE ' for now' END, COUNT(*) FROM edit GROUP BY 1"
+            )
+        )
+
+
+def test_a_refusal_is_a_finding_and_is_not_asked_again(write_audit: Write):
+    folder = write_audit('use = "moody"')
+    summary = run_stages(folder, ALL, Options())
+    refused = summary.tallies[0].counts["refused"]
+    assert 0 < refused < 12
+    assert summary.tallies[1].total == 12 - refused, "only what has a picture is judged"
+    assert run_stages(folder, ("edit",), Options()).tallies[0].already == 12
+
+
+def test_an_outage_is_not_a_refusal_and_is_retried_by_the_next_run(write_audit: Write):
+    folder = write_audit('use = "flaky"\nparameters = { failures = 2 }', extra="[executor]\nattempts = 2")
+    first = run_stages(folder, ("edit",), Options())
+    assert (first.to_retry, outcomes(folder)) == (12, {"failed for now": 12})
+    # The plugin forgets between runs; two failures are again more than two attempts allow.
+    again = run_stages(folder, ("edit",), Options())
+    assert (again.to_retry, outcomes(folder)) == (12, {"failed for now": 24})
+
+
+def test_a_passing_failure_is_retried_within_the_run(write_audit: Write):
+    folder = write_audit('use = "flaky"\nparameters = { failures = 2, cost = 0.01 }')
+    summary = run_stages(folder, ("edit",), Options())
+    assert (summary.to_retry, outcomes(folder)) == (0, {"edited": 12})
+    assert summary.tallies[0].retried == 24
+    assert round(summary.cost, 2) == 0.36, "failed attempts cost too"
+
+
+def test_an_editor_that_raises_has_failed_and_refused_nothing(write_audit: Write):
+    folder = write_audit('use = "moody"\nparameters = { raises = true }', extra="[executor]\nattempts = 1")
+    summary = run_stages(folder, ALL, Options())
+    assert outcomes(folder) == {"failed for now": 12}
+    assert summary.to_retry == 12
+    with Store.reading(folder) as store:
+        assert {message for (message,) in store.query("SELECT message FROM edit")} == {"RuntimeError: out of memory"}
+
+
+def test_a_budget_stops_the_run_and_the_next_one_goes_on(write_audit: Write):
+    editor = 'use = "flaky"\nparameters = { failures = 0, cost = 1.0 }'
+    first = run_stages(write_audit(editor, extra="[budget]\ndollars = 3"), ALL, Options())
+    assert first.ended is Ended.OVER_BUDGET
+    assert 3 <= first.tallies[0].counts["edited"] < 12
+    assert not first.tables
+    second = run_stages(write_audit(editor), ALL, Options())
+    assert second.ended is Ended.COMPLETE
+    assert second.tallies[0].already == first.tallies[0].counts["edited"]
+    assert second.cost == 12.0
+
+
+def test_a_judge_that_abstains_is_counted_and_never_scored(write_audit: Write):
+    folder = write_audit(judge='use = "scripted"\nparameters = { share = 0.5 }')
+    run_stages(folder, ALL, Options())
+    with Store.reading(folder) as store:
+        found = dict(store.query("SELECT outcome, COUNT(score) FROM judgement GROUP BY 1"))
+    assert found["abstained"] == 0
+    assert found["rated"] > 0
+    assert "abstained" in (folder / "tables" / "estimates.csv").read_text()
+
+
+def test_repeated_ratings_are_kept_one_by_one(write_audit: Write):
+    folder = write_audit(judge='use = "scripted"\nepochs = 3')
+    summary = run_stages(folder, ALL, Options())
+    assert summary.tallies[1].counts["judged"] == 36
+    with Store.reading(folder) as store:
+        assert dict(store.query("SELECT epoch, COUNT(*) FROM assessment GROUP BY 1")) == {0: 12, 1: 12, 2: 12}
+
+
+def test_a_picture_that_is_gone_is_named(write_audit: Write):
+    import pytest
+
+    from stillme.errors import StillmeError
+
+    folder = write_audit()
+    run_stages(folder, ("edit",), Options())
+    lost = next((folder / "images").rglob("*.png"))
+    lost.unlink()
+    with pytest.raises(StillmeError, match=lost.stem):
+        run_stages(folder, ("judge",), Options())
+
+
+def test_the_same_rows_give_the_same_bytes(write_audit: Write):
+    folder = write_audit(judge='use = "brightness"')
+    run_stages(folder, ALL, Options())
+    tables = {path.name: path.read_bytes() for path in (folder / "tables").iterdir()}
+    assert set(tables) == {"estimates.csv", "groups.csv", "disparities.csv"}
+    run_stages(folder, ("estimate",), Options())
+    assert {path.name: path.read_bytes() for path in (folder / "tables").iterdir()} == tables

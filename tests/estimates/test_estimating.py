@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from stillme.errors import StillmeError, UnknownName
+from stillme.estimates import Disparity, Edits, EditState, RatingState, Scores, Settings, estimate, gap
+from stillme.types import Estimate, ImageFile, Interval, NotEstimable, Portrait, Prompt
+
+Simulate = Callable[..., tuple[Edits, list[Scores]]]
+
+quick = Settings(factors=("race",), replicates=200)
+
+
+def person(identity: str, block: str = "", **attributes: str) -> Portrait:
+    image = ImageFile(path=Path(f"{identity}.png"), sha256=identity)
+    return Portrait(id=identity, image=image, attributes=attributes, label_origin="us", licence="CC0-1.0", block=block)
+
+
+def rows_of(people: list[Portrait], values: np.ndarray, axis: str = "skin_delta_l") -> tuple[Edits, list[Scores]]:
+    count, prompts = values.shape
+    zeros = np.zeros(count * prompts, dtype=np.int32)
+    edits = Edits(
+        keys=[f"{place:06d}" for place in range(count * prompts)],
+        portrait=np.repeat(np.arange(count, dtype=np.int32), prompts),
+        prompt=np.tile(np.arange(prompts, dtype=np.int32), count),
+        editor=zeros,
+        arm=zeros,
+        state=zeros + EditState.EDITED,
+        image=[""] * (count * prompts),
+        portraits=tuple(people),
+        prompts=tuple(Prompt(id=f"P{n}", text="Do.", category="c", subcategory="s") for n in range(prompts)),
+        editors=("editor",),
+        arms=("baseline",),
+    )
+    return edits, [Scores(judge="judge", axis=axis, value=values.ravel(), state=zeros + RatingState.RATED)]
+
+
+def only(estimates: Iterable[Estimate], quantity: str, scope: str, group: str = "") -> Estimate:
+    (found,) = [e for e in estimates if (e.quantity, e.scope, e.group) == (quantity, scope, group)]
+    return found
+
+
+def known(found: Estimate) -> Interval:
+    assert isinstance(found.outcome, Interval), found.outcome
+    return found.outcome
+
+
+def test_a_mean_is_the_mean_and_a_rate_the_share(simulate: Simulate) -> None:
+    edits, scores = simulate(1)
+    found = estimate(edits, scores, quick)
+    value = scores[0].value
+    assert known(only(found, "edit_success", "all")).value == pytest.approx(value.mean())
+    assert known(only(found, "soft_erasure", "all")).value == pytest.approx((value <= 2).mean())
+    in_group = np.array([edits.portraits[p].attributes["race"] == "B" for p in edits.portrait])
+    assert known(only(found, "success", "group", "B")).value == pytest.approx((value[in_group] >= 4).mean())
+    gap_to_rest = (value[in_group] <= 2).mean() - (value[~in_group] <= 2).mean()
+    assert known(only(found, "soft_erasure", "contrast", "B - rest")).value == pytest.approx(gap_to_rest)
+
+
+def test_a_planted_gap_is_recovered(simulate: Simulate) -> None:
+    edits, scores = simulate(2, planted=2.0, portrait_sd=0.3)
+    found = estimate(edits, scores, quick)
+    contrast = known(only(found, "soft_erasure", "contrast", "A - rest"))
+    # logit(-1) is 27 %, logit(+1) is 73 %.
+    assert contrast.low < 0.46 < contrast.high
+    assert contrast.low > 0.2
+    disparity = only(found, "soft_erasure", "disparity")
+    assert isinstance(disparity, Disparity)
+    assert disparity.highest == "A"
+    assert disparity.null is not None
+    assert disparity.null.p < 0.01
+    assert known(disparity).low > 0
+
+
+def test_nothing_planted_is_not_found_where_naive_intervals_would_find_it(simulate: Simulate) -> None:
+    audits, covered, missed, naive_missed, significant = 60, 0, 0, 0, 0
+    expected = _expected_rate(0.75)
+    for seed in range(audits):
+        edits, scores = simulate(seed, prompts=20)
+        found = estimate(edits, scores, replace(quick, replicates=200, seed=seed))
+        for level in "ABCD":
+            group = known(only(found, "soft_erasure", "group", level))
+            covered += group.low <= expected <= group.high
+            size = 12 * 20
+            half = 1.96 * math.sqrt(group.value * (1 - group.value) / size)
+            naive_missed += not group.value - half <= expected <= group.value + half
+        missed += not known(only(found, "soft_erasure", "disparity")).low <= 0
+        null = only(found, "soft_erasure", "disparity")
+        assert isinstance(null, Disparity)
+        assert null.null is not None
+        significant += null.null.p <= 0.05
+    assert covered / (4 * audits) > 0.90
+    assert naive_missed / (4 * audits) > 0.15
+    assert missed / audits < 0.12
+    assert significant / audits < 0.12
+
+
+def _expected_rate(portrait_sd: float) -> float:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    return float((weights / (1 + np.exp(1.0 - portrait_sd * nodes))).sum() / weights.sum())
+
+
+def test_the_null_band_rises_with_the_number_of_groups_not_with_the_truth(simulate: Simulate) -> None:
+    bands = [only(estimate(*simulate(5, levels=levels), quick), "soft_erasure", "disparity") for levels in (2, 4, 7)]
+    highs = [band.null.high for band in bands if isinstance(band, Disparity) and band.null]
+    assert highs[0] < highs[2]
+
+
+@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(order_seed=st.integers(0, 2**32 - 1))
+def test_the_order_of_rows_and_portraits_changes_no_bit(simulate: Simulate, order_seed: int) -> None:
+    edits, scores = simulate(3, levels=3, per_level=9, prompts=3)
+    noisy = [replace(scores[0], axis="skin_delta_l", value=scores[0].value * np.pi), scores[0]]
+    stream = np.random.default_rng(order_seed)
+    rows, people = stream.permutation(len(edits)), stream.permutation(len(edits.portraits))
+    moved = replace(
+        edits,
+        keys=[edits.keys[row] for row in rows],
+        portrait=np.argsort(people)[edits.portrait][rows].astype(np.int32),
+        prompt=edits.prompt[rows],
+        editor=edits.editor[rows],
+        arm=edits.arm[rows],
+        state=edits.state[rows],
+        portraits=tuple(edits.portraits[place] for place in people),
+    )
+    shuffled = [replace(score, value=score.value[rows], state=score.state[rows]) for score in reversed(noisy)]
+    assert estimate(moved, shuffled, quick) == estimate(edits, noisy, quick)
+
+
+def test_a_number_does_not_depend_on_which_others_are_computed(simulate: Simulate) -> None:
+    edits, scores = simulate(4, levels=3)
+    other = replace(scores[0], axis="skin_delta_l", value=np.sin(scores[0].value + np.arange(len(edits))))
+    people = tuple(
+        replace(p, attributes={**p.attributes, "gender": "fm"[place % 2]}) for place, p in enumerate(edits.portraits)
+    )
+    edits = replace(edits, portraits=people)
+    alone = estimate(edits, [other], quick)
+    together = estimate(edits, [*scores, other], Settings(factors=("gender", "race"), replicates=200))
+    assert [e for e in alone if e.judge] == [
+        e for e in together if e.quantity == "skin_delta_l" and e.factor in ("", "race")
+    ]
+
+
+def test_another_seed_moves_the_limits_but_not_the_value(simulate: Simulate) -> None:
+    edits, scores = simulate(6)
+    first, second = (
+        known(only(estimate(edits, scores, replace(quick, seed=seed)), "success", "all")) for seed in (0, 1)
+    )
+    assert first.value == second.value
+    assert (first.low, first.high) != (second.low, second.high)
+
+
+def test_pairing_by_block_takes_out_what_blocks_share() -> None:
+    stream = np.random.default_rng(0)
+    shared = stream.normal(0, 10, 12)
+    values = np.stack([shared + level + stream.normal(0, 0.5, 12) for level in (0, 0, 3)]).reshape(36, 1)
+    paired = [person(f"{race}{n:02d}", block=f"cell {n}", race=race) for race in "ABC" for n in range(12)]
+    apart = [replace(each, block="") for each in paired]
+    limits = [
+        known(only(estimate(*rows_of(each, values), quick), "skin_delta_l", "contrast", "C - rest"))
+        for each in (paired, apart)
+    ]
+    assert limits[0].method == "bootstrap-t over blocks of portraits, paired"
+    assert limits[0].low < 3 < limits[0].high
+    assert limits[0].high - limits[0].low < (limits[1].high - limits[1].low) / 8
+
+
+def test_portraits_of_a_block_that_share_the_level_are_no_independent_witnesses() -> None:
+    stream = np.random.default_rng(1)
+    shared = np.repeat(stream.normal(0, 5, 20), 6)
+    values = (shared + stream.normal(0, 0.1, 120)).reshape(120, 1)
+    people = [person(f"{n:03d}", block=f"b{n // 6}", gender="fm"[n // 60]) for n in range(120)]
+    settings = Settings(factors=("gender",), replicates=200)
+    blocked = known(only(estimate(*rows_of(people, values), settings), "skin_delta_l", "contrast", "f - rest"))
+    loose = [replace(each, block="") for each in people]
+    single = known(only(estimate(*rows_of(loose, values), settings), "skin_delta_l", "contrast", "f - rest"))
+    assert (blocked.high - blocked.low) > 2 * (single.high - single.low)
+
+
+def test_a_reference_level_replaces_the_rest(simulate: Simulate) -> None:
+    edits, scores = simulate(7)
+    found = estimate(edits, scores, replace(quick, reference={"race": "B"}))
+    contrasts = {e.group for e in found if e.scope == "contrast" and e.quantity == "success"}
+    assert contrasts == {"A - B", "C - B", "D - B"}
+    a, b = (known(only(found, "success", "group", level)).value for level in "AB")
+    assert known(only(found, "success", "contrast", "A - B")).value == pytest.approx(a - b)
+
+
+def test_a_group_of_one_is_not_estimable_and_takes_no_part_in_the_disparity(simulate: Simulate) -> None:
+    edits, scores = simulate(8, levels=3)
+    people = (replace(edits.portraits[0], attributes={"race": "Z"}), *edits.portraits[1:])
+    found = estimate(replace(edits, portraits=people), scores, quick)
+    assert only(found, "success", "group", "Z").outcome == NotEstimable(reason="only 1 portrait in this group")
+    disparity = only(found, "success", "disparity")
+    assert isinstance(disparity, Disparity)
+    assert disparity.levels == ("A", "B", "C")
+
+
+def test_a_group_nobody_rated_is_not_estimable(simulate: Simulate) -> None:
+    edits, scores = simulate(9, levels=3)
+    blank = np.array([edits.portraits[p].attributes["race"] == "C" for p in edits.portrait])
+    value = np.where(blank, np.nan, scores[0].value)
+    state = np.where(blank, RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
+    found = estimate(edits, [replace(scores[0], value=value, state=state)], quick)
+    silent = only(found, "success", "group", "C")
+    assert silent.outcome == NotEstimable(reason="the group has no rated edit")
+    assert silent.excluded == {"abstained": 120}
+    assert known(only(found, "success", "disparity")).value < 1
+
+
+def test_no_rated_edit_at_all_gives_reasons_and_no_numbers(simulate: Simulate) -> None:
+    edits, scores = simulate(9, levels=2)
+    nothing = replace(scores[0], value=scores[0].value * np.nan, state=scores[0].state * 0)
+    found = estimate(edits, [nothing], quick)
+    assert all(isinstance(e.outcome, NotEstimable) for e in found if e.judge)
+
+
+def test_what_is_left_out_is_counted_by_reason() -> None:
+    people = [person(f"{n:02d}", race="AB"[n % 2]) for n in range(8)]
+    edits, scores = rows_of(people, np.zeros((8, 6)), axis="skin_tone")
+    state = np.tile([EditState.EDITED] * 3 + [EditState.REFUSED, EditState.FAILED, EditState.MISSING], 8)
+    rating = np.tile([RatingState.RATED, RatingState.ABSTAINED, RatingState.FAILED, 0, 0, 0], 8).astype(np.int32)
+    found = estimate(replace(edits, state=state.astype(np.int32)), [replace(scores[0], state=rating)], quick)
+    everyone = only(found, "skin_tone", "all")
+    assert everyone.edits == 8
+    assert everyone.excluded == {
+        "abstained": 8,
+        "edit failed": 8,
+        "edit missing": 8,
+        "judge failed": 8,
+        "refused": 8,
+    }
+    refused = only(found, "refused", "all")
+    assert known(refused).value == pytest.approx(1 / 4)
+    assert refused.excluded == {"edit failed": 8, "edit missing": 8}
+    assert known(only(found, "failed", "all")).value == pytest.approx(1 / 5)
+
+
+def test_an_axis_for_aging_prompts_does_not_miss_answers_on_others() -> None:
+    people = [person(f"{n:02d}", race="AB"[n % 2]) for n in range(8)]
+    edits, scores = rows_of(people, np.full((8, 2), 3.0), axis="age_accuracy")
+    prompts = (edits.prompts[0], replace(edits.prompts[1], subcategory="aging"))
+    rating = np.tile([RatingState.MISSING, RatingState.RATED], 8).astype(np.int32)
+    found = estimate(replace(edits, prompts=prompts), [replace(scores[0], state=rating)], quick)
+    assert only(found, "age_accuracy", "all").excluded == {}
+    assert only(found, "age_accuracy", "all").edits == 8
+
+
+def test_never_seen_is_not_impossible() -> None:
+    people = [person(f"{n:02d}", race="AB"[n % 2]) for n in range(24)]
+    found = estimate(*rows_of(people, np.full((24, 10), 5.0), axis="edit_success"), quick)
+    group = known(only(found, "soft_erasure", "group", "A"))
+    assert group.value == group.low == 0
+    assert 0.1 < group.high < 0.3
+    assert known(only(found, "soft_erasure", "disparity")).high > 0.1
+
+
+def test_a_rate_stays_between_none_and_all(simulate: Simulate) -> None:
+    for planted in (-4.0, 3.0):
+        for found in estimate(*simulate(11, planted=planted, per_level=8), quick):
+            if isinstance(found.outcome, Interval) and found.quantity in ("success", "soft_erasure"):
+                least = -1 if found.scope == "contrast" else 0
+                assert least <= found.outcome.low <= found.outcome.value <= found.outcome.high <= 1
+
+
+@hypothesis_settings(max_examples=25)
+@given(data=st.data())
+def test_any_rows_at_all_give_finite_numbers_or_reasons(data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, 12))
+    people = [
+        person(
+            f"{n:02d}",
+            block=data.draw(st.sampled_from(["", "x", "y"])),
+            **data.draw(st.fixed_dictionaries({}, optional={"race": st.sampled_from("ABC")})),
+        )
+        for n in range(count)
+    ]
+    people.append(person("last", race="A"))
+    values = np.array(data.draw(st.lists(st.integers(1, 5), min_size=2 * count + 2, max_size=2 * count + 2)), float)
+    edits, scores = rows_of(people, values.reshape(count + 1, 2), axis="skin_tone")
+    states = data.draw(st.lists(st.sampled_from(EditState), min_size=len(edits), max_size=len(edits)))
+    ratings = data.draw(st.lists(st.sampled_from(RatingState), min_size=len(edits), max_size=len(edits)))
+    edits = replace(edits, state=np.array(states, np.int32))
+    scores = [replace(scores[0], state=np.array(ratings, np.int32))]
+    for found in estimate(edits, scores, replace(quick, replicates=100)):
+        if isinstance(found.outcome, Interval):
+            numbers = (found.outcome.low, found.outcome.value, found.outcome.high)
+            assert all(math.isfinite(number) for number in numbers)
+            assert numbers[0] - 1e-9 <= numbers[1] <= numbers[2] + 1e-9
+        else:
+            assert found.outcome.reason
+
+
+def test_the_gap_is_the_contrast_of_the_tables(simulate: Simulate) -> None:
+    edits, scores = simulate(12, planted=1.0)
+    table = only(estimate(edits, scores, quick), "soft_erasure", "contrast", "A - rest").outcome
+    alone = gap(edits, scores, quantity="soft_erasure", editor="editor", factor="race", level="A", settings=quick)
+    assert alone == table
+
+
+def test_a_misspelt_quantity_factor_level_or_reference_names_the_nearest(simulate: Simulate) -> None:
+    edits, scores = simulate(12)
+
+    def ask(quantity: str = "success", level: str = "A", reference: str | None = None, factor: str = "race") -> object:
+        return gap(edits, scores, quantity=quantity, editor="editor", factor=factor, level=level, reference=reference)
+
+    with pytest.raises(UnknownName, match="Did you mean 'soft_erasure'"):
+        ask(quantity="soft_erasures")
+    with pytest.raises(UnknownName, match="Unknown level 'Q'"):
+        ask(level="Q")
+    with pytest.raises(UnknownName, match="Unknown reference level 'Q'"):
+        ask(reference="Q")
+    with pytest.raises(UnknownName, match="Did you mean 'race'"):
+        ask(factor="rase")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"confidence": 1.0}, "confidence"),
+        ({"replicates": 10}, "fewer than 100"),
+        ({"reference": {"gender": "f"}}, "not among the factors"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(StillmeError, match=message):
+        replace(quick, **change)

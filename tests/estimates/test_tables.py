@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from stillme.estimates import Edits, Scores, Settings, estimate, write_tables
+
+Simulate = Callable[..., tuple[Edits, list[Scores]]]
+
+
+def cells(path: Path) -> list[list[str]]:
+    return list(csv.reader(path.read_text("utf-8").splitlines()))
+
+
+def records(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+
+
+quick = Settings(factors=("race",), replicates=100)
+
+
+def test_the_same_estimates_give_the_same_bytes_in_any_order(simulate: Simulate, tmp_path: Path) -> None:
+    found = estimate(*simulate(1), quick)
+    first = [path.read_bytes() for path in write_tables(found, tmp_path / "a")]
+    second = [path.read_bytes() for path in write_tables(reversed(found), tmp_path / "b")]
+    assert first == second
+    assert all(b"\r" not in content for content in first)
+
+
+def test_every_estimate_is_a_row_and_reads_back(simulate: Simulate, tmp_path: Path) -> None:
+    found = estimate(*simulate(1), quick)
+    everything, groups, disparities = write_tables(found, tmp_path)
+    rows = records(everything)
+    assert len(rows) == len(found)
+    assert len(records(groups)) + len(records(disparities)) == len(found)
+    disparity = next(row for row in rows if row["scope"] == "disparity" and row["quantity"] == "soft_erasure")
+    assert 0 <= float(disparity["low"]) <= float(disparity["value"]) <= float(disparity["high"])
+    assert float(disparity["null_high"]) > float(disparity["null_mean"]) > 0
+
+
+def test_a_name_cannot_become_a_spreadsheet_formula(simulate: Simulate, tmp_path: Path) -> None:
+    edits, scores = simulate(1)
+    hostile = replace(edits, editors=('=HYPERLINK("http://x")',))
+    named = [replace(scores[0], judge="@SUM(1)")]
+    for path in write_tables(estimate(hostile, named, quick), tmp_path):
+        for row in cells(path):
+            for cell in row:
+                assert cell[:1] not in ("=", "+", "@"), cell
+                assert cell[:1] != "-" or float(cell) < 0
+
+
+def test_nothing_is_left_behind_beside_the_tables(simulate: Simulate, tmp_path: Path) -> None:
+    write_tables(estimate(*simulate(1), quick), tmp_path)
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
+        "disparities.csv",
+        "estimates.csv",
+        "groups.csv",
+    ]
+
+
+def test_no_estimates_still_make_tables_with_a_header(tmp_path: Path) -> None:
+    for path in write_tables([], tmp_path):
+        assert path.read_text("utf-8").startswith("editor,arm,judge,quantity")

@@ -1,0 +1,133 @@
+"""Plugins from outside: what a user's own package looks like, and editors that misbehave on purpose."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from stillme import images
+from stillme.protocols import Capabilities, JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.types import Assessment, Edited, Failed, Prompt, Rated, Refused
+
+
+class Negative:
+    """Inverts every colour."""
+
+    Parameters = Parameters
+    needs = Needs()
+
+    def __init__(self, parameters):
+        self.spec = spec_of("negative", "1", parameters)
+        self.capabilities = Capabilities(seed="exact")
+
+    def edit(self, requests):
+        for request in requests:
+            yield Edited(image=images.encode_png(255 - images.read_rgb(request.portraits[0].image.path)))
+
+    def close(self):
+        pass
+
+
+class FlakyParameters(Parameters):
+    failures: int = 1
+    """How often each request fails before it works."""
+    cost: float = 0.0
+
+
+class Flaky:
+    """Fails each request a number of times, then returns the portrait."""
+
+    Parameters = FlakyParameters
+    needs = Needs()
+
+    def __init__(self, parameters):
+        self.spec = spec_of("flaky", "1", parameters)
+        self.capabilities = Capabilities(concurrency=2)
+        self._parameters = parameters
+        self._tried = {}
+        self._lock = threading.Lock()
+
+    def edit(self, requests):
+        for request in requests:
+            with self._lock:
+                self._tried[request.key] = tried = self._tried.get(request.key, 0) + 1
+            if tried <= self._parameters.failures:
+                yield Failed(error="503 from nowhere", retryable=True, retry_after=0.0, cost=self._parameters.cost)
+            else:
+                yield Edited(image=request.portraits[0].image.read(), cost=self._parameters.cost)
+
+    def close(self):
+        pass
+
+
+class MoodyParameters(Parameters):
+    raises: bool = False
+    seconds: float = 0.0
+
+
+class Moody:
+    """Refuses every second prompt, raises or dawdles if told to."""
+
+    Parameters = MoodyParameters
+    needs = Needs()
+
+    def __init__(self, parameters):
+        self.spec = spec_of("moody", "1", parameters)
+        self.capabilities = Capabilities(can_refuse=True)
+        self._parameters = parameters
+
+    def edit(self, requests):
+        for request in requests:
+            time.sleep(self._parameters.seconds)
+            if self._parameters.raises:
+                raise RuntimeError("out of memory")
+            if int(request.key, 16) % 2:
+                yield Refused(message="I would rather not.")
+            else:
+                yield Edited(image=request.portraits[0].image.read())
+
+    def close(self):
+        pass
+
+
+class Unready:
+    """Needs a key and a package that nobody has."""
+
+    Parameters = Parameters
+    needs = Needs(modules=("no_such_module",), extra="imaginary", variables=("STILLME_TEST_NO_SUCH_KEY",))
+
+    def __init__(self, parameters):
+        self.spec = spec_of("unready", "1", parameters)
+        self.capabilities = Capabilities()
+
+    def edit(self, requests):
+        yield from ()
+
+    def close(self):
+        pass
+
+
+class Brightness:
+    """Rates the mean brightness of the edit."""
+
+    Parameters = Parameters
+    needs = Needs()
+
+    def __init__(self, parameters):
+        self.spec = spec_of("brightness", "1", parameters)
+        self.capabilities = JudgeCapabilities(kind="instrument", axes=("brightness",))
+
+    def judge(self, pairs):
+        for pair in pairs:
+            yield Assessment(ratings={"brightness": Rated(score=float(images.read_rgb(pair.edited.path).mean()))})
+
+    def close(self):
+        pass
+
+
+def greetings():
+    """Two ways to smile."""
+    return tuple(
+        Prompt(id=f"G-{number}", text=text, category="greeting", subcategory="smile")
+        for number, text in enumerate(("Make the person smile.", "Make the person wave."))
+    )

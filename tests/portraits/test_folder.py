@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stillme import portraits as room
+from stillme.errors import InvalidPortraits
+from stillme.portraits import synthetic
+from stillme.portraits.folder import check
+
+
+def test_columns_become_attributes(portraits: Path):
+    (first, *_), table = room.load(portraits), portraits / "portraits.csv"
+    assert (first.id, dict(first.attributes), first.licence, first.label_origin) == (
+        "p0",
+        {"group": "a"},
+        "CC0-1.0",
+        "made up",
+    )
+    table.write_text("file,race,block\np0.png,x,b1\n")
+    (only,) = room.load(portraits)
+    assert (dict(only.attributes), only.block, only.licence) == ({"race": "x"}, "b1", "not stated")
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("file\nno.png\n", "line 2: 'no.png' cannot be read (No such file or directory)"),
+        ("file\n../secret.png\n", "leaves the folder"),
+        ("file\n\n", "has no rows"),
+        ("file,group\n,a\n", "'file' is empty"),
+        ("path\np0.png\n", "has no column 'file'; its columns are path"),
+        ("file,id\np0.png,x\np1.png,x\n", "the id 'x' is used twice"),
+        ("file\np0.png,extra\n", "more cells than the header"),
+        ("file,sha256\np0.png,00\n", "is not the picture that its sha256 names"),
+    ],
+)
+def test_mistakes_in_the_table_are_named(portraits: Path, table: str, sentence: str):
+    (portraits.parent / "secret.png").write_bytes(b"x")
+    (portraits / "portraits.csv").write_text(table)
+    with pytest.raises(InvalidPortraits) as caught:
+        room.load(portraits)
+    assert sentence in str(caught.value)
+
+
+def test_a_folder_without_a_table_says_what_to_write(tmp_path: Path):
+    with pytest.raises(InvalidPortraits, match="write one with the columns file, licence"):
+        room.load(tmp_path)
+
+
+def test_damaged_pictures_are_named(portraits: Path):
+    whole = (portraits / "p1.png").read_bytes()
+    (portraits / "p1.png").write_bytes(whole[: len(whole) // 2])
+    (problem,) = check(room.load(portraits))
+    assert problem.place == "portrait 'p1'"
+    assert "damaged or truncated" in problem.message
+
+
+def test_the_embedded_set_is_counterfactual_and_readable():
+    found = synthetic.portraits()
+    blocks = {portrait.block for portrait in found}
+    presets = {portrait.attributes["preset"] for portrait in found}
+    cells = {(portrait.block, portrait.attributes["preset"]) for portrait in found}
+    assert len(cells) == len(found) == len(blocks) * len(presets)
+    assert check(found) == []
+    assert {portrait.licence for portrait in found} == {"CC0-1.0"}
+    assert all("rendering parameters" in portrait.label_origin for portrait in found)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from stillme import prompts
+from stillme.errors import InvalidPrompts
+
+
+def test_the_diagnostic_set_has_the_papers_structure():
+    found = prompts.diagnostic()
+    assert [prompt.id for prompt in found] == [f"{letter}-{n:02}" for letter in "OV" for n in range(1, 11)]
+    assert Counter((prompt.category, prompt.subcategory) for prompt in found) == {
+        ("occupational", "authority"): 5,
+        ("occupational", "service"): 3,
+        ("occupational", "appearance-associated"): 2,
+        ("vulnerability", "physical"): 4,
+        ("vulnerability", "aging"): 2,
+        ("vulnerability", "situational"): 4,
+    }
+    assert {prompt.id: prompt.years for prompt in found if prompt.years} == {"V-05": 30}
+
+
+def test_the_role_set_has_the_papers_structure():
+    found = prompts.roles()
+    assert [prompt.id for prompt in found] == [f"W-{n:02}" for n in range(1, 51)]
+    assert Counter(prompt.stereotype for prompt in found) == {"male": 25, "female": 25}
+    assert all(prompt.target for prompt in found)
+
+
+@pytest.mark.parametrize(
+    ("load", "sha256"),
+    [
+        (prompts.diagnostic, "c73d89631f15e29b6d9c27f0cfd0ce5305bc13079d0a7aa3c8a0232567f4e780"),
+        (prompts.roles, "7428934cc9a544a82efec0a24a8fb9353f7b02dbf8005c54ad3e87d8c82f1aab"),
+    ],
+)
+def test_the_wording_is_the_papers_to_the_letter(load, sha256: str):
+    words = "\n".join(f"{prompt.id} {prompt.text}" for prompt in load())
+    assert hashlib.sha256(words.encode()).hexdigest() == sha256
+
+
+def test_own_prompts_come_from_csv_and_toml(tmp_path: Path):
+    (tmp_path / "own.csv").write_text('id,text,years\nA,"Add a hat, please.",\nB,Older.,10\n')
+    (tmp_path / "own.toml").write_text(
+        '[[prompts]]\nid = "A"\ntext = "Add a hat, please."\n[[prompts]]\nid = "B"\ntext = "Older."\nyears = 10\n'
+    )
+    from_csv, from_toml = prompts.load(tmp_path / "own.csv"), prompts.load(tmp_path / "own.toml")
+    assert from_csv == from_toml
+    assert [prompt.years for prompt in from_csv] == [None, 10]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.csv", "id,txt\nA,hat\n", "unknown column 'txt'. Did you mean 'text'?"),
+        ("a.csv", "id,text\nA,\n", "line 2: 'text' is empty"),
+        ("a.csv", "id,text\nA,x\nA,y\n", "line 3: the id 'A' is used twice"),
+        ("a.csv", "id,text,years\nA,x,soon\n", "'years' is 'soon'; write a whole number"),
+        ("a.csv", "id,text\n", "has no prompts"),
+        ("a.csv", 'id,text\nA,"x\n', "is not CSV"),
+        ("a.toml", "prompts = 3", "prompts[0]: is not a table; write one `[[prompts]]` per prompt"),
+        ("a.toml", "prompts = [3]", "prompts[0]: is not a table"),
+        ("a.toml", "[[prompts", "is not TOML"),
+    ],
+)
+def test_mistakes_in_own_prompts_are_named(tmp_path: Path, name: str, content: str, sentence: str):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InvalidPrompts) as caught:
+        prompts.load(tmp_path / name)
+    assert sentence in str(caught.value)
+
+
+def test_a_missing_or_foreign_file_is_named(tmp_path: Path):
+    with pytest.raises(InvalidPrompts, match="cannot be read"):
+        prompts.load(tmp_path / "no.csv")
+    (tmp_path / "latin.csv").write_bytes("id,text\nA,é\n".encode("latin-1"))
+    with pytest.raises(InvalidPrompts, match="save it as UTF-8"):
+        prompts.load(tmp_path / "latin.csv")

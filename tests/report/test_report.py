@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillme.estimates import Disparity, estimate
+from stillme.estimates.multiplicity import holm
+from stillme.report import ReportData, render, write
+from stillme.report.findings import find
+from stillme.report.gallery import pictures
+from stillme.types import Interval
+
+Make = Callable[..., ReportData]
+
+VOID = {"meta", "img", "input", "rect", "line", "circle", "path", "br", "link"}
+
+
+class Tree(HTMLParser):
+    """Checks that every tag is closed in order, and keeps what a page could fetch or run."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+def test_the_page_is_well_formed_and_fetches_nothing(make_data: Make) -> None:
+    page = render(make_data(planted=True))
+    tree = Tree(page)
+    for _, attributes in tree.seen:
+        for name in ("src", "href", "data", "action", "srcset"):
+            target = attributes.get(name) or "#"
+            assert target.startswith(("#", "data:image/webp;base64,")), target
+        assert not any(name.startswith("on") or name == "style" for name in attributes)
+    policy = next(a["content"] for t, a in tree.seen if t == "meta" and a.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+
+
+def test_the_same_rows_give_the_same_bytes(data: ReportData, tmp_path: Path) -> None:
+    first = write(tmp_path / "a", data).read_bytes()
+    assert write(tmp_path / "b", data).read_bytes() == first
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["report.html"]
+
+
+def test_no_user_string_becomes_markup(make_data: Make) -> None:
+    hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>\"' onload=x"
+    data = make_data(title=hostile, group_names=(hostile, "B", "C"), prompt_text=hostile, origin=hostile, planted=True)
+    edits = replace(data.edits, editors=(hostile, "harsh"))
+    scores = tuple(replace(score, judge=hostile) for score in data.scores)
+    page = render(replace(data, edits=edits, scores=scores, estimates=tuple(estimate(edits, scores, data.settings))))
+    tree = Tree(page)
+    assert sum(tag == "script" for tag, _ in tree.seen) == 1
+    assert not any("onerror" in attributes or "onload" in attributes for _, attributes in tree.seen)
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_first_screen_names_the_editor_and_the_group_it_treats_worst(data: ReportData) -> None:
+    findings = find(data)
+    assert {gap.found.editor for gap in findings.worst} == {"harsh"}
+    by_quantity = {gap.found.quantity: gap for gap in findings.gaps if gap.beyond_chance}
+    assert by_quantity["skin_lightened"].worst.group == "A"
+    assert by_quantity["soft_erasure"].worst.group == "B"
+    # Little success is the bad end, although it is the low one.
+    assert by_quantity["success"].worst.group == "B"
+    assert "“harsh” treats groups differently" in text_of(render(data))
+
+
+def test_without_a_gap_the_page_says_so_and_how_large_one_could_hide(make_data: Make) -> None:
+    page = text_of(render(make_data(gap=0.0)))
+    assert "do groups differ more than chance makes them" in page
+    assert "the data allow a true gap of up to" in page
+
+
+def test_what_was_left_out_is_counted(data: ReportData) -> None:
+    left_out = {(whose, why): count for whose, why, count, _ in find(data).left_out}
+    assert left_out["gentle", "refused"] == int((data.edits.state[data.edits.editor == 0] == 2).sum())
+    assert left_out["watcher: Skin Tone Change", "abstained"] > 0
+    page = text_of(render(data))
+    assert "None of these became a score." in page
+
+
+def test_planted_data_is_marked_and_shown_beside_what_was_found(make_data: Make) -> None:
+    page = render(make_data(planted=True))
+    assert '<span class="badge">planted effects</span>' in page
+    assert "misses it" in page
+    assert page.count("misses it") == 1
+    assert "it says nothing about any real editor" in page
+    assert "planted effects" not in render(make_data())
+
+
+def test_a_run_that_has_not_begun_still_makes_a_page(empty: ReportData) -> None:
+    page = render(empty)
+    Tree(page)
+    assert "No edit has been made yet" in page
+    assert "The run is not finished." in page
+
+
+def test_an_audit_without_factors_still_makes_a_page(data: ReportData) -> None:
+    settings = replace(data.settings, factors=())
+    page = render(replace(data, settings=settings, estimates=tuple(estimate(data.edits, data.scores, settings))))
+    Tree(page)
+    assert "There are no groups to compare." in page
+
+
+def test_a_picture_that_is_gone_leaves_a_word_not_a_hole(data: ReportData) -> None:
+    page = render(replace(data, image_path=lambda _: None))
+    assert "edit not found" in page
+    assert "source not found" not in page
+
+
+def test_the_gallery_shows_the_worst_in_turns_and_no_more_than_asked(data: ReportData) -> None:
+    chosen = pictures(data, 10)
+    assert len(chosen) == 10
+    assert {picture.editor for picture in chosen} == {"gentle", "harsh"}
+    assert {picture.scores[0].title for picture in chosen} == {"Edit Success", "Skin Tone Change"}
+    assert all(picture.scores[0].bad for picture in chosen)
+    assert chosen[0].labels[0][0] == "race"
+    assert pictures(data, 0) == ()
+
+
+def test_every_estimate_is_in_the_table(data: ReportData) -> None:
+    body = render(data).partition('id="numbers"')[2].partition("</table>")[0]
+    assert body.count("<tr>") == len(data.estimates) + 1
+
+
+def test_figures_draw_the_chance_band_and_speak_their_numbers(data: ReportData) -> None:
+    page = render(data)
+    assert page.count('class="forest"') >= 6
+    assert page.count('class="chance"') >= 6
+    spoken = re.findall(r'role="img" aria-label="([^"]+)"', page)
+    assert any("Largest gap" in words and "chance alone up to" in words for words in spoken)
+    assert all(float(number) >= 0 for number in re.findall(r'(?:width|height|cx|x1)="([-\d.]+)"', page))
+
+
+def test_numbers_that_look_precise_have_their_interval_beside_them(data: ReportData) -> None:
+    disparity = next(e for e in data.estimates if isinstance(e, Disparity) and e.quantity == "skin_lightened")
+    assert isinstance(disparity.outcome, Interval)
+    shown = f"{100 * disparity.outcome.value:.1f} % ({100 * disparity.outcome.low:.1f} % to"
+    assert shown in render(data)
+
+
+def test_holm_never_lowers_a_p_value_and_keeps_their_order() -> None:
+    stream = np.random.default_rng(0)
+    raw = stream.random(20).tolist()
+    adjusted = holm(raw)
+    assert all(after >= before for before, after in zip(raw, adjusted, strict=True))
+    assert [adjusted[i] for i in np.argsort(raw)] == sorted(adjusted)
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []

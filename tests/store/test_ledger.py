@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillme.errors import StoreBusy, StoreTooNew
+from stillme.store import Store
+from stillme.store.schema import MIGRATIONS, migrate, version_of
+from stillme.types import Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused
+from tests.records import assessment_row, edit_row, request
+
+outcomes = st.one_of(
+    st.builds(Edited, image=st.just(b""), truth=st.none() | st.dictionaries(st.text(), st.integers())),
+    st.builds(Refused, message=st.text()),
+    st.builds(Failed, error=st.text(), retryable=st.booleans()),
+)
+
+
+@given(st.lists(outcomes, max_size=12))
+def test_what_is_appended_is_found_again(outcomes: list[EditOutcome]):
+    with tempfile.TemporaryDirectory() as folder, Store.writing(Path(folder)) as store:
+        requests = [request(seed=seed) for seed in range(len(outcomes))]
+        store.add_edits([edit_row(made, outcome) for made, outcome in zip(requests, outcomes, strict=True)])
+        found = store.edits([made.key for made in requests])
+        finished = store.finished_edits([made.key for made in requests])
+        for made, outcome in zip(requests, outcomes, strict=True):
+            kept = found[made.key]
+            retryable = isinstance(outcome, Failed) and outcome.retryable
+            assert (made.key in finished) == kept.final == (not retryable)
+            assert kept.outcome == type(outcome).__name__.lower()
+            if isinstance(outcome, Edited):
+                assert kept.truth == (outcome.truth if outcome.truth is not None else None)
+
+
+@given(st.lists(st.booleans(), max_size=5))
+def test_a_final_row_replaces_earlier_failures(fails: list[bool]):
+    with tempfile.TemporaryDirectory() as folder, Store.writing(Path(folder)) as store:
+        made = request()
+        for _ in fails:
+            store.add_edits([edit_row(made, Failed(error="503", retryable=True))])
+        store.add_edits([edit_row(made)])
+        assert store.edits([made.key])[made.key].outcome == "edited"
+        assert store.totals().edits == {"edited": 1}
+
+
+def test_a_request_is_finished_only_once(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        store.add_edits([edit_row(request())])
+        with pytest.raises(sqlite3.IntegrityError):
+            store.add_edits([edit_row(request(seed=1)), edit_row(request())])
+        assert store.finished_edits([request(seed=1).key]) == set(), "the transaction must be all or nothing"
+        store.add_edits([edit_row(request(seed=1))])
+        assert store.count_edits() == 2
+
+
+@pytest.mark.parametrize("statement", ["UPDATE edit SET seed = 9", "DELETE FROM edit", "DELETE FROM judgement"])
+def test_rows_cannot_be_changed_or_removed(tmp_path: Path, statement: str):
+    with Store.writing(tmp_path) as store:
+        store.add_edits([edit_row(request())])
+        store.add_assessments([assessment_row(request().key)])
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            store.query(statement)
+
+
+def test_an_assessment_keeps_every_axis_with_its_outcome(tmp_path: Path):
+    said = Assessment(
+        ratings={"skin_tone": Rated(score=4, evidence="paler"), "race_change": Abstained(reason="no face")}, raw="{…}"
+    )
+    with Store.writing(tmp_path) as store:
+        row = assessment_row("e", said)
+        store.add_assessments([row])
+        assert sorted(store.judgements([row.key])) == [
+            (row.key, "race_change", "abstained", None),
+            (row.key, "skin_tone", "rated", 4.0),
+        ]
+        assert store.finished_assessments([row.key]) == {row.key}
+
+
+def test_an_assessment_with_a_passing_failure_is_not_finished(tmp_path: Path):
+    said = Assessment(ratings={"skin_tone": Failed(error="timeout", retryable=True)})
+    with Store.writing(tmp_path) as store:
+        row = assessment_row("e", said)
+        store.add_assessments([row])
+        assert store.finished_assessments([row.key]) == set()
+        assert store.totals().assessments_to_retry == 1
+
+
+def test_cost_and_seconds_add_up_over_everything(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        store.add_edits([edit_row(request(), Edited(image=b"", cost=1.5))])
+        store.add_assessments([assessment_row(request().key)])
+        assert (store.totals().cost, store.totals().seconds) == (1.75, 1.0)
+
+
+def test_a_reader_sees_a_consistent_past_while_a_writer_writes(tmp_path: Path):
+    with Store.writing(tmp_path) as writer:
+        writer.add_edits([edit_row(request())])
+        with Store.reading(tmp_path) as reader, writer._transaction():
+            writer._connection.execute("INSERT INTO instruction VALUES ('k', 't')")
+            assert reader.count_edits() == 1
+
+
+def _hold(folder: str, held: multiprocessing.synchronize.Event, done: multiprocessing.synchronize.Event) -> None:
+    with Store.writing(Path(folder)):
+        held.set()
+        done.wait(30)
+
+
+def test_a_second_writer_is_told_who_holds_the_run(tmp_path: Path):
+    context = multiprocessing.get_context("spawn")
+    held, done = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(str(tmp_path), held, done))
+    holder.start()
+    try:
+        assert held.wait(30)
+        with pytest.raises(StoreBusy, match=f"process {holder.pid} on "), Store.writing(tmp_path):
+            pass
+        with Store.reading(tmp_path) as reader:
+            assert reader.count_edits() == 0
+        holder.kill()
+        holder.join()
+        with Store.writing(tmp_path, wait=10) as store:
+            assert store.count_edits() == 0, "a dead holder must not block"
+    finally:
+        done.set()
+        holder.join()
+
+
+def test_a_run_of_a_later_stillme_is_refused(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        store.query(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    with pytest.raises(StoreTooNew, match="pip install -U stillme"), Store.writing(tmp_path):
+        pass
+    with pytest.raises(StoreTooNew), Store.reading(tmp_path):
+        pass
+
+
+def test_migrations_run_in_order_and_keep_the_rows():
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    first = "CREATE TABLE t (a TEXT); INSERT INTO t VALUES ('kept')"
+    migrate(connection, [first])
+    migrate(connection, [first, "ALTER TABLE t ADD COLUMN b INTEGER NOT NULL DEFAULT 7"])
+    assert connection.execute("SELECT a, b FROM t").fetchall() == [("kept", 7)]
+    assert version_of(connection) == 2
+
+
+def test_a_broken_migration_leaves_a_whole_version():
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(connection, ["CREATE TABLE t (a TEXT)", "CREATE TABLE u (b TEXT); NONSENSE"])
+    connection.execute("ROLLBACK")
+    assert version_of(connection) == 1
+    assert connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'u'").fetchone() == (0,)
+
+
+def test_the_last_configuration_is_remembered(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        store.record_audit("h1", {"title": "one"})
+        store.record_audit("h1", {"title": "one"})
+        store.record_audit("h2", {"title": "two"})
+        latest = store.latest_audit()
+        assert latest is not None
+        assert (latest.hash, latest.resolved) == ("h2", {"title": "two"})
+        assert [json.loads(row[0])["title"] for row in store.query("SELECT resolved FROM audit")] == ["one", "two"]

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillme.store.pictures import Pictures
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6))
+def test_pictures_are_found_by_their_hash(tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]):
+    pictures = Pictures(tmp_path_factory.mktemp("images"))
+    for content in contents:
+        sha256 = pictures.add(content)
+        found = pictures.find(sha256)
+        assert sha256 == hashlib.sha256(content).hexdigest()
+        assert found is not None
+        assert found.read_bytes() == content
+    assert len(list(pictures.folder.rglob("*.*"))) == len(set(contents))
+
+
+@pytest.mark.parametrize(
+    ("data", "suffix"),
+    [(b"\x89PNG\r\n", ".png"), (b"RIFF....WEBP", ".webp"), (b"\xff\xd8\xff", ".jpg"), (b"who knows", ".bin")],
+)
+def test_files_carry_the_suffix_of_their_format(tmp_path: Path, data: bytes, suffix: str):
+    pictures = Pictures(tmp_path)
+    found = pictures.find(pictures.add(data))
+    assert found is not None
+    assert found.suffix == suffix
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        Pictures(tmp_path).add(b"picture")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_many_threads_may_add_the_same_picture(tmp_path: Path):
+    pictures = Pictures(tmp_path)
+    threads = [threading.Thread(target=pictures.add, args=(b"same",)) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
