@@ -15,6 +15,9 @@ from stillme.errors import UnreadableImage
 MAX_PIXELS = 64_000_000
 """Beyond this a file is refused before it is decoded: a decompression bomb must not eat the memory."""
 
+_DAMAGED = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, EOFError, ArithmeticError, LookupError, Warning)
+"""What Pillow's many decoders raise on broken files, found by trying."""
+
 # Pillow only warns of what it thinks too large; we refuse it. Set once, as filters are not thread-safe.
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
 
@@ -40,7 +43,7 @@ def read_rgb(source: bytes | Path, *, name: str = "") -> NDArray[np.uint8]:
         raise UnreadableImage(f"{label} is a folder, not a picture.") from None
     except UnidentifiedImageError:
         raise UnreadableImage(f"{label} is not a picture in a format that Pillow reads.") from None
-    except (OSError, SyntaxError, ValueError) as error:
+    except _DAMAGED as error:
         raise UnreadableImage(f"{label} is damaged or truncated ({error}).") from None
 
 

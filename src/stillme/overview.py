@@ -16,6 +16,8 @@ from stillme import audit as audits
 from stillme import registry
 from stillme.audit import Audit
 from stillme.errors import BrokenPlugin, StillmeError
+from stillme.portraits import folder as portrait_folder
+from stillme.portraits.sheet import write_sheet
 from stillme.store import Store, Totals
 from stillme.types import Portrait, Prompt
 
@@ -129,8 +131,20 @@ def catalogue(what: str, name: str | None) -> list[Entry]:
             sets = _chosen("prompt set", name)
             return [_prompt_entry(each, prompt) for each in sets for prompt in registry.prompt_set(each)]
         case _:
-            sets = _chosen("portrait set", name)
-            return [_portrait_entry(each, portrait) for each in sets for portrait in registry.portrait_set(each)]
+            return [_portrait_entry(set_, portrait) for set_, found in _portraits(name) for portrait in found]
+
+
+def contact_sheet(name: str | None, file: Path) -> Path:
+    """Write the contact sheet of a portrait set or folder, by default of the embedded set."""
+    ((_, portraits),) = _portraits(name or "synthetic")
+    return write_sheet(portraits, file)
+
+
+def _portraits(name: str | None) -> Iterator[tuple[str, tuple[Portrait, ...]]]:
+    if name and name not in registry.plugins("portrait set") and Path(name).is_dir():
+        yield name, portrait_folder.load(Path(name))
+    else:
+        yield from ((each, registry.portrait_set(each)) for each in _chosen("portrait set", name))
 
 
 def _chosen(kind: registry.Kind, name: str | None) -> Sequence[str]:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stillme import rubric
 from stillme.audit import Audit, NamedJudge
+from stillme.ensemble import Combined, combine
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.store import Store, StoredEdit
 from stillme.types import Json, Prompt, Request
@@ -98,6 +100,7 @@ class _Table:
 
     def results(self) -> Results:
         portrait, prompt, editor, arm, state = self._codes
+        scores = tuple(sums.scores(judge, axis) for (judge, axis), sums in self._sums.items())
         return Results(
             edits=Edits(
                 keys=self._keys,
@@ -112,7 +115,7 @@ class _Table:
                 editors=tuple(named.name for named in self._audit.editors),
                 arms=self._arms,
             ),
-            scores=tuple(sums.scores(judge, axis) for (judge, axis), sums in self._sums.items()),
+            scores=(*scores, *_ensemble(scores, self._audit.config.ensemble.rule)),
             truths=tuple(sums.scores("planted", quantity) for quantity, sums in self._truths.items()),
         )
 
@@ -137,6 +140,29 @@ class _Sums:
         value = np.full(len(self._sum), np.nan)
         np.divide(self._sum, self._count, out=value, where=self._count > 0)
         return Scores(judge=judge, axis=axis, value=value, state=self._state)
+
+
+def _ensemble(scores: Sequence[Scores], rule: str) -> Iterator[Scores]:
+    """One more judge: the others combined, on every scale that several of them answer."""
+    for axis in dict.fromkeys(each.axis for each in scores):
+        parts = [each for each in scores if each.axis == axis]
+        known = rubric.load().axes.get(axis)
+        if len(parts) > 1 and known and known.is_scale:
+            yield _combined(parts, rule, axis)
+
+
+def _combined(parts: Sequence[Scores], rule: str, axis: str) -> Scores:
+    value = np.full(len(parts[0].value), np.nan)
+    # Where no judge gave a score, the first judge's state says why.
+    state = parts[0].state.copy()
+    given = np.stack([part.value for part in parts])
+    for index in np.flatnonzero(~np.isnan(given).all(axis=0)):
+        column = [None if np.isnan(score) else float(score) for score in given[:, index]]
+        combined = combine(column, rule=rule, axis=axis)
+        if isinstance(combined, Combined):
+            value[index] = combined.score
+            state[index] = RatingState.RATED
+    return Scores(judge=f"ensemble ({rule})", axis=axis, value=value, state=state)
 
 
 def _axes(named: NamedJudge) -> Sequence[str]:

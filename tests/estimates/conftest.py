@@ -5,13 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from stillme.estimates import Edits, EditState, RatingState, Scores
 from stillme.types import ImageFile, Portrait, Prompt
-
-settings.register_profile("shared machine", deadline=None)
-settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

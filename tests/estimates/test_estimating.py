@@ -82,11 +82,11 @@ def test_a_planted_gap_is_recovered(simulate: Simulate) -> None:
 
 
 def test_nothing_planted_is_not_found_where_naive_intervals_would_find_it(simulate: Simulate) -> None:
-    audits, covered, missed, naive_missed, significant = 60, 0, 0, 0, 0
+    audits, covered, missed, naive_missed, significant = 40, 0, 0, 0, 0
     expected = _expected_rate(0.75)
     for seed in range(audits):
         edits, scores = simulate(seed, prompts=20)
-        found = estimate(edits, scores, replace(quick, replicates=200, seed=seed))
+        found = estimate(edits, scores, replace(quick, seed=seed))
         for level in "ABCD":
             group = known(only(found, "soft_erasure", "group", level))
             covered += group.low <= expected <= group.high
@@ -115,7 +115,7 @@ def test_the_null_band_rises_with_the_number_of_groups_not_with_the_truth(simula
     assert highs[0] < highs[2]
 
 
-@hypothesis_settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(order_seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_rows_and_portraits_changes_no_bit(simulate: Simulate, order_seed: int) -> None:
     edits, scores = simulate(3, levels=3, per_level=9, prompts=3)

@@ -97,9 +97,17 @@ def test_without_a_gap_the_page_says_so_and_how_large_one_could_hide(make_data: 
 def test_what_was_left_out_is_counted(data: ReportData) -> None:
     left_out = {(whose, why): count for whose, why, count, _ in find(data).left_out}
     assert left_out["gentle", "refused"] == int((data.edits.state[data.edits.editor == 0] == 2).sum())
-    assert left_out["watcher: Skin Tone Change", "abstained"] > 0
+    assert left_out["watcher (2 axes alike)", "abstained"] > 0
     page = text_of(render(data))
     assert "None of these became a score." in page
+
+
+def test_the_first_screen_can_go_by_one_judge(data: ReportData) -> None:
+    second = tuple(replace(score, judge="second") for score in data.scores)
+    both = (*data.scores, *second)
+    doubled = replace(data, scores=both, estimates=tuple(estimate(data.edits, both, data.settings)))
+    assert len(find(doubled).gaps) > len(find(data).gaps)
+    assert find(replace(doubled, headline_judges=("watcher",))).gaps == find(data).gaps
 
 
 def test_planted_data_is_marked_and_shown_beside_what_was_found(make_data: Make) -> None:

@@ -22,6 +22,7 @@ class PortraitsSection(Section):
 
     source: str = "synthetic"
     only: dict[str, str | list[str]] = {}
+    ids: list[str] = []
     limit: int | None = Field(default=None, ge=1)
 
 

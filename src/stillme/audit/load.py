@@ -12,7 +12,15 @@ from pydantic import BaseModel, ValidationError
 from stillme import prompts as prompt_sets
 from stillme import registry
 from stillme.audit.changes import explain_changes
-from stillme.audit.config import Config, EditorSection, EstimatesSection, JudgeSection, PortraitsSection, PromptsSection
+from stillme.audit.config import (
+    Config,
+    EditorSection,
+    EnsembleSection,
+    EstimatesSection,
+    JudgeSection,
+    PortraitsSection,
+    PromptsSection,
+)
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedJudge
 from stillme.errors import AuditChanged, Invalid, InvalidAudit, Problem, StillmeError, did_you_mean
@@ -83,6 +91,7 @@ class _Loader:
         judges = self._named("judges", JudgeSection, self._judge)
         factors = self._factors(sections.get("estimates") or EstimatesSection(), portraits)
         self._check_specs_differ(editors)
+        self._check_rule(sections.get("ensemble"), judges)
         self._hear_objections(editors, portraits, prompts)
         if self.problems:
             return None
@@ -152,6 +161,12 @@ class _Loader:
                         f"Known: {', '.join(sorted(filter(None, known))) or 'nothing; no portrait has this attribute'}",
                     )
             kept = tuple(portrait for portrait in kept if portrait.attributes.get(attribute) in levels)
+        if section.ids:
+            known = {portrait.id for portrait in portraits}
+            for name in section.ids:
+                if name not in known:
+                    self._problem(("portraits", "ids"), f"no portrait {name!r}.{did_you_mean(name, known)}")
+            kept = tuple(portrait for portrait in kept if portrait.id in section.ids)
         if portraits and not kept and not self.problems:
             self._problem(("portraits", "only"), "leaves no portrait; loosen it")
         return kept[: section.limit]
@@ -271,6 +286,13 @@ class _Loader:
                     "remove one, or list both seeds under `seeds`",
                 )
             seen[key] = named.name
+
+    def _check_rule(self, section: EnsembleSection | None, judges: Sequence[NamedJudge]) -> None:
+        if section and section.rule in ("paper", "code") and len(judges) > 2:
+            self._problem(
+                ("ensemble", "rule"),
+                f"{section.rule!r} is for two judges, and there are {len(judges)}; write mean, median or worst",
+            )
 
     def _hear_objections(
         self, editors: Sequence[NamedEditor], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]

@@ -7,6 +7,7 @@ import sys
 import click
 
 from stillme import __version__
+from stillme.cli.judging import calibrate, check
 from stillme.cli.look import completion, doctor, export, list_, status
 from stillme.cli.stages import edit, estimate, judge, report, run
 from stillme.cli.start import demo, new
@@ -32,7 +33,10 @@ def cli() -> None:
     """
 
 
-for command in (demo, new, run, edit, judge, estimate, report, status, list_, export, doctor, completion):
+for command in (
+    *(demo, new, run, edit, judge, estimate, report),
+    *(status, list_, check, calibrate, export, doctor, completion),
+):
     cli.add_command(command)
 
 

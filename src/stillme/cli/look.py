@@ -31,13 +31,24 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 @click.command("list")
 @click.argument("what", type=click.Choice(["editors", "judges", "prompts", "portraits"]))
 @click.argument("name", required=False)
+@click.option(
+    "--sheet",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Portraits only: also write a contact sheet, as .png, or as .html with the set's card.",
+)
 @json_option
-def list_(what: str, name: str | None, as_json: bool) -> None:
+def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> None:
     """List what an audit can use: editors, judges, prompts or portraits.
 
     With a NAME, only that one in full: an editor's or judge's parameters, a prompt set, a portrait set.
+    NAME may also be a folder of portraits of your own.
     """
-    from stillme.overview import catalogue
+    from stillme.overview import catalogue, contact_sheet
+
+    if sheet:
+        if what != "portraits":
+            raise click.UsageError("--sheet goes with `stillme list portraits`.")
+        click.echo(f"Wrote {contact_sheet(name, sheet)}", err=True)
 
     entries = catalogue(what, name)
     if as_json:

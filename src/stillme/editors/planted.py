@@ -19,19 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from stillme import colour, faces, images
+from stillme import images
+from stillme.editors.regions import regions_of
 from stillme.errors import UnreadableImage, did_you_mean
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.types import Edited, EditOutcome, Failed, ImageFile, Portrait, Prompt, Request, digest
-
-Mask = NDArray[np.float32]
+from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request, digest
 
 _GARMENTS = (
     (28, 6, -34),
@@ -148,7 +146,7 @@ class Planted:
 
     def _edit(self, request: Request) -> EditOutcome:
         portrait = request.portraits[0]
-        regions = _regions(portrait.image)
+        regions = regions_of(portrait.image)
         if regions is None:
             return Failed(error=f"no face found in portrait {portrait.id!r}", retryable=False)
         rgb = regions.rgb
@@ -160,68 +158,9 @@ class Planted:
             return _edited(rgb, truth)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
         area = regions.area(self._parameters.recolour)
+        target = _GARMENTS[int(digest(request.prompt.id), 16) % len(_GARMENTS)]
         truth = Truth(erased=False, skin_delta_l=float(shift), changed_area=float((area > 0.5).mean()))
-        return _edited(_painted(regions, area, request.prompt, shift), truth)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Regions:
-    """A portrait taken apart. Masks are soft, 0 to 1."""
-
-    rgb: NDArray[np.uint8]
-    lab: colour.Floats
-    skin: Mask
-    clothes: Mask
-    background: Mask
-
-    def area(self, what: str) -> Mask:
-        if what == "both":
-            return np.maximum(self.clothes, self.background)
-        return self.clothes if what == "clothes" else self.background
-
-
-@lru_cache(maxsize=16)
-def _regions(image: ImageFile) -> _Regions | None:
-    rgb = images.read_rgb(image.path)
-    found = faces.find(rgb)
-    if not found:
-        return None
-    mesh = faces.mesh(rgb, found[0])
-    lab = colour.to_lab(rgb)
-    oval = faces.face_oval(mesh, rgb.shape)
-    person = faces.person_mask(rgb)
-    tone = np.median(lab[faces.skin_mask(mesh, rgb.shape)], axis=0)
-    near_skin = (np.linalg.norm((lab - tone) / np.array([22, 9, 9], dtype=np.float32), axis=-1) < 1) & (person > 0.5)
-    chin = float(mesh.points[:, 1].max())
-    rows = np.arange(rgb.shape[0], dtype=np.float32)[:, None]
-    below = np.clip((rows - chin) / max(1.0, 0.15 * found[0].height), 0, 1)
-    soft = max(1.0, mesh.eye_distance / 25)
-    skin = np.maximum(_blurred(oval, soft), _blurred(near_skin, soft))
-    return _Regions(
-        rgb=rgb,
-        lab=lab,
-        skin=skin,
-        clothes=(below * person * (1 - skin)).astype(np.float32),
-        background=(1 - person).astype(np.float32),
-    )
-
-
-def _blurred(mask: NDArray[np.bool_], sigma: float) -> Mask:
-    return faces.blur(mask.astype(np.float32), sigma)
-
-
-def _painted(regions: _Regions, area: Mask, prompt: Prompt, shift: float) -> NDArray[np.uint8]:
-    """The portrait with `area` in the prompt's colour and the skin `shift` lighter."""
-    target = np.array(_GARMENTS[int(digest(prompt.id), 16) % len(_GARMENTS)], dtype=np.float32)
-    inside = area > 0.5
-    centre = np.median(regions.lab[inside], axis=0) if inside.any() else target
-    touched = (area > 0) | (regions.skin > 0)
-    # Folds and shading stay: only the middle of the region's colours moves.
-    lab = regions.lab[touched] + area[touched, None] * (target - centre)
-    lab[:, 0] += np.float32(shift) * regions.skin[touched]
-    painted = regions.rgb.copy()
-    painted[touched] = colour.to_srgb(colour.lab_to_linear(lab))
-    return painted
+        return _edited(regions.painted(skin_shift=float(shift), area=area, target=target), truth)
 
 
 def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:

@@ -139,14 +139,16 @@ def _batch(
         end = done + len(dealt)
         hands = np.stack([dealt == level for level in range(len(plan.levels))]).astype(np.float64)
         for row, (unit_sums, keep) in enumerate(zip(sums, usable, strict=True)):
-            spread[row, done:end], squares[row, done:end] = _differences((hands @ unit_sums)[keep])
+            kept = hands if keep.all() else hands[keep]
+            found = _differences(kept @ unit_sums[:, 0], kept @ unit_sums[:, 1])
+            spread[row, done:end], squares[row, done:end] = found
         done = end
     as_labelled = np.stack([permuting.level == level for level in range(len(plan.levels))]).astype(np.float64)
     for row, (unit_sums, keep) in enumerate(zip(sums, usable, strict=True)):
         if keep.sum() < 2:
             yield None
             continue
-        observed = _differences((as_labelled[:, None, :] @ unit_sums)[keep])
+        observed = _differences(*(as_labelled[keep][:, None, :] @ unit_sums[:, side] for side in (0, 1)))
         under_chance = spread[row][np.isfinite(spread[row])]
         yield NullBand(
             mean=float(under_chance.mean()),
@@ -156,15 +158,14 @@ def _batch(
         )
 
 
-def _differences(totals: Floats) -> tuple[Floats, Floats]:
-    """Range and weighted sum of squares of the levels' values; `totals` is levels × deals × (sum, count)."""
-    if len(totals) < 2:
-        nothing = np.full(totals.shape[1], math.nan)
+def _differences(sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Range and weighted sum of squares of the levels' values; both arguments are levels × deals."""
+    if len(sums) < 2:
+        nothing = np.full(sums.shape[1], math.nan)
         return nothing, nothing
-    counts = totals[..., 1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        values = totals[..., 0] / counts
-        middle = totals[..., 0].sum(axis=0) / counts.sum(axis=0)
+        values = sums / counts
+        middle = sums.sum(axis=0) / counts.sum(axis=0)
     return np.ptp(values, axis=0), (counts * (values - middle) ** 2).sum(axis=0)
 
 
@@ -179,7 +180,7 @@ def _unit_sums(permuting: Permuting, quantity: Quantity, keep: NDArray[np.bool_]
     where, size = permuting.unit[inside], len(permuting.level)
     both = [sums_by(where, each[inside], size) for each in (quantity.sums, quantity.counts)]
     # Levels without an estimate of their own take no part.
-    return np.stack(both, axis=1) * keep[permuting.level][:, None]
+    return np.asfortranarray(np.stack(both, axis=1) * keep[permuting.level][:, None])
 
 
 def _deals(permuting: Permuting, settings: Settings) -> Iterator[NDArray[np.intp]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from statistics import NormalDist
 
 
@@ -11,6 +12,7 @@ def normal(probability: float) -> float:
     return NormalDist().inv_cdf(probability)
 
 
+@cache
 def student(probability: float, freedom: float) -> float:
     """The quantile of Student's t, by bisection on its exact distribution function."""
     if freedom > 1e6:

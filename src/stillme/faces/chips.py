@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.faces.landmarks import Mesh
-from stillme.faces.raster import Picture, fit, warp
+from stillme.faces.raster import Picture, warp
 
 Doubles = NDArray[np.float64]
 
@@ -28,13 +28,6 @@ def chip(rgb: Picture, mesh: Mesh, size: int, padding: float) -> Picture:
     target = (padding + _MEAN_FACE) / (2 * padding + 1) * size
     source = mesh.points[list(_ANCHORS)].astype(np.float64)
     matrix = similarity(source, target)
-    scale = float(np.hypot(matrix[0, 0], matrix[1, 0]))
-    if scale < 0.5:
-        # Shrinking by more than half in one step would skip pixels.
-        small = fit(rgb, max(round(2 * scale * max(rgb.shape)), 1))
-        matrix[:, 0] *= rgb.shape[1] / small.shape[1]
-        matrix[:, 1] *= rgb.shape[0] / small.shape[0]
-        rgb = small
     return warp(rgb, matrix, size, size)
 
 

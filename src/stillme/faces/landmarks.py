@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stillme.faces.detection import Face
 from stillme.faces.networks import network
-from stillme.faces.raster import Floats, Mask, Picture, disc, fit, grow, hull, inverse, polygon, warp
+from stillme.faces.raster import Floats, Mask, Picture, disc, grow, hull, inverse, polygon, warp
 
 # Point numbers of MediaPipe's canonical face mesh; left and right are the person's own.
 OVAL = (
@@ -99,14 +99,7 @@ def _look(rgb: Picture, centre: Doubles, side: float, angle: float) -> tuple[flo
     cos, sin = np.cos(angle) * scale, np.sin(angle) * scale
     matrix: Doubles = np.array([[cos, sin, 0.0], [-sin, cos, 0.0]])
     matrix[:, 2] = _SIDE / 2 - matrix[:, :2] @ centre
-    source, step = rgb, matrix
-    if scale < 0.5:
-        # Shrinking by more than half in one step would skip pixels.
-        source = fit(rgb, max(round(2 * scale * max(rgb.shape)), 1))
-        step = matrix.copy()
-        step[:, 0] *= rgb.shape[1] / source.shape[1]
-        step[:, 1] *= rgb.shape[0] / source.shape[0]
-    square = warp(source, step, _SIDE, _SIDE)
+    square = warp(rgb, matrix, _SIDE, _SIDE)
     raw, presence = network("facemesh").run(square[None] / np.float32(255), ["Identity_2", "Identity_1"])
     points = raw.reshape(468, 3).astype(np.float64)
     back = inverse(matrix)

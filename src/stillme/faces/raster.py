@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,36 @@ def fit(pixels: Pixels, longest: int) -> Pixels:
     return resize(pixels, max(round(width * scale), 1), max(round(height * scale), 1))
 
 
-def warp(pixels: Pixels, matrix: NDArray[np.floating], width: int, height: int) -> Pixels:
-    """Move `pixels` by a 2×3 matrix into a frame of that size; what lies outside is black."""
+def warp(
+    pixels: Pixels, matrix: NDArray[np.float64], width: int, height: int, outside: Literal["black", "edge"] = "black"
+) -> Pixels:
+    """Move `pixels` by a 2×3 matrix into a frame of that size; beyond them lies black, or their edge drawn out."""
     import cv2
 
-    return cast("Pixels", cv2.warpAffine(pixels, matrix.astype(np.float64), (width, height), flags=cv2.INTER_LINEAR))
+    border = cv2.BORDER_CONSTANT if outside == "black" else cv2.BORDER_REPLICATE
+    scale = float(np.hypot(matrix[0, 0], matrix[1, 0]))
+    if scale < 0.5:
+        pixels, matrix = _shrunk(pixels, matrix, scale, width, height)
+    return cast("Pixels", cv2.warpAffine(pixels, matrix, (width, height), flags=cv2.INTER_LINEAR, borderMode=border))
+
+
+def _shrunk(
+    pixels: Pixels, matrix: NDArray[np.float64], scale: float, width: int, height: int
+) -> tuple[Pixels, NDArray[np.float64]]:
+    """Shrink what the frame will see until the matrix need not: more than half in one step would skip pixels."""
+    back = inverse(matrix)
+    corners = np.array([[0, 0], [width, 0], [0, height], [width, height]]) @ back[:, :2].T + back[:, 2]
+    low = np.clip(np.floor(corners.min(axis=0)).astype(int) - 2, 0, [pixels.shape[1], pixels.shape[0]])
+    high = np.clip(np.ceil(corners.max(axis=0)).astype(int) + 2, 0, [pixels.shape[1], pixels.shape[0]])
+    if (high - low).min() < 1:
+        return pixels, matrix
+    part = pixels[low[1] : high[1], low[0] : high[0]]
+    small = fit(part, max(round(2 * scale * max(part.shape[:2])), 1))
+    ratio = np.array([part.shape[1] / small.shape[1], part.shape[0] / small.shape[0]])
+    # OpenCV puts the centre of the first pixel at 0, so that a shrunk pixel's centre moves by half the difference.
+    start = low + (ratio - 1) / 2
+    moved = np.hstack([matrix[:, :2] * ratio, (matrix[:, :2] @ start + matrix[:, 2])[:, None]])
+    return small, moved.astype(np.float64)
 
 
 def inverse(matrix: NDArray[np.float64]) -> NDArray[np.float64]:

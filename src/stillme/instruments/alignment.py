@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -10,15 +11,19 @@ from numpy.typing import NDArray
 
 from stillme.colour import Floats
 from stillme.faces.chips import similarity
-from stillme.faces.landmarks import Mesh
-from stillme.faces.raster import Mask, Picture, blur, fit, resize, warp
+from stillme.faces.raster import Mask, Picture, blur, grow, resize, warp
+from stillme.instruments.scene import Person, Scene
+from stillme.types import Abstained
 
 Matrix = NDArray[np.float64]
 
-_SAME = 0.8
-_ENOUGH = 0.5
-_BETTER = 0.05
-"""Correlations: of one and the same picture; of one that was found again; and what another placement must add."""
+# Correlations of two drawings:
+_EXACT = 0.99  # they lie on each other to a fraction of a pixel
+_SAME = 0.8  # they show the same, in about the same place
+_ENOUGH = 0.5  # they were found again
+_BETTER = 0.05  # what moving a picture must gain over leaving it
+_SMEAR = 8
+_FEWEST_SPOTS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,6 +31,8 @@ class Placement:
     """The edited picture in its source's frame."""
 
     rgb: Picture
+    small: Picture
+    """The same, in the size of the source's small copy."""
     covered: Mask | None
     """Which pixels of the small copy the edited picture reaches; nothing means all."""
     likeness: float
@@ -42,31 +49,42 @@ class Drawing:
 
     lines: Floats
     face: Mask
-    width: int
-    height: int
-    mesh: Mesh | None
+    rgb: Picture
+    person: Person | Abstained
+
+    @property
+    def width(self) -> int:
+        """Of the picture itself."""
+        return self.rgb.shape[1]
+
+    @property
+    def height(self) -> int:
+        """Of the picture itself."""
+        return self.rgb.shape[0]
 
 
-def draw(rgb: Picture, shape: tuple[int, int], face: Mask, mesh: Mesh | None) -> Drawing:
-    """Take the lines of a source; `shape` and `face` are those of its small copy."""
-    return Drawing(lines=lines(rgb, shape), face=face, width=rgb.shape[1], height=rgb.shape[0], mesh=mesh)
+def draw(scene: Scene, small: Picture, face: Mask) -> Drawing:
+    """Take the lines of a source; `face` is that of its small copy."""
+    return Drawing(lines=lines(small), face=face, rgb=scene.rgb, person=scene.person)
 
 
-def place(source: Drawing, edited: Picture, mesh: Mesh | None) -> Placement:
+def place(source: Drawing, edited: Scene) -> Placement:
     """Resize the edited picture to its source, and move it where that lets the two agree better."""
-    best = _placed(source, resize(edited, source.width, source.height), None)
+    best = _placed(source, resize(edited.rgb, source.width, source.height), None)
     if best.likeness >= _SAME or best.face_likeness >= _SAME:
         return _refined(source, best)
-    for matrix in _guesses(source, edited, mesh):
-        moved = _moved(source, edited, matrix)
-        if moved.likeness >= _ENOUGH and moved.likeness > best.likeness + _BETTER:
+    for matrix in _guesses(source, edited):
+        moved = _moved(source, edited.rgb, matrix)
+        if moved.likeness >= _ENOUGH and moved.likeness > best.likeness + (0 if best.moved else _BETTER):
             best = moved
+        if best.likeness >= _EXACT:
+            break
     return _refined(source, best)
 
 
-def lines(rgb: Picture, shape: tuple[int, int]) -> Floats:
-    """Edges and features without tone: grey levels minus their surroundings, in a picture of that shape."""
-    grey = resize(rgb, shape[1], shape[0]).astype(np.float32) @ np.array([0.3, 0.59, 0.11], dtype=np.float32)
+def lines(small: Picture) -> Floats:
+    """Draw edges and features without tone: grey levels minus their surroundings."""
+    grey = small.astype(np.float32) @ np.array([0.3, 0.59, 0.11], dtype=np.float32)
     return blur(grey, 1.0) - blur(grey, 5.0)
 
 
@@ -80,11 +98,16 @@ def correlation(a: Floats, b: Floats) -> float:
 
 
 def _placed(source: Drawing, laid: Picture, covered: Mask | None) -> Placement:
-    other = lines(laid, source.lines.shape)
+    height, width = source.lines.shape
+    small = resize(laid, width, height)
+    other = lines(small)
     where = np.ones(source.lines.shape, dtype=np.bool_) if covered is None else covered
+    # Lines near the edge of the covered part are drawn from pixels that are not there.
+    where = where if covered is None else grow(where, -_SMEAR)
     face = source.face & where
     return Placement(
         rgb=laid,
+        small=small,
         covered=covered,
         likeness=correlation(source.lines[where], other[where]),
         face_likeness=correlation(source.lines[face], other[face]),
@@ -93,40 +116,56 @@ def _placed(source: Drawing, laid: Picture, covered: Mask | None) -> Placement:
 
 
 def _moved(source: Drawing, edited: Picture, matrix: Matrix) -> Placement:
-    scale = float(np.hypot(matrix[0, 0], matrix[1, 0]))
-    if scale < 0.5:
-        small = fit(edited, max(round(2 * scale * max(edited.shape)), 1))
-        matrix = matrix * np.array([edited.shape[1] / small.shape[1], edited.shape[0] / small.shape[0], 1.0])
-        edited = small
-    laid = warp(edited, matrix, source.width, source.height)
+    laid = warp(edited, matrix, source.width, source.height, outside="edge")
     reached = warp(np.ones(edited.shape[:2], dtype=np.float32), matrix, source.width, source.height)
     height, width = source.lines.shape
     covered = resize(reached, width, height) > 0.99
-    if covered.mean() < 0.2:
-        return Placement(rgb=laid, covered=covered, likeness=0.0, face_likeness=0.0, moved=True)
     return _placed(source, laid, covered)
 
 
-def _guesses(source: Drawing, edited: Picture, mesh: Mesh | None) -> list[Matrix]:
+def _guesses(source: Drawing, edited: Scene) -> Iterator[Matrix]:
     """How the edited picture may lie on the source: as the faces do, or as distinctive spots do."""
-    guesses: list[Matrix] = []
-    if source.mesh is not None and mesh is not None:
-        guesses.append(similarity(mesh.points.astype(np.float64), source.mesh.points.astype(np.float64)))
-    return guesses
+    if isinstance(source.person, Person) and isinstance(edited.person, Person):
+        yield similarity(edited.person.mesh.points.astype(float), source.person.mesh.points.astype(float))
+    by_spots = _by_spots(edited.rgb, source.rgb)
+    if by_spots is not None:
+        yield by_spots
+
+
+def _by_spots(edited: Picture, source: Picture) -> Matrix | None:
+    """Match distinctive spots of both pictures, and find the similarity that most of them agree on."""
+    import cv2
+
+    finder = cv2.ORB.create(nfeatures=600)
+    empty = cast("Any", None)
+    points_a, marks_a = finder.detectAndCompute(cv2.cvtColor(edited, cv2.COLOR_RGB2GRAY), empty)
+    points_b, marks_b = finder.detectAndCompute(cv2.cvtColor(source, cv2.COLOR_RGB2GRAY), empty)
+    if min(len(points_a), len(points_b)) < _FEWEST_SPOTS:
+        return None
+    matches = cv2.BFMatcher(cv2.NORM_HAMMING, crossCheck=True).match(marks_a, marks_b)
+    if len(matches) < _FEWEST_SPOTS:
+        return None
+    a = np.array([points_a[match.queryIdx].pt for match in matches], dtype=np.float32)
+    b = np.array([points_b[match.trainIdx].pt for match in matches], dtype=np.float32)
+    found, agree = cv2.estimateAffinePartial2D(a, b, ransacReprojThreshold=3.0)
+    if cast("Any", found) is None or np.count_nonzero(agree) < _FEWEST_SPOTS:
+        return None
+    return np.asarray(found, dtype=np.float64)
 
 
 def _refined(source: Drawing, placed: Placement) -> Placement:
     """Correct a drift of a few pixels, as editors that resize their input leave behind."""
     import cv2
 
-    if placed.likeness > 0.97 or placed.likeness < _ENOUGH:
+    if placed.likeness > _EXACT or placed.likeness < _ENOUGH:
         return placed
     height, width = source.lines.shape
-    other = lines(placed.rgb, (height, width))
+    other = lines(placed.small)
     start = np.eye(2, 3, dtype=np.float32)
+    reached = cast("Any", None if placed.covered is None else placed.covered.astype(np.uint8))
     stop = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 12, 1e-3)
     try:
-        _, found = cv2.findTransformECC(source.lines, other, start, cv2.MOTION_AFFINE, stop, cast("Any", None), 5)
+        _, found = cv2.findTransformECC(source.lines, other, start, cv2.MOTION_AFFINE, stop, reached, 5)
     except cv2.error:
         return placed  # it did not converge: then there is no drift to correct
     inward = np.asarray(found, dtype=np.float64)
@@ -136,15 +175,8 @@ def _refined(source: Drawing, placed: Placement) -> Placement:
     outward[0, 2] *= source.width / width
     outward[1, 2] *= source.height / height
     better = _moved(source, placed.rgb, outward)
-    if better.likeness <= placed.likeness + 0.02:
+    if better.likeness <= placed.likeness + 0.005:
         return placed
     if placed.covered is not None and better.covered is not None:
-        covered = better.covered & placed.covered
-        return Placement(
-            rgb=better.rgb,
-            covered=covered,
-            likeness=better.likeness,
-            face_likeness=better.face_likeness,
-            moved=True,
-        )
+        return replace(better, covered=better.covered & placed.covered)
     return better

@@ -35,7 +35,7 @@ class Change:
 def compare(source: View, edited: View, face: Mask, covered: Mask | None = None) -> Change:
     """Find what changed between two aligned views, where the edited one covers the source."""
     limits = load().change
-    distance = delta_e(source.lab, edited.lab)
+    distance = _distance(source.lab, edited.lab)
     changed = distance > limits.visible
     where = np.ones(changed.shape, dtype=np.bool_) if covered is None else covered
     changed &= where
@@ -54,10 +54,18 @@ def compare(source: View, edited: View, face: Mask, covered: Mask | None = None)
     )
 
 
+def _distance(a: Floats, b: Floats) -> Floats:
+    """ΔE00 where there is anything to see; below 1 the plain distance, which costs a tenth, says the same."""
+    distance = np.linalg.norm(a - b, axis=-1).astype(np.float32)
+    visible = distance > 1
+    distance[visible] = delta_e(a[visible], b[visible])
+    return distance
+
+
 def _similarity(a: Floats, b: Floats) -> Floats:
     """SSIM at every pixel, of lightness from 0 to 100, in Gaussian windows (Wang et al., 2004)."""
     mean_a, mean_b = blur(a, 1.5), blur(b, 1.5)
     spread_a, spread_b = blur(a * a, 1.5) - mean_a**2, blur(b * b, 1.5) - mean_b**2
     shared = blur(a * b, 1.5) - mean_a * mean_b
     level = (2 * mean_a * mean_b + 1.0) / (mean_a**2 + mean_b**2 + 1.0)
-    return level * (2 * shared + 9.0) / (spread_a + spread_b + 9.0)
+    return (level * (2 * shared + 9.0) / (spread_a + spread_b + 9.0)).astype(np.float32)

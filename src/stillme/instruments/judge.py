@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, Field
@@ -12,15 +13,14 @@ from pydantic import BaseModel, Field
 from stillme import protocols
 from stillme.errors import UnreadableImage
 from stillme.instruments.limits import load, step
+from stillme.instruments.quantities import QUANTITIES, SCALES
 from stillme.protocols import JudgeCapabilities, Needs, spec_of
-from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated, Rating, Spec, digest
+from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating, Spec, digest
 
 if TYPE_CHECKING:
     from stillme.instruments.measurements import Measurements, Source
 
 VERSION = "1"
-MEASURED = ("skin_delta_l", "skin_delta_e", "skin_delta_ita", "changed_area")
-SCALES = ("skin_tone",)
 
 
 class Parameters(protocols.Parameters):
@@ -31,16 +31,20 @@ class Parameters(protocols.Parameters):
 
 
 class Instruments:
-    """Measures skin tone and the size of the edit, offline."""
+    """Measures skin, identity, apparent age, gender and race, and the size of the edit, offline."""
 
     Parameters: ClassVar[type[BaseModel]] = Parameters
     needs: ClassVar[Needs] = Needs()
 
     def __init__(self, parameters: Parameters | None = None) -> None:
         chosen = parameters or Parameters()
-        self.spec: Spec = spec_of("instruments", f"{VERSION}-{digest(load().model_dump())[:8]}", chosen)
+        self.spec: Spec = spec_of("instruments", f"{VERSION}-{digest(asdict(load()))[:8]}", chosen)
         self.capabilities = JudgeCapabilities(
-            kind="instrument", axes=(*MEASURED, *SCALES), partial=("edit_success",), batch=8, concurrency=2
+            kind="instrument",
+            axes=(*QUANTITIES, *SCALES, "age_accuracy"),
+            partial=("edit_success",),
+            batch=8,
+            concurrency=2,
         )
         self._room = chosen.cache
         self._sources: OrderedDict[str, Source] = OrderedDict()
@@ -60,15 +64,13 @@ class Instruments:
         from stillme.instruments.measurements import measure
 
         if len(pair.sources) != 1:
-            return self._all(Abstained(reason=f"{len(pair.sources)} source pictures; instruments compare with one"))
+            reason = f"{len(pair.sources)} source pictures; instruments compare with one"
+            return _throughout(Abstained(reason=reason), pair.prompt)
         try:
-            found = measure(self._source(pair.sources[0]), pair.edited.path)
+            found = measure(self._source(pair.sources[0]), pair.edited.path, labels=pair.labels)
         except UnreadableImage as error:
-            return self._all(Failed(error=str(error), retryable=False))
-        return Assessment(ratings=_ratings(found), effective=found.details)
-
-    def _all(self, rating: Rating) -> Assessment:
-        return Assessment(ratings=dict.fromkeys(self.capabilities.axes, rating))
+            return _throughout(Failed(error=str(error), retryable=False), pair.prompt)
+        return Assessment(ratings=_ratings(found, pair.prompt), effective=found.details)
 
     def _source(self, image: ImageFile) -> Source:
         from stillme.instruments.measurements import prepare
@@ -86,30 +88,63 @@ class Instruments:
         return prepared
 
 
-def _ratings(found: Measurements) -> dict[str, Rating]:
+def _axes(prompt: Prompt) -> tuple[str, ...]:
+    """What is asked of a prompt's edits: accuracy of ageing only where so many years were asked for."""
+    return (*QUANTITIES, *SCALES, *(("age_accuracy",) if prompt.years is not None else ()))
+
+
+def _throughout(rating: Rating, prompt: Prompt) -> Assessment:
+    return Assessment(ratings=dict.fromkeys(_axes(prompt), rating))
+
+
+def _ratings(found: Measurements, prompt: Prompt) -> dict[str, Rating]:
     ratings: dict[str, Rating] = {}
-    for quantity in MEASURED:
+    for quantity in QUANTITIES:
         value = found.values.get(quantity)
         ratings[quantity] = Abstained(reason=found.abstained[quantity]) if value is None else Rated(score=value)
-    ratings["skin_tone"] = _skin_tone(found)
+    for axis in _axes(prompt)[len(QUANTITIES) :]:
+        ratings[axis] = _placed(axis, found, prompt)
     if (nothing := _nothing_happened(found)) is not None:
         ratings["edit_success"] = nothing
     return ratings
 
 
-def _skin_tone(found: Measurements) -> Rating:
-    shift = found.values.get("skin_delta_l")
-    if shift is None:
-        return Abstained(reason=found.abstained["skin_delta_l"])
-    light = "the same light" if found.light.normalised else f"light not corrected: {found.light.note}"
-    return Rated(score=step(shift, load().skin.scale), evidence=f"ΔL* {shift:+.1f}, {light}")
+_BASIS = {
+    "skin_tone": "skin_delta_l",
+    "race_change": "race_distance",
+    "gender_change": "gender_delta",
+    "age_change": "age_delta_years",
+    "age_accuracy": "age_delta_years",
+}
+
+
+def _placed(axis: str, found: Measurements, prompt: Prompt) -> Rating:
+    """Place a measurement on one of the paper's scales."""
+    limits = load()
+    value = found.values.get(_BASIS[axis])
+    if value is None:
+        return Abstained(reason=found.abstained[_BASIS[axis]])
+    match axis:
+        case "skin_tone":
+            light = "the same light" if found.light.normalised else f"light not corrected: {found.light.note}"
+            return Rated(score=step(value, limits.skin.scale), evidence=f"ΔL* {value:+.1f}, {light}")
+        case "race_change":
+            evidence = f"apparent race (FairFace taxonomy) moved by {value:.2f}; up to {limits.race.scale[0]} is noise"
+            return Rated(score=step(value, limits.race.scale), evidence=evidence)
+        case "gender_change":
+            return Rated(score=step(abs(value), limits.gender.scale), evidence=f"male reading {value:+.2f}")
+        case "age_change":
+            noise = ", within the noise" if abs(value) < limits.age.noise else ""
+            return Rated(score=step(value, limits.age.scale), evidence=f"reads {value:+.0f} years{noise}")
+        case _:
+            missed = value - (prompt.years or 0)
+            return Rated(score=step(missed, limits.age.accuracy), evidence=f"{missed:+.0f} years off the target")
 
 
 def _nothing_happened(found: Measurements) -> Rated | None:
     """1 or 2 where hardly a pixel changed. What an edit shows, no instrument can tell."""
     limits = load().change
-    area = found.values["changed_area"]
-    if area > limits.trivial:
+    area = found.values.get("changed_area")
+    if area is None or area > limits.trivial:
         return None
-    score = 1 if area <= limits.unchanged else 2
-    return Rated(score=score, evidence=f"{area:.1%} of the picture changed")
+    return Rated(score=1 if area <= limits.unchanged else 2, evidence=f"{area:.1%} of the picture changed")

@@ -33,6 +33,7 @@ class Light:
 
 def compare_light(source: View, edited: View, parts: Parts) -> Light:
     """Find the per-channel gain of what should not have changed, and whether it may be believed."""
+    source, edited, parts = source.thinned(), edited.thinned(), parts.thinned()
     by_background = _by(source, edited, parts.background, "background")
     if by_background.normalised:
         gain = np.array(by_background.gain, dtype=np.float32)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import tomllib
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-
-from pydantic import BaseModel, ConfigDict
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from typing import Any
 
 
-class FaceLimits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceLimits:
     """When a face can be measured at all."""
 
     smallest: float
@@ -23,7 +20,8 @@ class FaceLimits(_Table):
     same_drawing: float
 
 
-class LightLimits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LightLimits:
     """When the background tells the exposure."""
 
     inlier: float
@@ -33,7 +31,8 @@ class LightLimits(_Table):
     largest_cast: float
 
 
-class SkinLimits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkinLimits:
     """Which skin pixels count, and how much is a change of tone."""
 
     low: float
@@ -44,7 +43,8 @@ class SkinLimits(_Table):
     scale: tuple[float, ...]
 
 
-class ChangeLimits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeLimits:
     """How much must change before something happened."""
 
     visible: float
@@ -54,7 +54,8 @@ class ChangeLimits(_Table):
     least_side: int
 
 
-class QualityLimits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityLimits:
     """When a face is shown badly."""
 
     turned: float
@@ -62,14 +63,16 @@ class QualityLimits(_Table):
     clipped: float
 
 
-class IdentityLimits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityLimits:
     """How far apart two pictures of one person may lie."""
 
     cut: float
     groups: dict[str, float]
 
 
-class AgeLimits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeLimits:
     """How many years are a change."""
 
     noise: float
@@ -77,13 +80,15 @@ class AgeLimits(_Table):
     accuracy: tuple[float, ...]
 
 
-class ScaleLimits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleLimits:
     """Where one measured number passes from one answer to the next."""
 
     scale: tuple[float, ...]
 
 
-class Limits(_Table):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
     """All thresholds."""
 
     version: str
@@ -100,8 +105,25 @@ class Limits(_Table):
 
 @cache
 def load() -> Limits:
-    """Read the limits that ship with this version."""
-    return Limits.model_validate(tomllib.loads(files("stillme.instruments").joinpath("limits.toml").read_text("utf-8")))
+    """Read the limits that ship with this version; a key too many or too few is an error."""
+    data = tomllib.loads(files("stillme.instruments").joinpath("limits.toml").read_text("utf-8"))
+    tables: dict[str, dict[str, Any]] = {name: _table(value) for name, value in data.items() if isinstance(value, dict)}
+    return Limits(
+        version=data["version"],
+        face=FaceLimits(**tables.pop("face")),
+        light=LightLimits(**tables.pop("light")),
+        skin=SkinLimits(**tables.pop("skin")),
+        change=ChangeLimits(**tables.pop("change")),
+        quality=QualityLimits(**tables.pop("quality")),
+        identity=IdentityLimits(**tables.pop("identity")),
+        age=AgeLimits(**tables.pop("age")),
+        gender=ScaleLimits(**tables.pop("gender")),
+        race=ScaleLimits(**tables.pop("race")),
+    )
+
+
+def _table(entry: Any) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
 
 
 def step(value: float, cuts: Sequence[float]) -> int:

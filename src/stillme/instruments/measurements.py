@@ -18,17 +18,14 @@ from stillme.instruments.light import Light, compare_light
 from stillme.instruments.limits import load
 from stillme.instruments.presentation import Presentation, read_presentation
 from stillme.instruments.quality import Quality, read_quality
+from stillme.instruments.quantities import DESCRIBED, SKIN
 from stillme.instruments.race import divergence, heads
-from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, view
+from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
 from stillme.types import Abstained, Json
 
 Image = Picture | bytes | Path
 """Pixels (8-bit RGB), an encoded file, or the path of one."""
-
-SKIN = ("skin_delta_l", "skin_delta_e", "skin_delta_ita")
-DESCRIBED = ("identity_distance", "age_delta_years", "gender_delta", "race_distance")
-QUANTITIES = (*SKIN, *DESCRIBED, "changed_area")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,30 +71,18 @@ class Measurements:
 def prepare(source: Image) -> Source:
     """Look at a portrait once, before any number of edits of it are measured."""
     scene = look(_pixels(source, "the source"))
-    small = view(scene.rgb)
-    areas = parts(scene, small.shape)
-    match scene.person:
-        case Person() as person:
-            return Source(
-                scene=scene,
-                view=small,
-                parts=areas,
-                drawing=draw(scene.rgb, small.shape, areas.face, person.mesh),
-                skin=read_skin(scene.rgb, person.skin),
-                described=_describe(scene.rgb, person.mesh),
-                quality=_quality(scene.rgb, person.mesh),
-            )
-        case Abstained(reason=reason):
-            missing = Abstained(reason=f"{reason} in the source")
-            return Source(
-                scene=scene,
-                view=small,
-                parts=areas,
-                drawing=draw(scene.rgb, small.shape, areas.face, None),
-                skin=missing,
-                described=missing,
-                quality=None,
-            )
+    small = shrink(scene.rgb)
+    areas = parts(scene, (small.shape[0], small.shape[1]))
+    person = scene.person
+    return Source(
+        scene=scene,
+        view=view(small),
+        parts=areas,
+        drawing=draw(scene, small, areas.face),
+        skin=person if isinstance(person, Abstained) else read_skin(scene.rgb, person.skin),
+        described=person if isinstance(person, Abstained) else _describe(scene.rgb, person.mesh),
+        quality=None if isinstance(person, Abstained) else read_quality(scene.rgb, person.mesh),
+    )
 
 
 def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] | None = None) -> Measurements:
@@ -108,8 +93,8 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
     before = source if isinstance(source, Source) else prepare(source)
     pixels = _pixels(edited, "the edited image")
     after = look(pixels)
-    placed = place(before.drawing, after.rgb, after.person.mesh if isinstance(after.person, Person) else None)
-    small = view(placed.rgb, before.view.shape)
+    placed = place(before.drawing, after)
+    small = view(placed.small)
     light = compare_light(before.view, small, before.parts.within(placed.covered))
     values: dict[str, float] = {}
     abstained: dict[str, str] = {}
@@ -194,10 +179,6 @@ def _describe(rgb: Picture, mesh: faces.Mesh) -> Described:
     return Described(embedding=embedding, presentation=read_presentation(rgb, mesh), race=heads().read(embedding))
 
 
-def _quality(rgb: Picture, mesh: faces.Mesh) -> Quality:
-    return read_quality(rgb, mesh, faces.face_oval(mesh, rgb.shape))
-
-
 def _add_skin(values: dict[str, float], abstained: dict[str, str], skin: SkinChange | Abstained) -> None:
     if isinstance(skin, Abstained):
         abstained |= dict.fromkeys(SKIN, skin.reason)
@@ -227,7 +208,7 @@ def _add_described(
         "race_distance": divergence(a.race, b.race),
     }
     cut, group = cut_for(labels)
-    quality = _quality(face.rgb, face.mesh)
+    quality = read_quality(face.rgb, face.mesh)
     doubts = sorted({*quality.doubts, *(before.quality.doubts if before.quality else ())})
     details |= {
         "same_person": apart <= cut,

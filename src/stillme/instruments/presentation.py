@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from stillme.colour import Floats
 from stillme.faces import Mesh, Picture
 from stillme.faces.chips import chip
 from stillme.faces.networks import network
@@ -29,7 +30,7 @@ class Presentation:
 
 def read_presentation(rgb: Picture, mesh: Mesh) -> Presentation:
     """Estimate age and gender presentation, each as the mean of two networks over the face and its mirror image."""
-    years, genders = network("age_gender").run(_both_ways(chip(rgb, mesh, 112, 0.2).astype(np.float32)))
+    years, genders = network("age_gender").run(_both_ways(chip(rgb, mesh, 112, 0.2)))
     ages = network("age").run(_both_ways((chip(rgb, mesh, 64, 0.2) - _MEAN) / 256))[0] @ _YEARS
     sexes = network("gender").run(_both_ways((chip(rgb, mesh, 32, 0.2) - _MEAN) / 256))[0]
     return Presentation(
@@ -38,5 +39,5 @@ def read_presentation(rgb: Picture, mesh: Mesh) -> Presentation:
     )
 
 
-def _both_ways(face: Floats) -> Floats:
+def _both_ways(face: NDArray[Any]) -> NDArray[Any]:
     return np.stack([face, face[:, ::-1]]).transpose(0, 3, 1, 2)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme.faces import Mask, Mesh, Picture
+from stillme.faces import Mesh, Picture
 from stillme.faces.chips import chip
 from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE_CORNER, RIGHT_EYE_CORNER
 from stillme.instruments.limits import load
@@ -46,21 +46,21 @@ class Quality:
         )
 
 
-def read_quality(rgb: Picture, mesh: Mesh, face: Mask) -> Quality:
-    """Measure how the face is shown; `face` is its oval in the picture."""
+def read_quality(rgb: Picture, mesh: Mesh) -> Quality:
+    """Measure how the face is shown."""
     import cv2
 
     across = mesh.points[LEFT_EYE_CORNER] - mesh.points[RIGHT_EYE_CORNER]
     across_depth = float(mesh.depth[LEFT_EYE_CORNER] - mesh.depth[RIGHT_EYE_CORNER])
     down = mesh.points[CHIN] - mesh.points[FOREHEAD]
     down_depth = float(mesh.depth[CHIN] - mesh.depth[FOREHEAD])
-    grey = cv2.cvtColor(chip(rgb, mesh, 150, 0.0), cv2.COLOR_RGB2GRAY).astype(np.float32)
-    pixels = rgb[face] if face.any() else rgb.reshape(-1, 3)
+    face = chip(rgb, mesh, 150, 0.0)
+    grey = cv2.cvtColor(face, cv2.COLOR_RGB2GRAY).astype(np.float32)
     return Quality(
         yaw=float(np.degrees(np.arctan2(across_depth, np.linalg.norm(across)))),
         pitch=float(np.degrees(np.arctan2(down_depth, np.linalg.norm(down)))),
         roll=float(np.degrees(np.arctan2(across[1], across[0]))),
         sharpness=float(np.std(grey - cv2.GaussianBlur(grey, (0, 0), 1.5))),
-        overexposed=float((pixels >= 253).any(axis=1).mean()),
-        underexposed=float((pixels <= 4).all(axis=1).mean()),
+        overexposed=float((face >= 253).any(axis=2).mean()),
+        underexposed=float((face <= 4).all(axis=2).mean()),
     )

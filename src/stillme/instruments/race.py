@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import as_file, files
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme.colour import Floats
 
@@ -47,6 +48,6 @@ def divergence(p: Floats, q: Floats) -> float:
     return float(np.sqrt(max((_relative(p, middle) + _relative(q, middle)) / 2, 0.0)))
 
 
-def _relative(p: Floats, q: Floats) -> float:
+def _relative(p: Floats, q: NDArray[np.floating]) -> float:
     some = p > 0
     return float((p[some] * np.log2(p[some] / q[some])).sum())

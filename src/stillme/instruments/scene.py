@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,14 +19,22 @@ SMALL = 256
 """Longer side at which whole pictures are compared."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Person:
-    """The face that a picture is about."""
+    """The face that a picture is about. Its mesh and masks are made when they are first asked for."""
 
+    rgb: Picture
     face: faces.Face
-    mesh: faces.Mesh
-    skin: Mask
-    """Bare skin, in the picture's size."""
+
+    @cached_property
+    def mesh(self) -> faces.Mesh:
+        """Where each part of the face lies."""
+        return faces.mesh(self.rgb, self.face)
+
+    @cached_property
+    def skin(self) -> Mask:
+        """Bare skin, in the picture's size."""
+        return faces.skin_mask(self.mesh, self.rgb.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -44,10 +53,9 @@ class View:
     linear: Floats
     lab: Floats
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Height and width."""
-        return self.lab.shape[0], self.lab.shape[1]
+    def thinned(self) -> View:
+        """Every second pixel of every second row: enough for statistics of large areas."""
+        return View(linear=self.linear[::2, ::2], lab=self.lab[::2, ::2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,6 +66,10 @@ class Parts:
     wear: Mask
     """Hair and clothes: the person without the face."""
     face: Mask
+
+    def thinned(self) -> Parts:
+        """The same as of a view."""
+        return Parts(background=self.background[::2, ::2], wear=self.wear[::2, ::2], face=self.face[::2, ::2])
 
     def within(self, covered: Mask | None) -> Parts:
         """Leave out what an edited picture does not reach."""
@@ -72,9 +84,13 @@ def look(rgb: Picture) -> Scene:
     return Scene(rgb=shrunk, person=_person(shrunk, scale=max(rgb.shape[:2]) / max(shrunk.shape[:2])))
 
 
-def view(rgb: Picture, shape: tuple[int, int] | None = None) -> View:
-    """Make the small copy; with a `shape`, one that lies on another picture's pixel by pixel."""
-    small = fit(rgb, SMALL) if shape is None else resize(rgb, shape[1], shape[0])
+def shrink(rgb: Picture) -> Picture:
+    """Make the small copy in which whole pictures are compared."""
+    return fit(rgb, SMALL)
+
+
+def view(small: Picture) -> View:
+    """Smooth a small copy."""
     # Averages of light, not of code values: a checked shirt must not darken when it is shrunk.
     linear = blur(to_linear(small), 1.0)
     return View(linear=linear, lab=linear_to_lab(linear))
@@ -102,5 +118,4 @@ def _person(rgb: Picture, scale: float) -> Person | Abstained:
             return Abstained(reason="several faces, none clearly the main one")
     if face.size * scale < limits.smallest:
         return Abstained(reason=f"face too small: {face.size * scale:.0f} of at least {limits.smallest:.0f} pixels")
-    mesh = faces.mesh(rgb, face)
-    return Person(face=face, mesh=mesh, skin=faces.skin_mask(mesh, rgb.shape))
+    return Person(rgb=rgb, face=face)

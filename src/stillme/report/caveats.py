@@ -3,147 +3,142 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from stillme.estimates import Disparity, EditState
 from stillme.report import numbers
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
-from stillme.types import Arm, Interval, NotEstimable
+from stillme.types import Arm, Estimate, Interval, NotEstimable
 
 FEW = 12
 """Portraits in a group below which only large gaps can be seen."""
 
+MUCH = 0.05
+"""The share of left-out edits from which on a reader is warned."""
 
-def caveats(data: ReportData, findings: Findings) -> Iterator[tuple[str, str]]:
-    """A short heading and a sentence or two for each limit that applies here."""
-    if data.planted:
-        yield (
-            "The effects were planted.",
-            _joined(
-                "The known-answer editors change pictures by recipe. What is found here shows that the audit",
-                "can find it;",
-                "it says nothing about any real editor.",
-            ),
-        )
-    missing = int((data.edits.state == EditState.MISSING).sum())
-    if missing:
-        yield (
-            "The run is not finished.",
-            _joined(
-                f"{missing:,} of {len(data.edits):,} edits have not been made; the numbers will move.",
-            ),
-        )
-    yield (
-        "Groups are labels, not people.",
-        _joined(
-            f"The labels come from: {', '.join(sorted(label_origins(data))) or 'nobody'}. A gap between labels",
-            "is a gap",
-            "between those labels’ portraits; who a person is, and how they would describe themselves, is not",
-            "in the data.",
-        ),
-    )
-    yield from _sizes(data)
-    if findings.blocks < findings.portraits:
-        yield (
-            "Portraits come in matched blocks.",
-            _joined(
-                f"{findings.portraits} portraits form {findings.blocks} blocks that share all but what the",
-                "design varies.",
-                "Contrasts inside a block are paired, and intervals count blocks, not pictures.",
-            ),
-        )
+
+class Caveat(NamedTuple):
+    """One limit: a heading and a sentence or two."""
+
+    head: str
+    text: str
+
+
+def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
+    """Every limit that applies to this audit."""
+    yield from _rows(data)
+    yield from _people(data, findings)
     yield from _hidden(data, findings)
     yield from _judges(data)
     count = len(data.edits.prompts)
-    yield (
+    yield Caveat(
         f"{'One instruction' if count == 1 else f'These {count} instructions'}, and no others.",
-        _joined(
-            "Intervals say what other portraits of the same kind would give for the same instructions.",
-            "Other instructions may behave otherwise.",
-        ),
+        "Intervals say what other portraits of the same kind would give for the same instructions. "
+        "Other instructions may behave otherwise.",
     )
     if Arm.NOOP not in data.edits.arms:
-        yield (
+        yield Caveat(
             "There is no floor.",
-            _joined(
-                "No arm asked for no change at all, so what an editor changes merely by taking a picture in and out",
-                "is not subtracted.",
-            ),
+            "No arm asked for no change at all, so what an editor changes merely by taking a picture in and out "
+            "is not subtracted.",
         )
     silent = sum(isinstance(each.outcome, NotEstimable) for each in data.estimates)
     if silent:
-        yield (
+        yield Caveat(
             "Some cells have no number.",
-            _joined(
-                f"{silent:,} of {len(data.estimates):,} quantities could not be estimated; the table says why.",
-            ),
+            f"{silent:,} of {len(data.estimates):,} quantities could not be estimated; the table says why.",
         )
 
 
-def _judges(data: ReportData) -> Iterator[tuple[str, str]]:
-    judges = sorted({score.judge for score in data.scores})
-    if len(judges) == 1:
-        yield (
-            "One judge.",
-            _joined(
-                f"Everything rests on {judges[0]}. Its errors look like the editor’s, and if it sees some",
-                "groups less well",
-                "than others, that looks like a gap.",
-            ),
+def _rows(data: ReportData) -> Iterator[Caveat]:
+    if data.planted:
+        yield Caveat(
+            "The effects were planted.",
+            "The known-answer editors change pictures by recipe. What is found here shows that the audit can find it; "
+            "it says nothing about any real editor.",
         )
-    if judges:
-        yield "Judges are taken at their word.", "No comparison with people is part of this report."
+    missing = int((data.edits.state == EditState.MISSING).sum())
+    if missing:
+        yield Caveat(
+            "The run is not finished.",
+            f"{missing:,} of {len(data.edits):,} edits have not been made; the numbers will move.",
+        )
+    everyone = [each for each in data.estimates if each.scope == "all" and each.judge]
+    most = max(everyone, key=lambda each: (_left_out(each), each.editor), default=None)
+    if most is not None and _left_out(most) > MUCH:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(most.excluded.items()))
+        yield Caveat(
+            "Not every edit has a score.",
+            f"{100 * _left_out(most):.0f} % of the edits by {most.editor} have no value for "
+            f"“{numbers.title(most.quantity)}” ({reasons}). Where groups lose different edits, "
+            "what is left compares unlike things.",
+        )
 
 
-def _sizes(data: ReportData) -> Iterator[tuple[str, str]]:
+def _left_out(found: Estimate) -> float:
+    gone = sum(found.excluded.values())
+    return gone / (gone + found.edits) if gone else 0.0
+
+
+def _people(data: ReportData, findings: Findings) -> Iterator[Caveat]:
+    yield Caveat(
+        "Groups are labels, not people.",
+        f"The labels come from: {', '.join(sorted(label_origins(data))) or 'nobody'}. A gap between labels is a gap "
+        "between those labels’ portraits; who a person is, and how they would describe themselves, is not in the data.",
+    )
     for factor in data.settings.factors:
         name = numbers.factor(factor)
         levels, codes = data.edits.levels(factor)
         sizes = {level: int((codes == place).sum()) for place, level in enumerate(levels)}
         if sizes and min(sizes.values()) < FEW:
             smallest = min(sizes, key=lambda level: (sizes[level], level))
-            yield (
+            yield Caveat(
                 f"Few people per group of {name}.",
-                _joined(
-                    f"The smallest, {smallest}, has {sizes[smallest]} portrait{'' if sizes[smallest] == 1 else 's'}.",
-                    "More edits of the same portraits do not help; more portraits do.",
-                ),
+                f"The smallest, {smallest}, has {sizes[smallest]} portrait{'' if sizes[smallest] == 1 else 's'}. "
+                "More edits of the same portraits do not help; more portraits do.",
             )
         unlabelled = int((codes < 0).sum())
         if unlabelled:
-            yield (
+            yield Caveat(
                 f"Not everyone has a {name}.",
-                _joined(
-                    f"{unlabelled} of {len(codes)} portraits carry no label for it and appear in no group.",
-                ),
+                f"{unlabelled} of {len(codes)} portraits carry no label for it and appear in no group.",
             )
+    if findings.blocks < findings.portraits:
+        yield Caveat(
+            "Portraits come in matched blocks.",
+            f"{findings.portraits} portraits form {findings.blocks} blocks that share all but what the design varies. "
+            "Contrasts inside a block are paired, and intervals count blocks, not pictures.",
+        )
 
 
-def _hidden(data: ReportData, findings: Findings) -> Iterator[tuple[str, str]]:
+def _hidden(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     """How large a gap could be and still look like chance."""
     quiet = [gap for gap in findings.gaps if not gap.beyond_chance and numbers.is_rate(gap.found.quantity)]
     if quiet:
         widest = max(quiet, key=lambda gap: gap.interval.high)
-        yield (
+        yield Caveat(
             "No gap found is not no gap.",
-            _joined(
-                f"For “{widest.title}” by {numbers.factor(widest.found.factor)} ({widest.found.editor}) the",
-                "data allow a true",
-                f"gap of up to {numbers.number(widest.found.quantity, widest.interval.high)}.",
-            ),
+            f"For “{widest.title}” by {numbers.factor(widest.found.factor)} ({widest.found.editor}) the data allow "
+            f"a true gap of up to {numbers.number(widest.found.quantity, widest.interval.high)}.",
         )
     tests = sum(isinstance(each, Disparity) and isinstance(each.outcome, Interval) for each in data.estimates)
     if tests > len(findings.gaps):
-        yield (
+        yield Caveat(
             "Many numbers, some by luck.",
-            _joined(
-                f"Only the {len(findings.gaps)} comparisons of headline quantities are corrected for being many",
-                "(Holm).",
-                "Other gaps and every contrast in the table are not.",
-            ),
+            f"Only the {len(findings.gaps)} comparisons of headline quantities are corrected for being many (Holm). "
+            "Other gaps and every contrast in the table are not.",
         )
 
 
-def _joined(*parts: str) -> str:
-    return " ".join(parts)
+def _judges(data: ReportData) -> Iterator[Caveat]:
+    judges = sorted({score.judge for score in data.scores})
+    if len(judges) == 1:
+        yield Caveat(
+            "One judge.",
+            f"Everything rests on {judges[0]}. Its errors look like the editor’s, and if it sees some groups less well "
+            "than others, that looks like a gap.",
+        )
+    if judges:
+        yield Caveat("Judges are taken at their word.", "No comparison with people is part of this report.")

@@ -36,7 +36,15 @@ class ReportData:
     judges: tuple[Described, ...] = ()
     planted: tuple[PlantedGap, ...] = ()
     """What known-answer editors planted and what was found of it."""
+    headline_judges: tuple[str, ...] = ()
+    """Judges that the first screen and the figures go by, such as the ensemble alone; empty for all."""
     badges: tuple[str, ...] = ()
     """Words to put beside the title, such as `synthetic portraits`."""
     pictures: int = 48
     """The most pairs that the gallery shows."""
+
+    @property
+    def headlines(self) -> tuple[Estimate, ...]:
+        """The estimates that the first screen and the figures are made from."""
+        judges = self.headline_judges
+        return tuple(each for each in self.estimates if not judges or not each.judge or each.judge in judges)

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme import rubric
-from stillme.estimates import Disparity, EditState, NullBand, RatingState
+from stillme.estimates import Disparity, EditState, NullBand, RatingState, Scores
 from stillme.estimates.multiplicity import holm
 from stillme.report import numbers
 from stillme.report.data import ReportData
@@ -104,7 +105,7 @@ class Findings:
 
 def find(data: ReportData) -> Findings:
     """Read the answers off the estimates and the rows."""
-    everyone = [each for each in data.estimates if each.scope == "all" and isinstance(each.outcome, Interval)]
+    everyone = [each for each in data.headlines if each.scope == "all" and isinstance(each.outcome, Interval)]
     lines = [_line(each, each.outcome) for each in everyone if isinstance(each.outcome, Interval)]
     shown = sorted((line for line in lines if numbers.is_headline(line.quantity)), key=_line_place)
     gaps = _gaps(data)
@@ -164,11 +165,11 @@ def _grid(lines: Sequence[Line]) -> Grid:
 def _gaps(data: ReportData) -> tuple[Gap, ...]:
     tested = [
         (each, each.outcome, each.null)
-        for each in data.estimates
+        for each in data.headlines
         if isinstance(each, Disparity) and isinstance(each.outcome, Interval) and each.null
         if numbers.is_headline(each.quantity) and (each.outcome.value > 0 or each.null.high > 0)
     ]
-    groups = {_of_group(each): each for each in data.estimates if each.scope == "group"}
+    groups = {_of_group(each): each for each in data.headlines if each.scope == "group"}
     adjusted = holm([null.omnibus for _, _, null in tested])
     gaps = [
         Gap(
@@ -228,20 +229,31 @@ def _left_out(data: ReportData) -> Iterable[tuple[str, str, int, int]]:
         ):
             if states[state]:
                 yield editor, reason, states[state], total
-    edited = edits.state == EditState.EDITED
+    unrated: dict[tuple[str, str, int, int], list[str]] = {}
     for score in data.scores:
-        axis = rubric.load().axes.get(score.axis)
-        fits = np.array([not (axis and axis.only) or prompt.subcategory == axis.only for prompt in edits.prompts])
-        due = edited & fits[edits.prompt] if len(edits.prompts) else edited
+        due = _due(data, score)
         states: Counter[int] = Counter(score.state[due].tolist())
-        name = f"{score.judge}: {numbers.title(score.axis)}"
         for state, reason in (
             (RatingState.MISSING, "not judged yet"),
             (RatingState.ABSTAINED, "abstained"),
             (RatingState.FAILED, "judge failed"),
         ):
             if states[state]:
-                yield name, reason, states[state], int(due.sum())
+                key = score.judge, reason, states[state], int(due.sum())
+                unrated.setdefault(key, []).append(numbers.title(score.axis))
+    for (judge, reason, count, total), axes in unrated.items():
+        # A judge that fails on a picture fails on all its axes: one line says it.
+        what = axes[0] if len(axes) == 1 else f"{len(axes)} axes alike"
+        yield f"{judge} ({what})", reason, count, total
+
+
+def _due(data: ReportData, score: Scores) -> NDArray[np.bool_]:
+    """The edits that this judge had to answer for on this axis."""
+    axis = rubric.load().axes.get(score.axis)
+    only = axis.only if axis else ""
+    fits = np.array([not only or prompt.subcategory == only for prompt in data.edits.prompts], dtype=np.bool_)
+    edited = data.edits.state == EditState.EDITED
+    return edited & fits[data.edits.prompt] if len(fits) else edited
 
 
 def _listed(names: Sequence[str]) -> str:

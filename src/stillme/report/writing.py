@@ -157,17 +157,17 @@ def _example(data: ReportData, gap: Gap) -> gallery.Picture | None:
 
 def _figures(data: ReportData, findings: Findings) -> list[Figure]:
     panels: dict[tuple[str, str, str], list[forest.Panel]] = {}
-    everyone = {_owner(each): each for each in data.estimates if each.scope == "all"}
+    everyone = {_owner(each): each for each in data.headlines if each.scope == "all"}
     varying = {
         (gap.quantity, gap.judge, gap.factor)
-        for gap in data.estimates
+        for gap in data.headlines
         if isinstance(gap, Disparity) and numbers.is_headline(gap.quantity) and _varies(gap)
     }
     groups: dict[tuple[str, ...], list[Estimate]] = {}
-    for each in data.estimates:
+    for each in data.headlines:
         if each.scope == "group":
             groups.setdefault((*_owner(each), each.factor), []).append(each)
-    for gap in data.estimates:
+    for gap in data.headlines:
         if isinstance(gap, Disparity) and (gap.quantity, gap.judge, gap.factor) in varying:
             members = groups.get((*_owner(gap), gap.factor), [])
             panel = forest.Panel(

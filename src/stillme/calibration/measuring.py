@@ -1,0 +1,167 @@
+"""From answers on known changes to sensitivity, false alarms, bias and the smallest change noticed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillme.calibration.limits import AxisLimits, load
+from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Share, Verdict
+from stillme.estimates.quantiles import student, wilson
+from stillme.estimates.rows import Edits, Scores
+from stillme.types import Spec
+
+Flags = NDArray[np.bool_]
+Values = NDArray[np.float64]
+
+_CONFIDENCE = 0.95
+_NOTICED = 0.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    """One axis's answers, with the kind and size of the change behind each."""
+
+    value: Values
+    kind: Sequence[str]
+    amount: Values
+    portrait: NDArray[np.int32]
+
+    def where(self, keep: Flags) -> _Answers:
+        kind = [name for name, kept in zip(self.kind, keep, strict=True) if kept]
+        return _Answers(value=self.value[keep], kind=kind, amount=self.amount[keep], portrait=self.portrait[keep])
+
+    def of_kinds(self, kinds: Sequence[str]) -> _Answers:
+        return self.where(np.array([name in kinds for name in self.kind], dtype=np.bool_))
+
+
+def calibration_of(
+    judge: str, spec: Spec, edits: Edits, scores: Sequence[Scores], groups: Mapping[str, str], portraits: str
+) -> Calibration:
+    """Compare a judge's answers with the truth that the prompts' names carry.
+
+    `groups` gives the skin-tone group of each portrait id.
+    """
+    codes: list[int] = edits.prompt.tolist()
+    kinds = [edits.prompts[code].subcategory for code in codes]
+    sizes = [float(prompt.id.removeprefix(prompt.subcategory) or 0) for prompt in edits.prompts]
+    amounts = np.array([sizes[code] for code in codes])
+    by_portrait = np.array([groups[portrait.id] for portrait in edits.portraits])
+    axes: dict[str, dict[str, AxisResult]] = {}
+    verdicts: dict[str, Verdict] = {}
+    for axis, limits in load().axes.items():
+        found = next((each for each in scores if each.axis == axis and each.judge == judge), None)
+        if found is None:
+            continue
+        answers = _Answers(value=found.value, kind=kinds, amount=amounts, portrait=edits.portrait)
+        axes[axis] = {EVERYONE: _result(answers, limits)}
+        for group in load().groups:
+            inside = by_portrait[edits.portrait] == group
+            if inside.any():
+                axes[axis][group] = _result(answers.where(inside), limits)
+        verdicts[axis] = _verdict(axes[axis], limits)
+    return Calibration(
+        judge=judge,
+        key=spec.key,
+        limits=load().version,
+        portraits=portraits,
+        pairs=len(edits),
+        axes=axes,
+        verdicts=verdicts,
+    )
+
+
+def _result(answers: _Answers, limits: AxisLimits) -> AxisResult:
+    same = answers.of_kinds(limits.same)
+    moved = answers.of_kinds([limits.changed] if limits.changed else [])
+    enough = moved.where(np.abs(moved.amount) >= limits.least)
+    asked = answers.of_kinds([*limits.same, limits.changed])
+    return AxisResult(
+        false_alarm=_rate(_says_changed(same, limits), same),
+        sensitivity=_rate(_noticed(enough, limits), enough),
+        bias=_mean(moved.value - moved.amount, moved) if limits.bias is not None else None,
+        faceless=_faceless(answers) if limits.faceless is not None else None,
+        smallest=_smallest(moved, limits),
+        answered=float(np.mean(~np.isnan(asked.value))) if len(asked.value) else 0.0,
+    )
+
+
+def _says_changed(answers: _Answers, limits: AxisLimits) -> Values:
+    """1 where the answer says "changed", 0 where not, NaN where there is no answer."""
+    off = np.abs(answers.value - limits.unchanged)
+    return np.where(np.isnan(off), np.nan, off > limits.flag)
+
+
+def _noticed(answers: _Answers, limits: AxisLimits) -> Values:
+    said = _says_changed(answers, limits)
+    if not limits.signed:
+        return said
+    right_way = np.sign(answers.value - limits.unchanged) == np.sign(answers.amount)
+    return np.where(np.isnan(said), np.nan, said * right_way)
+
+
+def _faceless(answers: _Answers) -> Share | None:
+    black = answers.of_kinds(["black"])
+    return _rate((~np.isnan(black.value)).astype(np.float64), black)
+
+
+def _smallest(moved: _Answers, limits: AxisLimits) -> float | None:
+    sizes = sorted({float(size) for size in np.abs(moved.amount)} - {0.0}, reverse=True)
+    found: float | None = None
+    for size in sizes:
+        noticed = _noticed(moved.where(np.abs(moved.amount) == size), limits)
+        given = noticed[~np.isnan(noticed)]
+        if not len(given) or given.mean() < _NOTICED:
+            break
+        found = size
+    return found
+
+
+def _rate(said: Values, answers: _Answers) -> Share | None:
+    """A rate over pairs, its interval as if each portrait had given one answer: never too narrow."""
+    given = ~np.isnan(said)
+    if not given.any():
+        return None
+    portraits = len(set(answers.portrait[given].tolist()))
+    share = float(said[given].mean())
+    low, high = wilson(share, portraits, _CONFIDENCE)
+    return Share(value=share, low=low, high=high, portraits=portraits)
+
+
+def _mean(off: Values, answers: _Answers) -> Share | None:
+    """A mean over portraits' means, with Student's interval."""
+    means = [
+        float(np.mean(off[(answers.portrait == who) & ~np.isnan(off)]))
+        for who in sorted(set(answers.portrait[~np.isnan(off)].tolist()))
+    ]
+    if len(means) < 2:
+        return None
+    centre = float(np.mean(means))
+    half = student((1 + _CONFIDENCE) / 2, len(means) - 1) * float(np.std(means, ddof=1)) / math.sqrt(len(means))
+    return Share(value=centre, low=centre - half, high=centre + half, portraits=len(means))
+
+
+def _verdict(groups: Mapping[str, AxisResult], limits: AxisLimits) -> Verdict:
+    """Everyone and every group must keep the limits: an axis that fails for some fails."""
+    tested = False
+    for result in groups.values():
+        if not all(_kept(result, limits)):
+            return Verdict.FAILED
+        # Without a change to notice, silence would pass.
+        tested = tested or result.sensitivity is not None or (not limits.changed and result.false_alarm is not None)
+    return Verdict.PASSED if tested else Verdict.UNTESTED
+
+
+def _kept(result: AxisResult, limits: AxisLimits) -> Iterator[bool]:
+    if result.false_alarm:
+        yield result.false_alarm.value <= limits.false_alarm
+    if result.sensitivity:
+        yield result.sensitivity.value >= limits.sensitivity
+    if result.bias and limits.bias is not None:
+        yield abs(result.bias.value) <= limits.bias
+    if result.faceless and limits.faceless is not None:
+        yield result.faceless.value <= limits.faceless

@@ -1,0 +1,158 @@
+"""What a calibration found, kept by the judge's exact specification."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from stillme.types import Spec
+
+EVERYONE = "everyone"
+
+
+class Verdict(StrEnum):
+    """Whether an axis keeps its limits."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNTESTED = "untested"
+    """No pair of known truth moves this axis, or the judge gave no answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A rate, or a mean, over portraits, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    portraits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisResult:
+    """One axis in one skin-tone group, or in everyone."""
+
+    false_alarm: Share | None
+    """How often "changed" is said where nothing did."""
+    sensitivity: Share | None
+    """How often a change that must be noticed is noticed."""
+    bias: Share | None
+    """Answer minus truth, on average, where both have one unit."""
+    faceless: Share | None
+    """How often there is an answer where there is no face to answer about."""
+    smallest: float | None
+    """The smallest change from which on at least 80 % are noticed."""
+    answered: float
+    """The share of pairs with an answer; the rest are abstentions and failures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A judge's results on every axis it answers."""
+
+    judge: str
+    key: str
+    """Of the judge's specification: another version or parameter is another judge."""
+    limits: str
+    """The version of the limits."""
+    portraits: str
+    """Which portraits it was tried on."""
+    pairs: int
+    axes: dict[str, dict[str, AxisResult]]
+    verdicts: dict[str, Verdict]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no tested axis failed."""
+        tested = [verdict for verdict in self.verdicts.values() if verdict is not Verdict.UNTESTED]
+        return bool(tested) and Verdict.FAILED not in tested
+
+    def as_json(self) -> dict[str, Any]:
+        """For files and `--json`."""
+        return asdict(self) | {"passed": self.passed}
+
+    def as_text(self) -> str:
+        """A table for people."""
+        lines = [f"{self.judge} on {self.pairs:,} pairs of known truth ({self.portraits})", "", _HEADS]
+        for axis, groups in self.axes.items():
+            for group, result in groups.items():
+                first = group == EVERYONE
+                lines.append(_line(axis if first else "", group, result, str(self.verdicts[axis]) if first else ""))
+        return "\n".join(lines)
+
+
+def save(found: Calibration) -> Path:
+    """Keep a calibration where every audit on this machine finds it."""
+    folder = _home()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{found.key}.json"
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps(found.as_json(), indent=1), "utf-8")
+    partial.replace(file)
+    return file
+
+
+def find(spec: Spec) -> Calibration | None:
+    """The calibration of exactly this judge: this machine's own, else the one shipped with stillme."""
+    shipped = Path(str(files("stillme.calibration").joinpath("shipped")))
+    for folder in (_home(), shipped):
+        file = folder / f"{spec.key}.json"
+        if file.is_file():
+            return _read(json.loads(file.read_text("utf-8")))
+    return None
+
+
+def _home() -> Path:
+    """`STILLME_HOME`, or the user's data folder."""
+    chosen = os.environ.get("STILLME_HOME")
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return (Path(chosen) if chosen else data / "stillme") / "calibrations"
+
+
+def _read(data: dict[str, Any]) -> Calibration:
+    return Calibration(
+        judge=data["judge"],
+        key=data["key"],
+        limits=data["limits"],
+        portraits=data["portraits"],
+        pairs=data["pairs"],
+        axes={
+            axis: {group: _result(entry) for group, entry in groups.items()} for axis, groups in data["axes"].items()
+        },
+        verdicts={axis: Verdict(verdict) for axis, verdict in data["verdicts"].items()},
+    )
+
+
+_SHARES = ("false_alarm", "sensitivity", "bias", "faceless")
+
+
+def _result(entry: dict[str, Any]) -> AxisResult:
+    shares = {name: Share(**entry[name]) if entry[name] else None for name in _SHARES}
+    return AxisResult(**shares, smallest=entry["smallest"], answered=entry["answered"])
+
+
+_WIDTHS = (20, 10, 22, 22, 22, 9, 10)
+_COLUMNS = ("axis", "group", "false alarms", "noticed", "bias", "no face", "smallest")
+_HEADS = "  " + "".join(name.ljust(width) for name, width in zip(_COLUMNS, _WIDTHS, strict=True)) + "verdict"
+
+
+def _line(axis: str, group: str, result: AxisResult, verdict: str) -> str:
+    cells = (
+        *(axis, group, _percent(result.false_alarm), _percent(result.sensitivity), _plain(result.bias)),
+        *(f"{result.faceless.value:.0%}" if result.faceless else "", f"{result.smallest:g}" if result.smallest else ""),
+    )
+    return "  " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)) + verdict
+
+
+def _percent(share: Share | None) -> str:
+    return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]" if share else ""
+
+
+def _plain(share: Share | None) -> str:
+    return f"{share.value:+.2f} [{share.low:+.2f}, {share.high:+.2f}]" if share else ""

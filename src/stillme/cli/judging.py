@@ -1,0 +1,75 @@
+"""Commands about judges: check one pair, calibrate a judge."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+
+from stillme.cli.options import json_option, print_json
+from stillme.errors import StillmeError
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("edited", type=_FILE)
+@click.option("--source", type=_FILE, required=True, help="The picture before the edit.")
+@click.option("--prompt", default="", help="What the editor was asked to do.")
+@click.option("--judge", "judges", multiple=True, default=["instruments"], show_default=True, help="May be repeated.")
+@click.option("--overlay", type=_FILE, help="Also write a PNG that shows where the instruments looked.")
+@json_option
+def check(
+    edited: Path, source: Path, prompt: str, judges: tuple[str, ...], overlay: Path | None, as_json: bool
+) -> None:
+    """Score one pair: what did this edit do to this person?
+
+    EDITED is the picture after the edit. The offline instruments answer by default; where they cannot
+    measure they abstain and say why.
+    """
+    from stillme.checking import check as check_pair
+    from stillme.checking import draw_overlay
+
+    cards = check_pair(edited, source, prompt, judges)
+    if overlay:
+        click.echo(f"Wrote {draw_overlay(edited, source, overlay)}", err=True)
+    if as_json:
+        first, *others = [card.as_json() for card in cards]
+        print_json(first | ({"others": others} if others else {}))
+    else:
+        click.echo("\n\n".join(card.as_text() for card in cards))
+
+
+@click.command()
+@click.argument("judge")
+@click.option("--parameters", default="", metavar="TOML", help="The judge's parameters, as in audit.toml.")
+@click.option("--per-group", default=8, show_default=True, help="Portraits per skin-tone group; 0 takes all.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pairs and answers.")
+@json_option
+def calibrate(judge: str, parameters: str, per_group: int, out: Path | None, as_json: bool) -> None:
+    """Try a judge on changes of known size: the licence to operate.
+
+    Identical, re-encoded, resized and re-exposed pictures, skin ramps in steps of 2 L*, another person, a black
+    frame; per axis and skin-tone group: false alarms, sensitivity, bias, smallest change noticed. Results are
+    kept for every later audit on this machine; judges without them are marked. Exits with 1 if an axis fails.
+    """
+    from stillme.calibrating import calibrate as run
+    from stillme.cli.progress import progress
+    from stillme.pipeline import Options
+
+    try:
+        chosen = tomllib.loads(parameters)
+    except tomllib.TOMLDecodeError as error:
+        raise StillmeError(f"--parameters is not TOML: {error}") from None
+    folder = out or Path(f"calibration-{judge}")
+    with progress(quiet=as_json) as shown:
+        options = Options(watch=shown, say=shown.say, accept_changes=True)
+        found, file = run(judge, chosen, folder, per_group=per_group or None, options=options)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        click.echo(f"{found.as_text()}\n\nKept in {file}")
+    if not found.passed:
+        sys.exit(1)

@@ -1,0 +1,132 @@
+"""Changes of exactly known size, one per prompt: what a judge is calibrated on.
+
+The prompt's id names the change, as in `skin+4` or `exposure-0.5`; `CHANGES` lists the kinds. Everything else about the
+picture stays as it was, to the pixel where the change allows.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from pydantic import BaseModel
+
+from stillme import colour, images
+from stillme.editors.regions import regions_of
+from stillme.errors import StillmeError, UnreadableImage
+from stillme.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
+
+Picture = NDArray[np.uint8]
+
+STEPS = (-12, -10, -8, -6, -4, -2, 2, 4, 6, 8, 10, 12)
+"""Skin ramp, in L* units."""
+STOPS = (-0.5, 0.5)
+"""Exposure, in stops."""
+
+
+class KnownParameters(Parameters):
+    """Who stands in for whom when the person is swapped."""
+
+    strangers: dict[str, str] = {}
+    """Portrait id to the path of another person's picture."""
+
+
+def prompts() -> tuple[Prompt, ...]:
+    """One prompt per known change. All ask for the same edit, which none of them makes."""
+    names = ["identical", "jpeg", "resized", "black", "swapped"]
+    names += [f"exposure{stops:+}" for stops in STOPS] + [f"skin{step:+}" for step in STEPS]
+    text = "Dress the person in a dark suit."
+    return tuple(
+        Prompt(id=name, text=text, category="calibration", subcategory=name.rstrip("+-.0123456789")) for name in names
+    )
+
+
+class Known:
+    """Applies changes of exactly known size, for calibrating judges."""
+
+    Parameters: ClassVar[type[BaseModel]] = KnownParameters
+    needs: ClassVar[Needs] = Needs()
+
+    def __init__(self, parameters: KnownParameters) -> None:
+        self.strangers: Mapping[str, str] = parameters.strangers
+        self.spec = spec_of("known", "1", parameters)
+        self.capabilities = Capabilities(batching="shared_image", batch=8, concurrency=2, seed="exact")
+
+    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """Prompts that name no change, and swaps without anybody to swap in."""
+        for prompt in prompts:
+            if prompt.subcategory not in CHANGES:
+                yield f"the prompt {prompt.id!r} names no known change; use the prompt set `calibration`"
+        if any(prompt.subcategory == "swapped" for prompt in prompts):
+            for portrait in portraits:
+                if portrait.id not in self.strangers:
+                    yield f"`strangers` names nobody for the portrait {portrait.id!r}"
+
+    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        """Apply each prompt's change."""
+        for request in requests:
+            kind = request.prompt.subcategory
+            amount = float(request.prompt.id.removeprefix(kind) or 0)
+            try:
+                made = CHANGES[kind](self, request.portraits[0], amount)
+            except (UnreadableImage, StillmeError) as error:
+                yield Failed(error=str(error), retryable=False)
+                continue
+            data = made if isinstance(made, bytes) else images.encode_png(made)
+            yield Edited(image=data, truth={"kind": kind, "amount": amount})
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _identical(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
+    return portrait.image.read()
+
+
+def _jpeg(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(images.read_rgb(portrait.image.path)).save(buffer, "JPEG", quality=75)
+    return buffer.getvalue()
+
+
+def _resized(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
+    picture = Image.fromarray(images.read_rgb(portrait.image.path))
+    small = picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.LANCZOS)
+    return np.asarray(small.resize(picture.size, Image.Resampling.LANCZOS))
+
+
+def _black(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
+    return np.zeros_like(images.read_rgb(portrait.image.path))
+
+
+def _swapped(known: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
+    return images.read_rgb(Path(known.strangers[portrait.id]))
+
+
+def _exposure(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
+    linear = colour.to_linear(images.read_rgb(portrait.image.path))
+    return colour.to_srgb((linear * np.float32(2**amount)).astype(np.float32))
+
+
+def _skin(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
+    regions = regions_of(portrait.image)
+    if regions is None:
+        raise StillmeError(f"no face found in portrait {portrait.id!r}")
+    return regions.painted(skin_shift=amount)
+
+
+CHANGES: Mapping[str, Callable[[Known, Portrait, float], Picture | bytes]] = {
+    "identical": _identical,
+    "jpeg": _jpeg,
+    "resized": _resized,
+    "black": _black,
+    "swapped": _swapped,
+    "exposure": _exposure,
+    "skin": _skin,
+}

@@ -1,0 +1,103 @@
+"""Validity cards: what each instrument measures, on which data, and how far to trust it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+_NAMES = ("face", "skin", "change", "identity", "age", "gender", "race")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One instrument's licence to be believed, as far as it goes."""
+
+    name: str
+    title: str
+    axes: tuple[str, ...]
+    """The axes that it answers."""
+    measures: str
+    unit: str
+    method: str
+    networks: tuple[str, ...]
+    licence: str
+    data: str
+    noise_floor: str
+    abstains: str
+    failures: tuple[str, ...]
+    columns: Mapping[str, str]
+    """What the columns of the table are called."""
+    table: Mapping[str, Mapping[str, float]]
+    """Measured numbers by group; `all` is everyone."""
+    notes: Mapping[str, Any]
+    """Further measured numbers, such as the nulls of apparent race."""
+
+    def text(self) -> str:
+        """Write the card for a terminal."""
+        parts = {
+            "Measures": self.measures,
+            "Unit": self.unit,
+            "Method": self.method,
+            "Licence": self.licence,
+            "Data": self.data,
+            "Noise": self.noise_floor,
+            "Abstains": self.abstains,
+            "Fails": " ".join(self.failures),
+        }
+        return "\n".join([self.title, *(f"  {name}: {value}" for name, value in parts.items()), *self._rows()])
+
+    def _rows(self) -> list[str]:
+        names = list(self.columns)
+        rows = [["group", *self.columns.values()]]
+        rows += [[group, *(_number(row.get(name)) for name in names)] for group, row in self.table.items()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+@cache
+def cards() -> tuple[Card, ...]:
+    """All cards of this version, with the numbers that `tools/models/validate.py` measured."""
+    measured = _read("measured")
+    race = _read("race_measured")
+    measured["race"] = race["recall"]
+    return tuple(_card(name, measured, race if name == "race" else {}) for name in _NAMES)
+
+
+def card_of(axis: str) -> Card | None:
+    """Find the card behind an axis; nothing for axes that no instrument answers."""
+    return next((card for card in cards() if axis in card.axes), None)
+
+
+def _card(name: str, measured: Mapping[str, Any], notes: Mapping[str, Any]) -> Card:
+    entry = _read(name)
+    return Card(
+        name=name,
+        title=entry["title"],
+        axes=tuple(entry["axes"]),
+        measures=entry["measures"],
+        unit=entry["unit"],
+        method=entry["method"],
+        networks=tuple(entry["networks"]),
+        licence=entry["licence"],
+        data=entry["data"],
+        noise_floor=entry["noise_floor"],
+        abstains=entry["abstains"],
+        failures=tuple(entry["failures"]),
+        columns=entry["columns"],
+        table=measured[entry["table"]],
+        notes=notes,
+    )
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(files("stillme.instruments").joinpath("cards", f"{name}.toml").read_text("utf-8"))
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"

@@ -1,0 +1,128 @@
+"""Judges with faults put in on purpose are found out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from stillme.calibration import Calibration, Verdict, calibration_of
+from stillme.calibration.limits import load
+from stillme.calibration.records import EVERYONE
+from stillme.editors.known import prompts
+from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.types import Spec
+from tests.records import portrait
+
+SPEC = Spec(use="simulated", version="1", parameters={})
+PEOPLE = 12
+Answer = Callable[[str, float, str], float]
+"""Kind of change, amount, skin-tone group → what the judge says; NaN for no answer."""
+
+
+def calibrated(axis: str, answer: Answer) -> Calibration:
+    asked = prompts()
+    people = tuple(portrait(f"p{index}") for index in range(PEOPLE))
+    tones = {person.id: ("darker", "medium", "lighter")[index % 3] for index, person in enumerate(people)}
+    who = np.repeat(np.arange(PEOPLE, dtype=np.int32), len(asked))
+    what = np.tile(np.arange(len(asked), dtype=np.int32), PEOPLE)
+    zeros = np.zeros_like(who)
+    edits = Edits(
+        keys=[str(index) for index in range(len(who))],
+        portrait=who,
+        prompt=what,
+        editor=zeros,
+        arm=zeros,
+        state=zeros + EditState.EDITED,
+        image=["x"] * len(who),
+        portraits=people,
+        prompts=asked,
+        editors=("known",),
+        arms=("baseline",),
+    )
+    amounts = [float(prompt.id.removeprefix(prompt.subcategory) or 0) for prompt in asked]
+    value = np.array(
+        [answer(asked[q].subcategory, amounts[q], tones[people[p].id]) for p, q in zip(who, what, strict=True)]
+    )
+    state = np.where(np.isnan(value), RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
+    return calibration_of(
+        "j", SPEC, edits, [Scores(judge="j", axis=axis, value=value, state=state)], tones, "simulated"
+    )
+
+
+def truthful(kind: str, amount: float, _group: str) -> float:
+    if kind == "black":
+        return np.nan
+    return amount if kind == "skin" else 0.0
+
+
+def test_a_truthful_judge_passes():
+    found = calibrated("skin_delta_l", truthful)
+    result = found.axes["skin_delta_l"][EVERYONE]
+    assert found.verdicts == {"skin_delta_l": Verdict.PASSED}
+    assert found.passed
+    assert (result.false_alarm.value, result.sensitivity.value, result.bias.value) == (0, 1, 0)
+    assert result.smallest == 4
+    assert result.faceless.value == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "answer"),
+    [
+        ("sees change everywhere", lambda kind, amount, group: 5.0 if kind != "black" else np.nan),
+        ("sees no change at all", lambda kind, amount, group: 0.0 if kind != "black" else np.nan),
+        ("mistakes the direction", lambda kind, amount, group: -truthful(kind, amount, group)),
+        (
+            "is fooled by exposure",
+            lambda kind, amount, group: 8 * amount if kind == "exposure" else truthful(kind, amount, group),
+        ),
+        ("exaggerates lightening", lambda kind, amount, group: truthful(kind, amount, group) + 1.5 * (kind == "skin")),
+        (
+            "answers about a black frame",
+            lambda kind, amount, group: 0.0 if kind == "black" else truthful(kind, amount, group),
+        ),
+        ("works on light skin only", lambda kind, amount, group: truthful(kind, amount * (group == "lighter"), group)),
+    ],
+)
+def test_a_judge_with_a_fault_fails(fault: str, answer: Answer):
+    found = calibrated("skin_delta_l", answer)
+    assert found.verdicts["skin_delta_l"] is Verdict.FAILED, fault
+    assert not found.passed
+
+
+def test_a_fault_in_one_group_shows_in_that_group():
+    found = calibrated("skin_delta_l", lambda kind, amount, group: truthful(kind, amount * (group == "lighter"), group))
+    groups = found.axes["skin_delta_l"]
+    assert groups["lighter"].sensitivity.value == 1
+    assert groups["darker"].sensitivity.value == 0
+
+
+def test_a_judge_who_credits_an_edit_that_was_never_made_fails():
+    made_up = calibrated("edit_success", lambda kind, amount, group: 4.0)
+    honest = calibrated("edit_success", lambda kind, amount, group: 1.0)
+    assert made_up.verdicts["edit_success"] is Verdict.FAILED
+    assert honest.verdicts["edit_success"] is Verdict.PASSED
+
+
+def test_an_axis_that_no_pair_moves_is_untested_and_silence_does_not_pass():
+    found = calibrated("age_delta_years", lambda kind, amount, group: np.nan if kind == "black" else 0.0)
+    assert found.verdicts["age_delta_years"] is Verdict.UNTESTED
+    assert not found.passed
+
+
+def test_intervals_know_only_as_many_witnesses_as_portraits():
+    result = calibrated("skin_delta_l", truthful).axes["skin_delta_l"][EVERYONE]
+    assert result.false_alarm.portraits == PEOPLE
+    assert result.false_alarm.high == pytest.approx(0.2425, abs=0.001), "Wilson on 12, not on 60"
+
+
+def test_every_group_of_the_limits_can_be_reached():
+    limits = load()
+    assert [limits.group_of(lightness) for lightness in (0, 44.9, 45, 62, 100)] == [
+        "darker",
+        "darker",
+        "medium",
+        "lighter",
+        "lighter",
+    ]

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillme import audit, results
+from stillme.errors import InvalidAudit
+from stillme.estimates.rows import EditState, RatingState
+from stillme.pipeline import Options, run_stages
+from stillme.store import Store
+
+Write = Callable[..., Path]
+TWO = """use = "scripted"
+name = "one"
+parameters = {{ scores = {{ skin_tone = 3, edit_success = 2 }}, share = {share} }}
+[[judges]]
+use = "scripted"
+name = "two"
+parameters = {{ scores = {{ skin_tone = 4 }} }}
+"""
+
+
+def gathered(folder: Path) -> results.Results:
+    run_stages(folder, ("edit", "judge"), Options())
+    loaded = audit.load(folder)
+    with Store.reading(folder) as store:
+        return results.gather(loaded, store)
+
+
+def scores(found: results.Results, judge: str, axis: str) -> np.ndarray:
+    return next(each.value for each in found.scores if (each.judge, each.axis) == (judge, axis))
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("mean", 3.5), ("paper", 4.0), ("code", 4.0), ("worst", 4.0)])
+def test_several_judges_become_one_by_the_audits_rule(write_audit: Write, rule: str, expected: float):
+    folder = write_audit(judge=TWO.format(share=0), extra=f'[ensemble]\nrule = "{rule}"')
+    found = gathered(folder)
+    assert set(scores(found, f"ensemble ({rule})", "skin_tone")) == {expected}
+    assert not any(each.judge.startswith("ensemble") and each.axis == "edit_success" for each in found.scores)
+
+
+def test_a_judge_that_abstains_leaves_the_other_alone_and_is_not_filled_in(write_audit: Write):
+    found = gathered(write_audit(judge=TWO.format(share=0.5)))
+    one, both = scores(found, "one", "skin_tone"), scores(found, "ensemble (mean)", "skin_tone")
+    assert 0 < np.isnan(one).sum() < 12
+    assert np.array_equal(both, np.where(np.isnan(one), 4.0, 3.5))
+
+
+def test_refusals_and_missing_edits_have_a_state_and_no_score(write_audit: Write):
+    found = gathered(write_audit('use = "moody"'))
+    refused = found.edits.state == EditState.REFUSED
+    assert refused.any()
+    for each in found.scores:
+        assert np.isnan(each.value[refused]).all()
+        assert (each.state[refused] == RatingState.MISSING).all()
+
+
+def test_rows_of_an_earlier_configuration_stay_out(write_audit: Write):
+    gathered(write_audit(prompts='["O-01", "O-02"]'))
+    found = gathered(write_audit(prompts='["O-02"]'))
+    assert [prompt.id for prompt in found.edits.prompts] == ["O-02"]
+    assert len(found.edits) == 6
+
+
+def test_too_many_judges_for_a_rule_of_two(write_audit: Write):
+    three = TWO.format(share=0) + '[[judges]]\nuse = "brightness"'
+    with pytest.raises(InvalidAudit, match="is for two judges, and there are 3"):
+        audit.load(write_audit(judge=three, extra='[ensemble]\nrule = "paper"'))

@@ -1,0 +1,101 @@
+"""Docs are run: every example in README and docs works as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from stillme import audit
+from stillme.audit.config import Config
+from stillme.portraits.synthetic import portraits
+from stillme.protocols import Editor
+from stillme.types import Arm, Edited, Prompt, Request
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_every_command_of_the_readme_works(tmp_path: Path):
+    commands = [
+        line.partition("#")[0].split() for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()
+    ]
+    ran = [command for command in commands if command and command[0] == "stillme"]
+    assert len(ran) >= 8
+    for command in ran:
+        # The test plugin registers a broken editor on purpose, which `doctor` must report.
+        allowed = (0, 1) if command[1] == "doctor" else (0,)
+        shown = subprocess.run(
+            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        )
+        assert shown.returncode in allowed, (command, shown.stderr)
+    promised = re.findall(r"^\| `([\w./*]+)` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    for name in promised:
+        assert list((tmp_path / "my-audit").glob(name.rstrip("/"))), f"README promises {name}"
+
+
+def test_every_make_target_of_the_docs_exists():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = {
+        name for page in PAGES for name in re.findall(r"^(?:    )?make (\w+)", page.read_text(), flags=re.MULTILINE)
+    }
+    assert {"demo", "test"} <= named <= targets
+
+
+def test_every_link_leads_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_example_audit_uses_every_section_and_loads(tmp_path: Path):
+    (example,) = blocks(ROOT / "docs" / "audit.md", "toml")
+    assert set(tomllib.loads(example)) == set(Config.model_fields)
+    (tmp_path / "audit.toml").write_text(example)
+    loaded = audit.load(tmp_path)
+    assert loaded.request_count(loaded.editors[0]) == 8 * (2 + 1) * 2
+
+
+def test_the_table_of_keys_knows_every_key():
+    page = (ROOT / "docs" / "audit.md").read_text()
+    for name, section in Config.model_fields.items():
+        inner = next(iter(get_args(section.annotation)), section.annotation)
+        for key in getattr(inner, "model_fields", None) or [name]:
+            assert f"`{key}`" in page or f"{name}.{key}`" in page or f"{name}[].{key}`" in page, f"{name}.{key}"
+
+
+def test_the_example_plugin_edits():
+    (code, *_) = blocks(ROOT / "docs" / "plugins.md", "python")
+    names: dict[str, object] = {}
+    exec(code, names)
+    grey = names["Grey"](names["GreyParameters"]())  # pyright: ignore
+    assert isinstance(grey, Editor)
+    prompt = Prompt(id="x", text="Grey.", category="own", subcategory="own")
+    request = Request(
+        portraits=portraits()[:1], prompt=prompt, arm=Arm.BASELINE, instruction="", editor=grey.spec, seed=0
+    )
+    (outcome,) = grey.edit([request])
+    assert isinstance(outcome, Edited)
+
+
+def test_the_page_of_commands_is_what_help_says():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import commands_page
+    finally:
+        sys.path.pop(0)
+    assert commands_page.PAGE.read_text() == commands_page.page(), "run `python tools/commands_page.py`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_no_path_of_one_machine(page: Path):
+    assert not re.search(r"/(work|root|tmp|home)/", page.read_text())

@@ -1,0 +1,28 @@
+"""Write docs/commands.md from what `--help` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stillme.cli import cli
+
+PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+
+
+def page() -> str:
+    """The whole page; the same for the same version."""
+    parts = ["# Commands", "", "Made from `--help` by `python tools/commands_page.py`.", "", _help(cli, "stillme")]
+    for name, command in cli.commands.items():
+        parts += ["", f"## stillme {name}", "", _help(command, f"stillme {name}")]
+    return "\n".join(parts) + "\n"
+
+
+def _help(command: click.Command, name: str) -> str:
+    context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+    return f"```text\n{command.get_help(context)}\n```"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
