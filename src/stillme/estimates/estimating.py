@@ -54,7 +54,7 @@ def gap(
 ) -> Interval | NotEstimable:
     """One contrast: a level against the reference level, or against the rest if there is none.
 
-    An empty `judge` means the only one that gives the quantity.
+    An empty `judge` takes the first, by name, that gives the quantity.
     """
     chosen = settings or Settings(factors=(factor,))
     chosen = replace(chosen, factors=(factor,), reference={factor: reference} if reference else {})

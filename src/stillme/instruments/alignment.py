@@ -24,6 +24,7 @@ _ENOUGH = 0.5  # they were found again
 _BETTER = 0.05  # what moving a picture must gain over leaving it
 _SMEAR = 8
 _FEWEST_SPOTS = 12
+_SMALLEST = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,6 +137,8 @@ def _by_spots(edited: Picture, source: Picture) -> Matrix | None:
     """Match distinctive spots of both pictures, and find the similarity that most of them agree on."""
     import cv2
 
+    if min(*edited.shape[:2], *source.shape[:2]) < _SMALLEST:
+        return None
     finder = cv2.ORB.create(nfeatures=600)
     empty = cast("Any", None)
     points_a, marks_a = finder.detectAndCompute(cv2.cvtColor(edited, cv2.COLOR_RGB2GRAY), empty)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, cast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +123,11 @@ def load() -> Limits:
 
 
 def _table(entry: Any) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    table = cast("dict[str, Any]", entry)
+    lists = {name: tuple(cast("list[Any]", value)) for name, value in table.items() if isinstance(value, list)}
+    return table | lists
 
 
 def step(value: float, cuts: Sequence[float]) -> int:
-    """Place a value on a scale from 1: one more for every cut that it reaches."""
-    return bisect_right(cuts, value) + 1
+    """Place a value on a scale from 1: reaching a cut, away from 0, is passing it."""
+    return (bisect_left if value < 0 else bisect_right)(cuts, value) + 1

@@ -39,7 +39,7 @@ class Grid:
     columns: tuple[tuple[str, str], ...]
     """Editor and arm."""
     rows: tuple[tuple[str, str, tuple[Line | None, ...]], ...]
-    """Title, judge, and one line per column."""
+    """Title, judge and unit, and one line per column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def _line(found: Estimate, interval: Interval) -> Line:
         judge=found.judge,
         quantity=found.quantity,
         title=numbers.title(found.quantity),
-        value=f"{numbers.number(found.quantity, interval.value, plus=plus)} {numbers.unit(found.quantity)}".strip(),
+        value=f"{numbers.number(found.quantity, interval.value, plus=plus)} {numbers.symbol(found.quantity)}".strip(),
         span=numbers.span(found.quantity, interval, plus=plus),
         share=interval.value if numbers.is_rate(found.quantity) else None,
     )
@@ -156,10 +156,19 @@ def _grid(lines: Sequence[Line]) -> Grid:
     return Grid(
         columns=columns,
         rows=tuple(
-            (numbers.title(quantity), judge, tuple(cells.get((quantity, judge, *column)) for column in columns))
+            (
+                numbers.title(quantity),
+                _source(quantity, judge),
+                tuple(cells.get((quantity, judge, *column)) for column in columns),
+            )
             for quantity, judge in rows
         ),
     )
+
+
+def _source(quantity: str, judge: str) -> str:
+    spelled_out = "" if numbers.symbol(quantity) else numbers.unit(quantity)
+    return ", ".join(part for part in (judge, spelled_out) if part)
 
 
 def _gaps(data: ReportData) -> tuple[Gap, ...]:

@@ -157,7 +157,7 @@ def _scores(scores: Sequence[Scores], row: int, worst: Scores) -> Iterator[Score
     for score in sorted(scores, key=lambda each: (each is not worst, numbers.headline_place(each.axis), each.judge)):
         if score.state[row] == RatingState.RATED:
             plus = numbers.signed(score.axis)
-            value = f"{numbers.number(score.axis, float(score.value[row]), plus=plus)} {numbers.unit(score.axis)}"
+            value = f"{numbers.number(score.axis, float(score.value[row]), plus=plus)} {numbers.symbol(score.axis)}"
             yield Score(
                 title=numbers.title(score.axis),
                 value=_in_words(score.axis, float(score.value[row])) or value.strip(),

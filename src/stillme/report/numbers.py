@@ -6,7 +6,19 @@ from stillme import rubric
 from stillme.estimates.tables import is_rate, title
 from stillme.types import Estimate, Interval
 
-__all__ = ["factor", "headline_place", "is_headline", "is_rate", "limits", "number", "signed", "span", "title", "unit"]
+__all__ = [
+    "factor",
+    "headline_place",
+    "is_headline",
+    "is_rate",
+    "limits",
+    "number",
+    "signed",
+    "span",
+    "symbol",
+    "title",
+    "unit",
+]
 
 HEADLINES = (
     "success",
@@ -51,10 +63,20 @@ def unit(quantity: str) -> str:
     return "" if axis is None or axis.is_scale else axis.unit
 
 
+def symbol(quantity: str) -> str:
+    """The unit where it is short enough to follow every number, such as `ΔL*`."""
+    return unit(quantity) if len(unit(quantity)) <= 4 else ""
+
+
 def number(quantity: str, value: float, *, plus: bool = False) -> str:
-    """A rate in percent, anything else with two decimals; never a negative zero."""
+    """A rate in percent, anything else in its unit; never a negative zero."""
     sign = "+" if plus else ""
-    shown = f"{round(100 * value, 1) + 0.0:{sign}.1f} %" if is_rate(quantity) else f"{round(value, 2) + 0.0:{sign}.2f}"
+    if is_rate(quantity):
+        shown = f"{round(100 * value, 1) + 0.0:{sign}.1f} %"
+    else:
+        # Distances and probability shifts live between 0 and 1, where two decimals say little.
+        digits = 3 if unit(quantity) and not symbol(quantity) else 2
+        shown = f"{round(value, digits) + 0.0:{sign}.{digits}f}"
     return shown.replace("-", "−")
 
 

@@ -229,7 +229,7 @@ def _planted_row(gap: PlantedGap, span: tuple[float, float]) -> PlantedRow:
     return PlantedRow(
         gap=gap,
         title=numbers.title(gap.quantity),
-        planted=f"{shown(gap.planted)} {numbers.unit(gap.quantity)}".strip(),
+        planted=f"{shown(gap.planted)} {numbers.symbol(gap.quantity)}".strip(),
         realised=shown(gap.realised.value) if isinstance(gap.realised, Interval) else "–",
         recovered=shown(known.value) if known else "not estimable",
         span=f"{shown(known.low)} to {shown(known.high)}" if known else getattr(gap.recovered, "reason", ""),
