@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import tomli_w
 
-from stillme import __version__, audit, edits, estimates, judgements, known_answers, results
+from stillme import __version__, audit, calibration, edits, estimates, judgements, known_answers, results
 from stillme.audit import Audit
 from stillme.audit.load import FILE, RESOLVED
 from stillme.errors import StillmeError
@@ -127,7 +127,7 @@ class _Run:
         gathered = results.gather(self._audit, self._store)
         found = estimates.estimate(gathered.edits, gathered.scores, settings_of(self._audit))
         if "estimate" in stages:
-            self._summary.tables = estimates.write_tables(found, self._audit.folder)
+            self._summary.tables = estimates.write_tables(found, self._audit.folder, standing_of(self._audit))
         if "report" in stages:
             self._summary.report = write_report(self._audit, self._store, gathered, found)
 
@@ -142,6 +142,14 @@ def settings_of(loaded: Audit) -> estimates.Settings:
         replicates=section.replicates,
         seed=section.seed,
     )
+
+
+def standing_of(loaded: Audit) -> estimates.Standing:
+    """What calibration says of the audit's judges; those never calibrated are absent."""
+    found = {named.name: calibration.find(named.judge.spec) for named in loaded.judges}
+    return {
+        name: {axis: str(verdict) for axis, verdict in known.verdicts.items()} for name, known in found.items() if known
+    }
 
 
 def write_report(loaded: Audit, store: Store, gathered: results.Results, found: Sequence[Estimate]) -> Path:
@@ -161,6 +169,7 @@ def write_report(loaded: Audit, store: Store, gathered: results.Results, found: 
             image_path=store.pictures.find,
             editors=tuple(report.Described(name=n.name, text=_described(n.editor)) for n in loaded.editors),
             judges=tuple(report.Described(name=n.name, text=_described(n.judge)) for n in loaded.judges),
+            standing=standing_of(loaded),
             planted=tuple(known_answers.gaps(loaded, gathered)),
         ),
     )

@@ -51,9 +51,18 @@ class Capabilities:
     concurrency: int = 1
     """Calls that may be under way at once."""
     seed: Literal["exact", "best_effort", "none"] = "none"
+    steps: Literal["free", "fixed", "none"] = "none"
+    """Whether the number of denoising steps can be chosen, is given by the weights, or does not exist."""
+    guidance: tuple[str, ...] = ()
+    """The guidance parameters that really act, such as `guidance_scale` or `true_cfg_scale`."""
+    negative_prompt: bool = False
+    """Whether guidance needs a negative prompt to act."""
+    size: Literal["any", "source", "fixed"] = "source"
+    """Whether the output's size can be chosen, follows the source, or is given."""
     can_refuse: bool = False
     rewrites_prompt: bool = False
     prompt_tokens: int | None = None
+    """Longer prompts are cut off."""
     attributes_matter: bool = False
     """Only known-answer editors read the portraits' labels."""
 

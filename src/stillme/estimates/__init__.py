@@ -4,6 +4,7 @@ from stillme.estimates.disparity import Disparity, NullBand
 from stillme.estimates.estimating import estimate, gap
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
+from stillme.estimates.standing import Standing, mark
 from stillme.estimates.tables import write_tables
 
 __all__ = [
@@ -14,7 +15,9 @@ __all__ = [
     "RatingState",
     "Scores",
     "Settings",
+    "Standing",
     "estimate",
     "gap",
+    "mark",
     "write_tables",
 ]

@@ -11,28 +11,35 @@ from pathlib import Path
 from stillme import rubric
 from stillme.estimates.disparity import Disparity
 from stillme.estimates.quantities import EDIT_RATES
+from stillme.estimates.standing import Standing, mark
 from stillme.types import Estimate, Interval
 
 Row = Mapping[str, str]
 
 _NAMED = ("editor", "arm", "judge", "quantity", "factor", "group")
 _INTERVAL = ("value", "low", "high", "confidence")
+NOTE = "judge_note"
 _NULL = ("null_mean", "null_high", "null_p", "omnibus_p")
-_EVERYTHING = (*_NAMED, "scope", *_INTERVAL, *_NULL, "method", "not_estimable", "portraits", "edits", "excluded")
+_EVERYTHING = (*_NAMED, "scope", *_INTERVAL, *_NULL, "method", "not_estimable", "portraits", "edits", "excluded", NOTE)
 _CHANCE = ("chance alone stays below", "p")
-_GROUPS = (*_NAMED, "estimate", "portraits", "edits")
-_DISPARITIES = (*_NAMED, "estimate", *_CHANCE, "portraits", "edits")
+_GROUPS = (*_NAMED, "estimate", "portraits", "edits", NOTE)
+_DISPARITIES = (*_NAMED, "estimate", *_CHANCE, "portraits", "edits", NOTE)
 
 
-def write_tables(estimates: Iterable[Estimate], folder: Path) -> list[Path]:
-    """Write `estimates.csv` (everything), `groups.csv` and `disparities.csv` into `folder`/tables."""
+def write_tables(estimates: Iterable[Estimate], folder: Path, standing: Standing | None = None) -> list[Path]:
+    """Write `estimates.csv` (everything), `groups.csv` and `disparities.csv` into `folder`/tables.
+
+    `standing` says which judges were calibrated; the numbers of the others carry a note.
+    """
     tables = folder / "tables"
     tables.mkdir(parents=True, exist_ok=True)
     found = sorted(estimates, key=lambda each: (*(getattr(each, name) for name in _NAMED), each.scope))
-    within = [_readable(each) for each in found if each.scope in ("all", "group")]
-    between = [_readable(each) for each in found if each.scope in ("disparity", "contrast")]
+    notes = [{NOTE: mark(standing or {}, each.judge, each.quantity)} for each in found]
+    noted = list(zip(found, notes, strict=True))
+    within = [{**_readable(each), **note} for each, note in noted if each.scope in ("all", "group")]
+    between = [{**_readable(each), **note} for each, note in noted if each.scope in ("disparity", "contrast")]
     return [
-        _write(tables / "estimates.csv", _EVERYTHING, [_everything(each) for each in found]),
+        _write(tables / "estimates.csv", _EVERYTHING, [{**_everything(each), **note} for each, note in noted]),
         _write(tables / "groups.csv", _GROUPS, within),
         _write(tables / "disparities.csv", _DISPARITIES, between),
     ]

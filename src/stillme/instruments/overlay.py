@@ -6,7 +6,7 @@ import numpy as np
 
 from stillme import faces
 from stillme.faces.raster import Mask, Picture, fit, resize
-from stillme.instruments.measurements import Measurements
+from stillme.instruments.measurements import Image, Measurements, measure
 from stillme.instruments.scene import Person, Scene
 
 _SKIN = (0, 170, 255)
@@ -15,6 +15,11 @@ _CHANGED = (255, 60, 0)
 _BOX = (255, 220, 0)
 _GAP = 8
 _SIDE = 512
+
+
+def draw(source: Image, edited: Image) -> Picture:
+    """Measure a pair and draw what was looked at; see `overlay`."""
+    return overlay(measure(source, edited))
 
 
 def overlay(found: Measurements) -> Picture:

@@ -140,5 +140,17 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
             f"Everything rests on {judges[0]}. Its errors look like the editor’s, and if it sees some groups less well "
             "than others, that looks like a gap.",
         )
+    if uncalibrated := [judge for judge in judges if judge not in data.standing]:
+        yield Caveat(
+            "Not every judge is calibrated.",
+            f"{' and '.join(uncalibrated)}: never tried on changes of known size. `stillme calibrate` does it.",
+        )
+    for judge in judges:
+        failed = [axis for axis, verdict in data.standing.get(judge, {}).items() if verdict == "failed"]
+        if failed:
+            titles = ", ".join(f"“{numbers.title(axis)}”" for axis in failed)
+            yield Caveat(
+                f"{judge} failed a calibration.", f"On changes of known size it does not keep its limits for {titles}."
+            )
     if judges:
         yield Caveat("Judges are taken at their word.", "No comparison with people is part of this report.")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from stillme.estimates import Edits, Scores, Settings
+from stillme.estimates import Edits, Scores, Settings, Standing
 from stillme.types import Estimate, PlantedGap
 
 
@@ -34,6 +34,8 @@ class ReportData:
     """Where an edited image with this SHA-256 lies, if it still does."""
     editors: tuple[Described, ...] = ()
     judges: tuple[Described, ...] = ()
+    standing: Standing = field(default_factory=lambda: dict[str, dict[str, str]]())
+    """What calibration says of each judge and axis; whoever is absent is marked as not calibrated."""
     planted: tuple[PlantedGap, ...] = ()
     """What known-answer editors planted and what was found of it."""
     headline_judges: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import rubric
-from stillme.estimates import Disparity, EditState, NullBand, RatingState, Scores
+from stillme.estimates import Disparity, EditState, NullBand, RatingState, Scores, mark
 from stillme.estimates.multiplicity import holm
 from stillme.report import numbers
 from stillme.report.data import ReportData
@@ -113,8 +113,8 @@ def find(data: ReportData) -> Findings:
     used = set(edits.portrait.tolist())
     portraits = [portrait for place, portrait in enumerate(edits.portraits) if place in used]
     return Findings(
-        happened=_grid(_informative([line for line in shown if line.quantity in numbers.HAPPENED])),
-        themselves=_grid([line for line in shown if line.quantity not in numbers.HAPPENED]),
+        happened=_grid(data, _informative([line for line in shown if line.quantity in numbers.HAPPENED])),
+        themselves=_grid(data, [line for line in shown if line.quantity not in numbers.HAPPENED]),
         gaps=gaps,
         worst=_first_by_editor(gap for gap in gaps if gap.beyond_chance),
         portraits=len(portraits),
@@ -149,7 +149,7 @@ def _informative(lines: Sequence[Line]) -> tuple[Line, ...]:
     return tuple(line for line in lines if line.quantity != "refused" or refusing)
 
 
-def _grid(lines: Sequence[Line]) -> Grid:
+def _grid(data: ReportData, lines: Sequence[Line]) -> Grid:
     columns = tuple(sorted({(line.editor, line.arm) for line in lines}))
     cells = {(line.quantity, line.judge, line.editor, line.arm): line for line in lines}
     rows = dict.fromkeys((line.quantity, line.judge) for line in lines)
@@ -158,7 +158,7 @@ def _grid(lines: Sequence[Line]) -> Grid:
         rows=tuple(
             (
                 numbers.title(quantity),
-                _source(quantity, judge),
+                _source(data, quantity, judge),
                 tuple(cells.get((quantity, judge, *column)) for column in columns),
             )
             for quantity, judge in rows
@@ -166,9 +166,9 @@ def _grid(lines: Sequence[Line]) -> Grid:
     )
 
 
-def _source(quantity: str, judge: str) -> str:
+def _source(data: ReportData, quantity: str, judge: str) -> str:
     spelled_out = "" if numbers.symbol(quantity) else numbers.unit(quantity)
-    return ", ".join(part for part in (judge, spelled_out) if part)
+    return ", ".join(part for part in (judge, mark(data.standing, judge, quantity), spelled_out) if part)
 
 
 def _gaps(data: ReportData) -> tuple[Gap, ...]:

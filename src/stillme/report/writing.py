@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stillme import rubric
-from stillme.estimates import Disparity
+from stillme.estimates import Disparity, mark
 from stillme.estimates.disparity import DEALS
 from stillme.report import forest, gallery, numbers
 from stillme.report.caveats import caveats
@@ -112,6 +113,7 @@ def render(data: ReportData) -> str:
         badges=[*data.badges, *(["planted effects"] if data.planted else [])],
         marks={name: place % 6 for place, name in enumerate(data.edits.editors)},
         deals=DEALS,
+        note=partial(mark, data.standing),
         rubric_version=rubric.load().version,
         number=numbers.number,
         limits=numbers.limits,

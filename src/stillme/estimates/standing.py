@@ -1,0 +1,23 @@
+"""How far a judge has earned its numbers: by what it did on changes of known size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stillme import rubric
+
+Standing = Mapping[str, Mapping[str, str]]
+"""Judge to axis to `passed`, `failed` or `untested`; a judge that is absent was never calibrated."""
+
+_WORDS = {"passed": "", "failed": "calibration failed", "untested": "not tested on known changes"}
+
+
+def mark(standing: Standing, judge: str, quantity: str) -> str:
+    """What must stand beside a judge's number; nothing where the judge passed or no judge was asked."""
+    if not judge:
+        return ""
+    axes = standing.get(judge)
+    if axes is None:
+        return "not calibrated"
+    rate = rubric.load().rates.get(quantity)
+    return _WORDS[axes.get(rate.axis if rate else quantity, "untested")]
