@@ -77,7 +77,7 @@ def test_the_example_plugin_edits():
     (code, *_) = blocks(ROOT / "docs" / "plugins.md", "python")
     names: dict[str, object] = {}
     exec(code, names)
-    grey = names["Grey"](names["GreyParameters"]())  # pyright: ignore
+    grey = names["Grey"](names["GreyParameters"]())
     assert isinstance(grey, Editor)
     prompt = Prompt(id="x", text="Grey.", category="own", subcategory="own")
     request = Request(

@@ -26,7 +26,7 @@ def test_the_instruments_measure_skin_truly_on_every_skin(tmp_path: Path):
 def test_a_judge_that_says_nothing_changed_fails_and_is_remembered(tmp_path: Path):
     found, file = calibrate("scripted", {}, tmp_path / "c", per_group=1, options=Options())
     judge = registry.judge_class("scripted")
-    spec = judge(judge.Parameters()).spec  # pyright: ignore
+    spec = judge(judge.Parameters()).spec
     kept = calibration.find(spec)
     assert found.verdicts["skin_tone"] == "failed"
     assert found.verdicts["edit_success"] == "failed", "it claims success where nothing was edited"
@@ -44,7 +44,7 @@ def test_running_it_again_resumes(tmp_path: Path):
 def test_another_parameter_is_another_judge(tmp_path: Path):
     calibrate("scripted", {"scores": {"skin_tone": 4}}, tmp_path / "c", per_group=1, options=Options())
     judge = registry.judge_class("scripted")
-    assert calibration.find(judge(judge.Parameters()).spec) is None  # pyright: ignore
+    assert calibration.find(judge(judge.Parameters()).spec) is None
 
 
 def test_an_unknown_judge_is_named(tmp_path: Path):

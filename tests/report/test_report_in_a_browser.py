@@ -31,7 +31,7 @@ def address(make_data: Callable[..., ReportData], tmp_path_factory: pytest.TempP
 
 def visit(browser: Browser, address: str, **options: object) -> tuple[Page, list[str]]:
     """Open the page; the list fills with anything it complains about or tries to fetch."""
-    page = browser.new_page(**options)  # type: ignore[arg-type]
+    page = browser.new_page(**options)
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))

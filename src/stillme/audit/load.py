@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -202,10 +202,11 @@ class _Loader:
             self._problem(("arms",), "names an arm twice; name each once")
 
     def _named(self, kind: str, model: type[M], build: Callable[[M, str, Location], V | None]) -> list[V]:
-        entries = self._data.get(kind)
+        given = self._data.get(kind)
+        entries = cast("list[Any]", given) if isinstance(given, list) else []
         built: list[V] = []
         names: set[str] = set()
-        for index, entry in enumerate(entries if isinstance(entries, list) else []):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        for index, entry in enumerate(entries):
             try:
                 section = model.model_validate(entry)
             except ValidationError:

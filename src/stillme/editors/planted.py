@@ -97,7 +97,7 @@ class Planted:
             attributes_matter=bool(parameters.by),
         )
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:  # noqa: ARG002
+    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Groups that no portrait belongs to."""
         by, groups = self._parameters.by, self._parameters.groups
         if groups and not by:
