@@ -1,51 +1,106 @@
-"""`stillme calibrate`: run a judge over known changes, as an audit of its own, so that it resumes like one."""
+"""`stillme calibrate`: run a judge over known changes, as audits of its own, so that it resumes like one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from stillme import audit, registry, results
+from stillme.audit import Audit
 from stillme.audit.load import FILE
 from stillme.calibration import Calibration, calibration_of, save
 from stillme.calibration.limits import load as load_limits
+from stillme.editors import rendered
 from stillme.editors.regions import regions_of
 from stillme.errors import StillmeError
 from stillme.pipeline import Ended, Options, run_stages
+from stillme.portraits import load as load_folder
+from stillme.results import Results
 from stillme.store import Store
 from stillme.types import Portrait
 
 SET = "synthetic"
 
+Tables = dict[str, Any]
+
+
+def embedded_renders() -> Path:
+    """The rendered calibration set that comes with stillme."""
+    return Path(str(files("stillme.portraits").joinpath("calibration")))
+
 
 def calibrate(
-    judge: str, parameters: dict[str, Any], folder: Path, *, per_group: int | None, options: Options
+    judge: str,
+    parameters: Tables,
+    folder: Path,
+    *,
+    per_group: int | None,
+    options: Options,
+    renders: Path | None = None,
 ) -> tuple[Calibration, Path]:
-    """Calibrate a judge on the embedded portraits and keep the result for every later audit.
+    """Calibrate a judge, and keep the result for every later audit on this machine.
 
-    `per_group` bounds the portraits of each skin-tone group; None takes all. Returns the result and its file.
+    Pixel operations are tried on the embedded portraits, `per_group` of each skin-tone group (None takes all);
+    changes of age, gender presentation, features and identity on the rendered pairs of `renders`.
+    Returns the result and its file.
     """
     registry.plugin("judge", judge)
     everyone = registry.portrait_set(SET)
     chosen = _chosen(everyone, per_group)
+    where = renders or embedded_renders()
+    subjects = load_folder(where)
+    pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), options)
+    scenes = _answers(folder / "renders", judge, parameters, _render_audit(where, folder / "renders"), options)
+    loaded = audit.load(folder / "pixels", ready=False)
+    (named,) = loaded.judges
+    found = calibration_of(
+        named.name,
+        named.judge.spec,
+        results.joined(pixels, scenes),
+        {portrait.id: _group(portrait) for portrait in (*chosen, *subjects)},
+        f"{len(chosen)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects",
+    )
+    return found, save(found)
+
+
+def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, options: Options) -> Results:
+    """Run one audit of known changes to its end and read it back."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_text(_audit(judge, parameters, chosen, everyone), "utf-8")
+    asked = {"use": judge, "parameters": parameters}
+    whole: Tables = {"title": f"Calibration of {judge}", "judges": [asked], "estimates": {"factors": []}, **tables}
+    (folder / FILE).write_text(tomli_w.dumps(whole), "utf-8")
     summary = run_stages(folder, ("edit", "judge"), options)
     if summary.ended is not Ended.COMPLETE:
         raise KeyboardInterrupt
     if summary.to_retry:
         raise StillmeError(f"{summary.to_retry:,} answers of {judge!r} failed in a way that may pass; run it again.")
-    loaded = audit.load(folder, ready=False)
+    loaded: Audit = audit.load(folder, ready=False)
     with Store.reading(folder) as store:
-        gathered = results.gather(loaded, store)
-    (named,) = loaded.judges
-    groups = {portrait.id: _group(portrait) for portrait in chosen}
-    described = f"{len(chosen)} of the {len(everyone)} embedded portraits"
-    found = calibration_of(named.name, named.judge.spec, gathered.edits, gathered.scores, groups, described)
-    return found, save(found)
+        return results.gather(loaded, store)
+
+
+def _pixel_audit(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> Tables:
+    return {
+        "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
+        "prompts": {"sets": ["calibration"]},
+        "editors": [{"use": "known", "parameters": {"strangers": _strangers(chosen, everyone)}}],
+    }
+
+
+def _render_audit(renders: Path, folder: Path) -> Tables:
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = [{name: value for name, value in asdict(prompt).items() if value} for prompt in rendered.prompts(renders)]
+    (folder / "prompts.toml").write_text(tomli_w.dumps({"prompts": asked}), "utf-8")
+    return {
+        "portraits": {"source": str(renders.resolve())},
+        "prompts": {"sets": ["prompts.toml"]},
+        "editors": [{"use": "rendered", "parameters": {"folder": str(renders.resolve())}}],
+    }
 
 
 def _chosen(portraits: Sequence[Portrait], per_group: int | None) -> list[Portrait]:
@@ -65,19 +120,6 @@ def _group(portrait: Portrait) -> str:
     if regions is None:
         raise StillmeError(f"No face is found in the portrait {portrait.id!r}; it cannot calibrate a judge.")
     return load_limits().group_of(regions.tone[0])
-
-
-def _audit(judge: str, parameters: dict[str, Any], chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> str:
-    return tomli_w.dumps(
-        {
-            "title": f"Calibration of {judge}",
-            "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
-            "prompts": {"sets": ["calibration"]},
-            "editors": [{"use": "known", "parameters": {"strangers": _strangers(chosen, everyone)}}],
-            "judges": [{"use": judge, "parameters": parameters}],
-            "estimates": {"factors": []},
-        }
-    )
 
 
 def _strangers(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:

@@ -52,6 +52,39 @@ def gather(audit: Audit, store: Store) -> Results:
     return table.results()
 
 
+def joined(one: Results, other: Results) -> Results:
+    """Two audits by the same judges, as if they were one."""
+    a, b = one.edits, other.edits
+    edits = Edits(
+        keys=[*a.keys, *b.keys],
+        portrait=np.concatenate([a.portrait, b.portrait + len(a.portraits)]).astype(np.int32),
+        prompt=np.concatenate([a.prompt, b.prompt + len(a.prompts)]).astype(np.int32),
+        editor=np.concatenate([a.editor, b.editor + len(a.editors)]).astype(np.int32),
+        arm=np.concatenate([a.arm, b.arm + len(a.arms)]).astype(np.int32),
+        state=np.concatenate([a.state, b.state]),
+        image=[*a.image, *b.image],
+        portraits=(*a.portraits, *b.portraits),
+        prompts=(*a.prompts, *b.prompts),
+        editors=(*a.editors, *b.editors),
+        arms=(*a.arms, *b.arms),
+    )
+    return Results(edits=edits, scores=_joined_scores(one.scores, other.scores), truths=())
+
+
+def _joined_scores(first: Sequence[Scores], then: Sequence[Scores]) -> tuple[Scores, ...]:
+    second = {(each.judge, each.axis): each for each in then}
+    return tuple(
+        Scores(
+            judge=each.judge,
+            axis=each.axis,
+            value=np.concatenate([each.value, second[each.judge, each.axis].value]),
+            state=np.concatenate([each.state, second[each.judge, each.axis].state]),
+        )
+        for each in first
+        if (each.judge, each.axis) in second
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     index: int

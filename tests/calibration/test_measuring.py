@@ -12,6 +12,7 @@ from stillme.calibration.limits import load
 from stillme.calibration.records import EVERYONE
 from stillme.editors.known import prompts
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.results import Results
 from stillme.types import Spec
 from tests.records import portrait
 
@@ -46,9 +47,8 @@ def calibrated(axis: str, answer: Answer) -> Calibration:
         [answer(asked[q].subcategory, amounts[q], tones[people[p].id]) for p, q in zip(who, what, strict=True)]
     )
     state = np.where(np.isnan(value), RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
-    return calibration_of(
-        "j", SPEC, edits, [Scores(judge="j", axis=axis, value=value, state=state)], tones, "simulated"
-    )
+    scores = (Scores(judge="j", axis=axis, value=value, state=state),)
+    return calibration_of("j", SPEC, Results(edits=edits, scores=scores, truths=()), tones, "simulated")
 
 
 def truthful(kind: str, amount: float, _group: str) -> float:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stillme.calibration.limits import AxisLimits, load
 from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Share, Verdict
 from stillme.estimates.quantiles import student, wilson
-from stillme.estimates.rows import Edits, Scores
+from stillme.results import Results
 from stillme.types import Spec
 
 Flags = NDArray[np.bool_]
@@ -39,13 +39,12 @@ class _Answers:
         return self.where(np.array([name in kinds for name in self.kind], dtype=np.bool_))
 
 
-def calibration_of(
-    judge: str, spec: Spec, edits: Edits, scores: Sequence[Scores], groups: Mapping[str, str], portraits: str
-) -> Calibration:
+def calibration_of(judge: str, spec: Spec, results: Results, groups: Mapping[str, str], portraits: str) -> Calibration:
     """Compare a judge's answers with the truth that the prompts' names carry.
 
     `groups` gives the skin-tone group of each portrait id.
     """
+    edits, scores = results.edits, results.scores
     codes: list[int] = edits.prompt.tolist()
     kinds = [edits.prompts[code].subcategory for code in codes]
     sizes = [float(prompt.id.removeprefix(prompt.subcategory) or 0) for prompt in edits.prompts]

@@ -46,14 +46,22 @@ def check(
 @click.argument("judge")
 @click.option("--parameters", default="", metavar="TOML", help="The judge's parameters, as in audit.toml.")
 @click.option("--per-group", default=8, show_default=True, help="Portraits per skin-tone group; 0 takes all.")
+@click.option(
+    "--renders",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A rendered calibration set of your own; by default the embedded one.",
+)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pairs and answers.")
 @json_option
-def calibrate(judge: str, parameters: str, per_group: int, out: Path | None, as_json: bool) -> None:
+def calibrate(
+    judge: str, parameters: str, per_group: int, renders: Path | None, out: Path | None, as_json: bool
+) -> None:
     """Try a judge on changes of known size: the licence to operate.
 
-    Identical, re-encoded, resized and re-exposed pictures, skin ramps in steps of 2 L*, another person, a black
-    frame; per axis and skin-tone group: false alarms, sensitivity, bias, smallest change noticed. Results are
-    kept for every later audit on this machine; judges without them are marked. Exits with 1 if an axis fails.
+    Identical, re-encoded, resized and re-exposed pictures, skin ramps in steps of 2 L*, a black frame; people
+    rendered older, younger, with other features, another gender presentation, another identity. Per axis and
+    skin-tone group: false alarms, sensitivity, bias, smallest change noticed. Results are kept for every later
+    audit on this machine; judges without them are marked. Exits with 1 if an axis fails.
     """
     from stillme.calibrating import calibrate as run
     from stillme.cli.progress import progress
@@ -66,7 +74,7 @@ def calibrate(judge: str, parameters: str, per_group: int, out: Path | None, as_
     folder = out or Path(f"calibration-{judge}")
     with progress(quiet=as_json) as shown:
         options = Options(watch=shown, say=shown.say, accept_changes=True)
-        found, file = run(judge, chosen, folder, per_group=per_group or None, options=options)
+        found, file = run(judge, chosen, folder, per_group=per_group or None, options=options, renders=renders)
     if as_json:
         print_json(found.as_json())
     else:

@@ -47,22 +47,22 @@ class Combined:
         return self.judges < self.asked
 
 
-def mean(scores: Sequence[float], axis: str) -> float:
+def mean(scores: Sequence[float], _axis: str) -> float:
     """Average, never rounded (§4.1)."""
     return fmean(scores)
 
 
-def paper(scores: Sequence[float], axis: str) -> float:
+def paper(scores: Sequence[float], _axis: str) -> float:
     """Follow Eq. 3: the average rounded half up within one point, else the primary judge."""
     return _pairwise(scores, lambda average: math.floor(average + 0.5))
 
 
-def code(scores: Sequence[float], axis: str) -> float:
+def code(scores: Sequence[float], _axis: str) -> float:
     """Follow the paper's authors' code: as Eq. 3, but Python's `round`, which takes halves to even."""
     return _pairwise(scores, round)
 
 
-def middle(scores: Sequence[float], axis: str) -> float:
+def middle(scores: Sequence[float], _axis: str) -> float:
     """Take the median."""
     return median(scores)
 

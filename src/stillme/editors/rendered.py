@@ -1,0 +1,104 @@
+"""Pairs that were rendered with one parameter changed: what pixel operations cannot fake.
+
+A calibration folder holds `manifest.csv` with the columns `subject`, `axis`, `amount` and `changed_file`, and a
+`portraits.csv` of the sources, whose ids are the subjects. The generator in `tools/portraits` makes one.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from stillme.errors import StillmeError
+from stillme.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
+
+MANIFEST = "manifest.csv"
+
+_KINDS = {"skin_tone": "tone", "identity": "swapped", "none": ""}
+"""The manifest's names where ours differ; nothing for what pixel operations do as well."""
+
+
+class RenderedParameters(Parameters):
+    """Where the pairs are."""
+
+    folder: Path
+
+
+class Rendered:
+    """Returns re-renders that changed one thing by a known amount, for calibrating judges."""
+
+    Parameters: ClassVar[type[BaseModel]] = RenderedParameters
+    needs: ClassVar[Needs] = Needs()
+
+    def __init__(self, parameters: RenderedParameters) -> None:
+        self._folder = parameters.folder
+        self.spec = spec_of("rendered", "1", parameters)
+        self.capabilities = Capabilities(batching="per_item", batch=8, seed="exact")
+
+    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """A folder that is none, and pairs that it does not hold."""
+        try:
+            files = self._files
+        except StillmeError as error:
+            yield str(error)
+            return
+        lacking = [(p.id, q.id) for p in portraits for q in prompts if (p.id, q.id) not in files]
+        if lacking:
+            (who, what), more = lacking[0], len(lacking) - 1
+            yield f"{self._folder} has no picture of {what} for {who!r}" + (f", nor {more} others" if more else "")
+
+    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        """The picture of each subject and change."""
+        for request in requests:
+            name = self._files.get((request.portraits[0].id, request.prompt.id))
+            try:
+                yield Edited(image=(self._folder / str(name)).read_bytes())
+            except OSError as error:
+                yield Failed(error=f"{name} of {self._folder} cannot be read ({error.strerror})", retryable=False)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    @cached_property
+    def _files(self) -> Mapping[tuple[str, str], str]:
+        return {(row["subject"], _name(row)): row["changed_file"] for row in _rows(self._folder) if _kind(row)}
+
+
+def prompts(folder: Path) -> tuple[Prompt, ...]:
+    """One prompt per change that the folder holds for every subject."""
+    rows = [row for row in _rows(folder) if _kind(row)]
+    subjects = {row["subject"] for row in rows}
+    whole = [
+        name for name in dict.fromkeys(map(_name, rows)) if sum(_name(row) == name for row in rows) == len(subjects)
+    ]
+    kinds = {_name(row): _kind(row) for row in rows}
+    text = "Dress the person in a dark suit."
+    return tuple(Prompt(id=name, text=text, category="calibration", subcategory=kinds[name]) for name in whole)
+
+
+def _rows(folder: Path) -> list[dict[str, str]]:
+    try:
+        with (folder / MANIFEST).open(encoding="utf-8", newline="") as stream:
+            rows = list(csv.DictReader(stream))
+    except OSError as error:
+        raise StillmeError(
+            f"{folder / MANIFEST} cannot be read ({error.strerror}); is this a calibration set?"
+        ) from None
+    lacking = {"subject", "axis", "amount", "changed_file"} - set(rows[0] if rows else ())
+    if lacking:
+        raise StillmeError(f"{folder / MANIFEST} lacks the columns {', '.join(sorted(lacking))}.")
+    return rows
+
+
+def _kind(row: Mapping[str, str]) -> str:
+    return _KINDS.get(row["axis"], row["axis"])
+
+
+def _name(row: Mapping[str, str]) -> str:
+    return f"{_kind(row)}{float(row['amount']):+g}"
