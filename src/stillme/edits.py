@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from stillme.audit import Audit, NamedEditor
 from stillme.protocols import Editor
 from stillme.store import EditRow, Store
 from stillme.types import Edited, EditOutcome, Failed, Refused, Request
-from stillme.work import Budget, Done, Ended, Limits, Stage, Stop, Tally, grouped, missing, run
+from stillme.work import Done, Ended, Stage, Tally, Terms, grouped, in_turn, missing, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,41 +21,24 @@ class _Kept:
     image: str | None
 
 
-def edit(
-    audit: Audit, store: Store, *, budget: Budget, stop: Stop, watch: Callable[[Tally], None]
-) -> tuple[Ended, list[Tally]]:
+def edit(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]:
     """Make the missing edits of all editors, one editor after the other."""
-    tallies: list[Tally] = []
-    for named in audit.editors:
-        tally = Tally(f"edit {named.name}", audit.request_count(named), cost=store.totals().cost)
-        tallies.append(tally)
-        ended = _edit_with(named, audit, store, budget, stop, tally, watch)
-        if ended is not Ended.COMPLETE:
-            return ended, tallies
-    return Ended.COMPLETE, tallies
+    return in_turn(_work_of(named, audit, store, terms) for named in audit.editors)
 
 
-def _edit_with(
-    named: NamedEditor,
-    audit: Audit,
-    store: Store,
-    budget: Budget,
-    stop: Stop,
-    tally: Tally,
-    watch: Callable[[Tally], None],
-) -> Ended:
-    can = named.editor.capabilities
-    tasks = missing(audit.requests(named), lambda request: request.key, store.finished_edits, tally)
-    size = 1 if can.batching == "none" else can.batch
-    batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
-    workers = min(can.concurrency, audit.config.executor.workers or can.concurrency)
-    limits = Limits(concurrency=workers, attempts=audit.config.executor.attempts)
-    try:
-        return run(
-            _stage(named.editor, store), batches, limits=limits, budget=budget, stop=stop, tally=tally, watch=watch
-        )
-    finally:
-        named.editor.close()
+def _work_of(named: NamedEditor, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
+    tally = Tally(f"edit {named.name}", audit.request_count(named), cost=store.totals().cost)
+
+    def begin() -> Ended:
+        can = named.editor.capabilities
+        tasks = missing(audit.requests(named), lambda request: request.key, store.finished_edits, tally)
+        size = 1 if can.batching == "none" else can.batch
+        batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
+        with closing(named.editor):
+            limits = audit.limits(can.concurrency)
+            return run(_stage(named.editor, store), batches, limits=limits, terms=terms, tally=tally)
+
+    return tally, begin
 
 
 def _portrait(request: Request) -> str:

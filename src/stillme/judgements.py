@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from stillme.audit import Audit, NamedJudge
@@ -11,7 +12,7 @@ from stillme.errors import StillmeError
 from stillme.protocols import Judge
 from stillme.store import AssessmentRow, Store
 from stillme.types import Assessment, Failed, ImageFile, Pair, Request
-from stillme.work import Budget, Done, Ended, Limits, Stage, Stop, Tally, grouped, missing, run
+from stillme.work import Done, Ended, Stage, Tally, Terms, grouped, in_turn, missing, run
 
 _LOOK_AHEAD = 500
 
@@ -32,43 +33,25 @@ class _Task:
     pair: Pair
 
 
-def judge(
-    audit: Audit, store: Store, *, budget: Budget, stop: Stop, watch: Callable[[Tally], None]
-) -> tuple[Ended, list[Tally]]:
+def judge(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]:
     """Have every judge rate every edit it has not rated, one judge after the other."""
-    tallies: list[Tally] = []
-    for named in audit.judges:
-        pictures = store.count_pictures([editor.editor.spec.key for editor in audit.editors])
-        tally = Tally(f"judge {named.name}", named.epochs * pictures, cost=store.totals().cost)
-        tallies.append(tally)
-        ended = _judge_with(named, audit, store, budget, stop, tally, watch)
-        if ended is not Ended.COMPLETE:
-            return ended, tallies
-    return Ended.COMPLETE, tallies
+    return in_turn(_work_of(named, audit, store, terms) for named in audit.judges)
 
 
-def _judge_with(
-    named: NamedJudge,
-    audit: Audit,
-    store: Store,
-    budget: Budget,
-    stop: Stop,
-    tally: Tally,
-    watch: Callable[[Tally], None],
-) -> Ended:
-    can = named.judge.capabilities
-    questions = missing(
-        _questions(audit, store, named), lambda question: question.key, store.finished_assessments, tally
-    )
-    tasks = (_Task(key=asked.key, pair=_pair(audit, store, asked)) for asked in questions)
-    workers = min(can.concurrency, audit.config.executor.workers or can.concurrency)
-    limits = Limits(concurrency=workers, attempts=audit.config.executor.attempts)
-    stage = _stage(named.judge, store)
-    try:
-        batches = grouped(tasks, can.batch)
-        return run(stage, batches, limits=limits, budget=budget, stop=stop, tally=tally, watch=watch)
-    finally:
-        named.judge.close()
+def _work_of(named: NamedJudge, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
+    pictures = store.count_pictures([editor.editor.spec.key for editor in audit.editors])
+    tally = Tally(f"judge {named.name}", named.epochs * pictures, cost=store.totals().cost)
+
+    def begin() -> Ended:
+        can = named.judge.capabilities
+        wanted = _questions(audit, store, named)
+        questions = missing(wanted, lambda question: question.key, store.finished_assessments, tally)
+        tasks = (_Task(key=asked.key, pair=_pair(audit, store, asked)) for asked in questions)
+        with closing(named.judge):
+            limits = audit.limits(can.concurrency)
+            return run(_stage(named.judge, store), grouped(tasks, can.batch), limits=limits, terms=terms, tally=tally)
+
+    return tally, begin
 
 
 def _questions(audit: Audit, store: Store, named: NamedJudge) -> Iterator[_Question]:

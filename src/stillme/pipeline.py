@@ -15,7 +15,7 @@ from stillme.audit.load import FILE, RESOLVED
 from stillme.errors import StillmeError
 from stillme.store import Store
 from stillme.types import Estimate
-from stillme.work import Budget, Ended, Stop, Tally
+from stillme.work import Budget, Ended, Stop, Tally, Terms
 
 __all__ = ["Ended", "Name", "Options", "Summary", "run_stages"]
 
@@ -109,11 +109,10 @@ class _Run:
     def stages(self, stages: Sequence[Name]) -> Summary:
         budget = self._audit.config.budget
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
+        terms = Terms(budget=limit, stop=self._stop, watch=self._options.watch)
         for name, work in (("edit", edits.edit), ("judge", judgements.judge)):
             if name in stages and self._summary.ended is Ended.COMPLETE:
-                ended, tallies = work(
-                    self._audit, self._store, budget=limit, stop=self._stop, watch=self._options.watch
-                )
+                ended, tallies = work(self._audit, self._store, terms)
                 self._summary.ended = ended
                 self._summary.tallies += tallies
         totals = self._store.totals()

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.types import Failed
-from stillme.work import Budget, Done, Ended, Limits, Stage, Stop, Tally, grouped, missing, run
+from stillme.work import Budget, Done, Ended, Limits, Stage, Stop, Tally, Terms, grouped, missing, run
 
 Result = str | Failed
 
@@ -64,10 +64,8 @@ def go(
         stage,
         grouped(missing(range(tasks), str, ledger.finished, tally), batch),
         limits=limits or Limits(backoff=0.0),
-        budget=budget or Budget(),
-        stop=stop or Stop(),
+        terms=Terms(budget=budget or Budget(), stop=stop or Stop(), watch=lambda _: None),
         tally=tally,
-        watch=lambda _: None,
     )
     return ended, tally
 
@@ -244,7 +242,8 @@ def test_the_grid_is_never_held_whole():
         perform=consuming, failure=lambda _: None, label=lambda _: "done", cost=lambda _: 0.0, save=ledger.save
     )
     batches = grouped(missing(producing(), str, ledger.finished, tally), 10)
-    run(stage, batches, limits=Limits(), budget=Budget(), stop=Stop(), tally=tally, watch=lambda _: None)
+    terms = Terms(budget=Budget(), stop=Stop(), watch=lambda _: None)
+    run(stage, batches, limits=Limits(), terms=terms, tally=tally)
     assert len(ledger.rows) == 20_000
     assert ahead <= 600
 

@@ -12,6 +12,7 @@ from stillme.audit.config import Config
 from stillme.mitigation import NOTHING, instruction
 from stillme.protocols import Editor, Judge
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
+from stillme.work import Limits
 
 _NOOP = Prompt(id="noop", text=NOTHING, category="noop", subcategory="noop")
 """Changing nothing does not depend on the prompt: one no-op request per portrait."""
@@ -87,6 +88,11 @@ class Audit:
         """What a judge is shown of an edit."""
         sources = tuple(portrait.image for portrait in request.portraits)
         return Pair(edit=request.key, sources=sources, edited=edited, prompt=request.prompt, epoch=epoch)
+
+    def limits(self, concurrency: int) -> Limits:
+        """How hard a stage may work, given what its editor or judge can take."""
+        executor = self.config.executor
+        return Limits(concurrency=min(concurrency, executor.workers or concurrency), attempts=executor.attempts)
 
     @cached_property
     def resolved(self) -> Mapping[str, Json]:

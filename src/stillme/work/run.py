@@ -77,6 +77,15 @@ class Budget:
         return over_money or (self.seconds is not None and tally.elapsed >= self.seconds)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What whoever started the work wants to say about it while it runs."""
+
+    budget: Budget
+    stop: Stop
+    watch: Callable[[Tally], None]
+
+
 @dataclass(slots=True)
 class Tally:
     """How far the work has come. The worker loop writes it; whoever shows progress reads it."""
@@ -139,19 +148,21 @@ def grouped(tasks: Iterable[T], size: int, together: Callable[[T], object] | Non
             yield batch
 
 
-def run(
-    stage: Stage[T, R],
-    batches: Iterable[Sequence[T]],
-    *,
-    limits: Limits,
-    budget: Budget,
-    stop: Stop,
-    tally: Tally,
-    watch: Callable[[Tally], None],
-) -> Ended:
+def run(stage: Stage[T, R], batches: Iterable[Sequence[T]], *, limits: Limits, terms: Terms, tally: Tally) -> Ended:
     """Do all batches. Returns early, with everything saved, when stopped or out of budget."""
     with _Pool(stage, limits) as pool:
-        return _Loop(stage, iter(batches), pool, limits, budget, stop, tally, watch).run()
+        return _Loop(stage, iter(batches), pool, limits, terms, tally).run()
+
+
+def in_turn(parts: Iterable[tuple[Tally, Callable[[], Ended]]]) -> tuple[Ended, list[Tally]]:
+    """Run several works one after the other, up to the first that does not complete."""
+    tallies: list[Tally] = []
+    for tally, begin in parts:
+        tallies.append(tally)
+        ended = begin()
+        if ended is not Ended.COMPLETE:
+            return ended, tallies
+    return Ended.COMPLETE, tallies
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +233,11 @@ class _Loop(Generic[T, R]):
         batches: Iterator[Sequence[T]],
         pool: _Pool[T, R],
         limits: Limits,
-        budget: Budget,
-        stop: Stop,
+        terms: Terms,
         tally: Tally,
-        watch: Callable[[Tally], None],
     ) -> None:
         self._stage, self._batches, self._pool, self._limits = stage, batches, pool, limits
-        self._budget, self._stop, self._tally, self._watch = budget, stop, tally, watch
+        self._terms, self._tally = terms, tally
         self._in_flight = 0
         self._exhausted = False
         self._later: list[_Later[T, R]] = []
@@ -256,9 +265,9 @@ class _Loop(Generic[T, R]):
             self._save()
 
     def _should_end(self) -> Ended | None:
-        if self._stop.requested:
+        if self._terms.stop.requested:
             return Ended.INTERRUPTED
-        if self._budget.exhausted_by(self._tally) and not (self._exhausted and not self._later):
+        if self._terms.budget.exhausted_by(self._tally) and not (self._exhausted and not self._later):
             return Ended.OVER_BUDGET
         return None
 
@@ -287,13 +296,18 @@ class _Loop(Generic[T, R]):
         for done in arrived:
             self._tally.cost += self._stage.cost(done.result)
             failure = self._stage.failure(done.result)
-            if failure and failure.retryable and done.attempts < self._limits.attempts and not self._stop.requested:
+            if (
+                failure
+                and failure.retryable
+                and done.attempts < self._limits.attempts
+                and not self._terms.stop.requested
+            ):
                 heapq.heappush(self._later, _Later(self._ready_at(failure, done.attempts), next(self._numbers), done))
             else:
                 self._tally.counts[self._stage.label(done.result)] += 1
                 self._unsaved.append(done)
         self._save_if_due()
-        self._watch(self._tally)
+        self._terms.watch(self._tally)
 
     def _ready_at(self, failure: Failed, attempts: int) -> float:
         pause = failure.retry_after if failure.retry_after is not None else self._limits.backoff * 2 ** (attempts - 1)
