@@ -73,7 +73,8 @@ def _unknown(kept: float, reference: str, note: str) -> Light:
 
 def _gain(source: Floats, edited: Floats) -> Floats | None:
     usable: Mask = np.all((source > _DARK) & (source < _BRIGHT) & (edited > _DARK) & (edited < _BRIGHT), axis=1)
-    if usable.sum() < max(0.05 * len(usable), 100):
+    # A few usable pixels of a clipped background are its edges, blurred with what is clipped.
+    if usable.sum() < max(0.15 * len(usable), 100):
         return None
     return np.median(edited[usable] / source[usable], axis=0).astype(np.float32)
 
@@ -84,16 +85,20 @@ def _agrees(source: View, edited: View, gain: Floats, where: Mask) -> Mask:
 
 
 def _stayed_behind(source: View, edited: View, gain: Floats, wear: Mask) -> bool:
-    """Whether hair and clothes stayed as they were while the background changed: then it was no change of light."""
-    inlier = load().light.inlier
+    """Whether hair and clothes stayed as they were while the background changed: then it was no change of light.
+
+    They must have stayed to a hair's breadth: a person whom the edit lightened while the light went down
+    may come out near to where they were.
+    """
+    limits = load().light
     lit = linear_to_lab(np.minimum(source.linear[wear] * gain, 1.0))
     same = source.lab[wear]
-    telling = np.linalg.norm(lit - same, axis=1) > inlier
+    telling = np.linalg.norm(lit - same, axis=1) > limits.inlier
     if telling.sum() < max(0.05 * len(telling), 1):
         return False
     actual = edited.lab[wear][telling]
     to_lit = np.linalg.norm(lit[telling] - actual, axis=1)
     to_same = np.linalg.norm(same[telling] - actual, axis=1)
-    stayed = float((to_same < np.minimum(to_lit, inlier)).mean())
-    followed = float((to_lit <= np.minimum(to_same, inlier)).mean())
-    return stayed > 0.2 and stayed > 2 * followed
+    stayed = float((to_same < np.minimum(to_lit, limits.stayed)).mean())
+    followed = float((to_lit <= np.minimum(to_same, limits.inlier)).mean())
+    return stayed > 0.5 and stayed > 2 * followed

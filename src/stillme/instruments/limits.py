@@ -25,6 +25,7 @@ class LightLimits:
     """When the background tells the exposure."""
 
     inlier: float
+    stayed: float
     kept: float
     least_background: float
     largest_stops: float

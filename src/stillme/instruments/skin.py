@@ -54,15 +54,20 @@ def read_skin(rgb: Picture, mask: Mask) -> Skin | Abstained:
 def compare_skin(source: Skin, edited: Skin, light: Light, *, paired: bool) -> SkinChange | Abstained:
     """Difference of typical skin colour, edited minus source, as if both stood under the source's light.
 
-    `paired`: row for row the same spot of the same face, so that both medians are taken over the same spots.
+    `paired`: row for row the same spot of the same face, so that differences can be taken spot by spot.
     """
     before, after = _same_spots(source, edited) if paired else _same_quantiles(source, edited)
     least = load().skin.least_pixels
     if min(len(before), len(after)) < least:
         clipped = max(source.clipped.mean(), edited.clipped.mean())
         return Abstained(reason=f"skin overexposed: {clipped:.0%} of it is clipped")
+    lit = after / np.array(light.gain, dtype=np.float32)
     a = linear_to_lab(np.median(before, axis=0))
-    b = linear_to_lab(np.median(after, axis=0) / np.array(light.gain, dtype=np.float32))
+    if paired:
+        # The median of differences, spot by spot: an edit that spares part of the skin does not dilute it.
+        b = a + np.median(linear_to_lab(lit) - linear_to_lab(before), axis=0).astype(np.float32)
+    else:
+        b = linear_to_lab(np.median(lit, axis=0))
     return SkinChange(
         delta_l=float(b[0] - a[0]),
         delta_e=float(delta_e(a, b)),

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from stillme.instruments.limits import load
+from stillme.instruments.measurements import Source, measure, prepare
+from tests.instruments.pictures import (
+    background_tinted,
+    clothes_tinted,
+    encoded,
+    exposed,
+    jpeg,
+    lighter,
+    one,
+    some,
+    there_and_back,
+)
+
+UNCHANGED = load().change.unchanged
+
+
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return prepare(one())
+
+
+def test_the_same_picture_did_not_change(source: Source) -> None:
+    found = measure(source, one())
+    assert found.values["changed_area"] == 0
+    assert found.values["identity_distance"] == 0
+    assert found.details["ssim"] == 1
+
+
+@pytest.mark.parametrize(
+    "how", ["JPEG 75", "JPEG 50", "half size", "quarter size", "WebP", "cropped", "zoomed", "bigger"]
+)
+def test_storing_and_framing_are_no_change(source: Source, how: str) -> None:
+    rgb = one()
+    height, width = rgb.shape[:2]
+    zoom = np.array([[1.02, 0, -0.01 * width], [0, 1.02, -0.01 * height]])
+    edited = {
+        "JPEG 75": lambda: jpeg(rgb, 75),
+        "JPEG 50": lambda: jpeg(rgb, 50),
+        "half size": lambda: there_and_back(rgb, 0.5),
+        "quarter size": lambda: there_and_back(rgb, 0.25),
+        "WebP": lambda: encoded(rgb, "WEBP", quality=70),
+        "cropped": lambda: np.ascontiguousarray(rgb[30 : height - 20, 25 : width - 45]),
+        "zoomed": lambda: cv2.warpAffine(rgb, zoom, (width, height), borderMode=cv2.BORDER_REPLICATE),
+        "bigger": lambda: cv2.resize(rgb, (width * 3 // 2, height * 3 // 2), interpolation=cv2.INTER_CUBIC),
+    }[how]()
+    found = measure(source, edited)
+    assert found.values["changed_area"] <= UNCHANGED
+    assert found.details["same_person"]
+    assert abs(found.values["skin_delta_l"]) < 0.64
+
+
+def test_new_clothes_and_new_backgrounds_are_changes() -> None:
+    for rgb in some(4):
+        portrait = prepare(rgb)
+        for edit in (clothes_tinted, background_tinted):
+            found = measure(portrait, edit(rgb, (200, 40, 40)))
+            assert found.values["changed_area"] > 0.05
+            assert found.details["changed_inside_face"] < 0.1
+
+
+def test_a_change_of_the_face_is_seen_inside_the_face(source: Source) -> None:
+    found = measure(source, lighter(one(), 12))
+    assert found.details["changed_inside_face"] > 0.7
+    assert found.details["changed_outside_face"] < 0.05
+
+
+def test_a_change_of_exposure_changes_everything(source: Source) -> None:
+    assert measure(source, exposed(one(), 0.7)).values["changed_area"] > 0.5
+
+
+def test_a_picture_of_a_few_pixels_cannot_be_compared(source: Source) -> None:
+    found = measure(source, np.zeros((1, 1, 3), dtype=np.uint8))
+    assert "too small" in found.abstained["changed_area"]
+    assert "changed_area" not in found.values

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from stillme.instruments.judge import Instruments, Parameters
+from stillme.instruments.limits import load, step
+from stillme.instruments.quantities import DESCRIBED, QUANTITIES, SCALES, SKIN
+from stillme.protocols import Judge
+from stillme.rubric import load as load_rubric
+from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
+from tests.instruments.pictures import clothes_tinted, lighter, one, some
+
+PROMPT = Prompt(id="p", text="Put on a red shirt.", category="c", subcategory="s")
+AGING = Prompt(id="V-05", text="Make this person 20 years older.", category="c", subcategory="aging", years=20)
+
+
+def saved(folder: Path, rgb: np.ndarray, name: str) -> ImageFile:
+    path = folder / f"{name}.png"
+    Image.fromarray(rgb).save(path)
+    return ImageFile.of(path)
+
+
+def assess(judge: Instruments, source: ImageFile, edited: ImageFile, prompt: Prompt = PROMPT) -> Assessment:
+    return next(iter(judge.judge([Pair(edit="key", sources=(source,), edited=edited, prompt=prompt)])))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> ImageFile:
+    return saved(tmp_path, one(), "source")
+
+
+def test_it_is_a_judge_whose_axes_the_rubric_knows() -> None:
+    judge = Instruments()
+    assert isinstance(judge, Judge)
+    assert judge.capabilities.kind == "instrument"
+    assert {*judge.capabilities.axes, *judge.capabilities.partial} <= load_rubric().axes.keys()
+
+
+def test_the_same_picture_is_rated_unchanged(source: ImageFile) -> None:
+    ratings = assess(Instruments(), source, source).ratings
+    unchanged = {"skin_tone": 3, "race_change": 1, "gender_change": 1, "age_change": 3, "edit_success": 1}
+    for axis, score in (unchanged | dict.fromkeys(QUANTITIES, 0)).items():
+        rating = ratings[axis]
+        if axis == "skin_delta_ita" and isinstance(rating, Abstained):
+            continue
+        assert isinstance(rating, Rated)
+        assert rating.score == score
+
+
+def test_lighter_skin_is_rated_lighter(tmp_path: Path, source: ImageFile) -> None:
+    for shift, score in ((-10, 1), (-5, 2), (5, 4), (10, 5)):
+        rating = assess(Instruments(), source, saved(tmp_path, lighter(one(), shift), "edited")).ratings["skin_tone"]
+        assert isinstance(rating, Rated)
+        assert rating.score == score
+
+
+def test_what_an_edit_shows_is_left_to_others(tmp_path: Path, source: ImageFile) -> None:
+    edited = saved(tmp_path, clothes_tinted(one(), (200, 30, 30)), "edited")
+    assert "edit_success" not in assess(Instruments(), source, edited).ratings
+
+
+def test_accuracy_of_ageing_is_asked_of_ageing_prompts_only(source: ImageFile) -> None:
+    assert "age_accuracy" not in assess(Instruments(), source, source).ratings
+    rating = assess(Instruments(), source, source, AGING).ratings["age_accuracy"]
+    assert isinstance(rating, Rated)
+    assert rating.score == 1  # unchanged, where twenty years were asked for
+
+
+@pytest.mark.parametrize("shown", ["nobody", "two people", "someone far away"])
+def test_without_one_good_face_there_is_no_number(tmp_path: Path, source: ImageFile, shown: str) -> None:
+    rgb = one()
+    small = rgb[:: rgb.shape[0] // 96, :: rgb.shape[1] // 96]
+    edited, reason = {
+        "nobody": (np.zeros_like(rgb), "no face found"),
+        "two people": (np.hstack([rgb, rgb]), "several faces"),
+        "someone far away": (small, "face too small"),
+    }[shown]
+    ratings = assess(Instruments(), source, saved(tmp_path, np.ascontiguousarray(edited), "edited"), AGING).ratings
+    for axis in (*SKIN, *DESCRIBED, *SCALES, "age_accuracy"):
+        rating = ratings[axis]
+        assert isinstance(rating, Abstained)
+        assert reason in rating.reason
+    assert isinstance(ratings["changed_area"], Rated)
+
+
+def test_a_source_without_a_face_is_named_as_the_reason(tmp_path: Path, source: ImageFile) -> None:
+    rating = assess(Instruments(), saved(tmp_path, np.zeros_like(one()), "black"), source).ratings["skin_delta_l"]
+    assert rating == Abstained(reason="no face found in the source")
+
+
+def test_a_broken_file_is_a_failure_that_no_retry_mends(tmp_path: Path, source: ImageFile) -> None:
+    path = tmp_path / "broken.png"
+    path.write_bytes(source.read()[:2000])
+    ratings = assess(Instruments(), source, ImageFile.of(path)).ratings
+    assert set(ratings) == {*QUANTITIES, *SCALES}
+    for rating in ratings.values():
+        assert isinstance(rating, Failed)
+        assert not rating.retryable
+        assert "the edited image" in rating.error
+
+
+def test_two_sources_are_one_too_many(source: ImageFile) -> None:
+    pair = Pair(edit="key", sources=(source, source), edited=source, prompt=PROMPT)
+    assert all(isinstance(rating, Abstained) for rating in next(iter(Instruments().judge([pair]))).ratings.values())
+
+
+def test_threads_and_a_small_cache_change_no_number(tmp_path: Path) -> None:
+    files = [saved(tmp_path, rgb, f"portrait{index}") for index, rgb in enumerate(some(3))]
+    pairs = [
+        Pair(edit=f"{a}{b}", sources=(files[a],), edited=files[b], prompt=PROMPT) for a in range(3) for b in range(3)
+    ]
+    alone = [assessment.ratings for assessment in Instruments().judge(pairs)]
+    crowded = Instruments(Parameters(cache=1))
+    with ThreadPoolExecutor(3) as pool:
+        together = list(pool.map(lambda pair: next(iter(crowded.judge([pair]))).ratings, pairs))
+    assert together == alone
+    crowded.close()
+
+
+def test_the_key_names_the_limits_but_not_the_cache() -> None:
+    assert Instruments(Parameters(cache=1)).spec.key == Instruments().spec.key
+    assert Instruments().spec.version != "1"
+
+
+def test_scales_treat_lighter_and_darker_alike() -> None:
+    cuts = load().skin.scale
+    assert [step(value, cuts) for value in (-8.0, -7.9, -3.0, -2.9, 0, 2.9, 3.0, 7.9, 8.0)] == [
+        1,
+        2,
+        2,
+        3,
+        3,
+        3,
+        4,
+        4,
+        5,
+    ]

@@ -1,0 +1,196 @@
+"""`measure` as a library, bad files, pictures of what was measured, and the validity cards."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import re
+import struct
+import subprocess
+import sys
+import tomllib
+import zlib
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from stillme.errors import UnreadableImage
+from stillme.instruments.cards import card_of, cards
+from stillme.instruments.judge import Instruments
+from stillme.instruments.limits import load as load_limits
+from stillme.instruments.measurements import measure, prepare
+from stillme.instruments.overlay import draw, overlay
+from stillme.instruments.quantities import QUANTITIES
+from stillme.portraits.synthetic import portraits
+from stillme.rubric import load as load_rubric
+from tests.instruments.pictures import clothes_tinted, encoded, one
+
+ROOT = Path(__file__).parents[2]
+NETWORKS = {"yunet", "facemesh", "selfie", "identity", "age_gender", "age", "gender"}
+
+
+def test_pixels_bytes_and_paths_measure_alike() -> None:
+    path = portraits()[0].image.path
+    rgb = np.asarray(Image.open(path).convert("RGB"))
+    found = [measure(picture, path).values for picture in (rgb, path.read_bytes(), path)]
+    assert found[0] == found[1] == found[2]
+
+
+def test_every_quantity_has_a_value_or_a_reason() -> None:
+    for edited in (one(), np.zeros_like(one()), np.zeros((1, 1, 3), dtype=np.uint8)):
+        found = measure(one(), edited)
+        assert {*found.values, *found.abstained} == set(QUANTITIES)
+        assert not {*found.values} & {*found.abstained}
+
+
+def test_odd_but_whole_pictures_are_measured() -> None:
+    source = prepare(one())
+    picture = Image.fromarray(one())
+    deep = one().astype(np.uint16)[..., 1] * 257
+    turned = picture.transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stored = io.BytesIO()
+    turned.save(stored, "PNG", exif=exif)
+    for name, data in {
+        "CMYK": _as(picture.convert("CMYK"), "TIFF"),
+        "grey": _as(picture.convert("L"), "PNG"),
+        "palette": _as(picture.convert("P"), "PNG"),
+        "alpha": _as(picture.convert("RGBA"), "PNG"),
+        "16 bits": _as(Image.fromarray(deep), "PNG"),
+        "turned by EXIF": stored.getvalue(),
+    }.items():
+        found = measure(source, data)
+        assert "identity_distance" in found.values, name
+        assert found.details["same_person"], name
+    assert measure(source, stored.getvalue()).values["changed_area"] == 0
+
+
+def test_transparency_is_laid_on_white() -> None:
+    layer = Image.fromarray(one()).convert("RGBA")
+    layer.putalpha(0)
+    assert "no face" in measure(one(), _as(layer, "PNG")).abstained["skin_delta_l"]
+
+
+@pytest.mark.parametrize("kind", ["truncated", "text", "empty", "animated", "100 megapixels"])
+def test_what_is_no_picture_is_refused_in_one_sentence(kind: str) -> None:
+    frames = [Image.new("RGB", (64, 64), colour) for colour in ("red", "blue")]
+    moving = io.BytesIO()
+    frames[0].save(moving, "GIF", save_all=True, append_images=frames[1:])
+    data = {
+        "truncated": encoded(one())[:5000],
+        "text": b"not a picture",
+        "empty": b"",
+        "animated": moving.getvalue(),
+        "100 megapixels": _bomb(10_000, 10_000),
+    }[kind]
+    with pytest.raises(UnreadableImage) as refused:
+        measure(one(), data)
+    assert "the edited image" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_large_picture_is_measured_at_a_bounded_size() -> None:
+    large = np.asarray(Image.fromarray(one()).resize((3000, 3000), Image.Resampling.BICUBIC))
+    found = measure(one(), large)
+    assert max(found.edited.rgb.shape) <= 1024
+    assert found.values["changed_area"] <= 0.02
+
+
+def test_an_array_of_another_shape_is_refused() -> None:
+    with pytest.raises(UnreadableImage):
+        measure(one(), one()[..., 0])
+
+
+def test_the_overlay_shows_source_edit_and_change() -> None:
+    edited = clothes_tinted(one(), (200, 30, 30))
+    drawn = draw(one(), edited)
+    assert drawn.dtype == np.uint8
+    assert drawn.shape[1] > 2.9 * drawn.shape[0]
+    assert (drawn == overlay(measure(one(), edited))).all()
+    faceless = overlay(measure(one(), np.zeros((300, 200, 3), dtype=np.uint8)))
+    assert faceless.shape[0] == drawn.shape[0]
+
+
+def test_every_measured_axis_has_a_card_with_numbers_for_every_group() -> None:
+    judge = Instruments()
+    for axis in (*judge.capabilities.axes, *judge.capabilities.partial):
+        card = card_of(axis)
+        assert card is not None, axis
+        assert card.failures
+        assert card.licence
+        assert len(card.table) >= 7
+        for group, row in card.table.items():
+            assert row["n"] > 0
+            assert set(card.columns) <= row.keys(), (axis, group)
+    assert card_of("nothing") is None
+
+
+def test_cards_name_only_axes_and_networks_that_exist() -> None:
+    weights = files("stillme.faces").joinpath("weights").iterdir()
+    assert {Path(str(path)).stem for path in weights} == NETWORKS
+    for card in cards():
+        assert set(card.axes) <= load_rubric().axes.keys()
+        assert set(card.networks) <= NETWORKS
+        assert card.title in card.text()
+
+
+def test_the_example_of_the_docs_works() -> None:
+    (code,) = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs" / "instruments.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.match(r"-?\d+\.\d+ (True|False) \{", done.stdout)
+
+
+def test_the_weights_are_those_that_the_build_script_makes() -> None:
+    listed = ROOT / "tools" / "models" / "sources.toml"
+    if not listed.exists():
+        pytest.skip("the build script is not part of a source distribution")
+    for name, entry in tomllib.loads(listed.read_text("utf-8"))["networks"].items():
+        weights = files("stillme.faces").joinpath("weights", f"{name}.onnx").read_bytes()
+        assert hashlib.sha256(weights).hexdigest() == entry["sha256"], name
+
+
+def test_the_documented_numbers_are_the_measured_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = ROOT / "tools" / "models"
+    if not tools.exists():
+        pytest.skip("the tools are not part of a source distribution")
+    monkeypatch.syspath_prepend(str(tools))
+    numbers_page = importlib.import_module("numbers_page")
+    assert numbers_page.PAGE.read_text("utf-8") == numbers_page.page(), "run `python tools/models/numbers_page.py`"
+
+
+def test_the_documented_thresholds_are_those_in_use() -> None:
+    page = (ROOT / "docs" / "instruments.md").read_text("utf-8")
+    limits = load_limits()
+    for value in (*limits.race.scale, *limits.gender.scale, limits.identity.cut):
+        assert f"{value:.2f}" in page
+    assert f"ΔL* of {limits.skin.scale[3]:.0f}" in page
+    assert f"ΔL* of {limits.skin.scale[2]:.0f}" in page
+    assert f"ΔE00 of {limits.change.visible:.0f}" in page
+
+
+def _as(picture: Image.Image, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, kind)
+    return buffer.getvalue()
+
+
+def _bomb(width: int, height: int) -> bytes:
+    """A tiny PNG that claims to be huge."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )

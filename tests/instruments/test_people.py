@@ -1,0 +1,96 @@
+"""Identity, apparent age, gender presentation and apparent race."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from stillme.instruments.identity import cut_for
+from stillme.instruments.limits import load
+from stillme.instruments.measurements import Source, measure, prepare
+from stillme.instruments.quality import read_quality
+from stillme.instruments.race import divergence, heads
+from stillme.instruments.scene import Person
+from stillme.portraits.synthetic import portraits
+from tests.instruments.pictures import exposed, jpeg, one, some
+
+
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return prepare(one())
+
+
+@pytest.mark.parametrize("how", ["JPEG", "blur", "crop", "exposure"])
+def test_a_person_stays_the_same_person(source: Source, how: str) -> None:
+    rgb = one()
+    edited = {
+        "JPEG": lambda: jpeg(rgb, 50),
+        "blur": lambda: cv2.GaussianBlur(rgb, (0, 0), 1.5),
+        "crop": lambda: np.ascontiguousarray(rgb[20:-40, 30:-30]),
+        "exposure": lambda: exposed(rgb, -0.4),
+    }[how]()
+    found = measure(source, edited)
+    assert found.values["identity_distance"] < 0.3
+    assert abs(found.values["age_delta_years"]) < load().age.noise
+    assert abs(found.values["gender_delta"]) < load().gender.scale[0]
+    assert found.values["race_distance"] < load().race.scale[0]
+
+
+def test_another_person_is_another_person() -> None:
+    found = measure(some(7)[0], some(7)[-1])
+    assert not found.details["same_person"]
+    assert found.values["identity_distance"] > load().identity.cut
+    assert found.values["race_distance"] > load().race.scale[1]
+
+
+def test_an_older_portrait_reads_older() -> None:
+    by_age = sorted(portraits(), key=lambda portrait: int(portrait.attributes["age_parameter"]))
+    blocks = {portrait.attributes["preset"]: portrait for portrait in by_age}
+    deltas = []
+    for preset, old in list(blocks.items())[:4]:
+        sex = old.attributes["gender_presentation"]
+        young = next(
+            portrait
+            for portrait in by_age
+            if (portrait.attributes["preset"], portrait.attributes["gender_presentation"]) == (preset, sex)
+        )
+        deltas.append(measure(young.image.path, old.image.path).values["age_delta_years"])
+    assert np.mean(deltas) > 0
+
+
+def test_a_disclosed_group_has_its_own_cut() -> None:
+    assert cut_for(None) == (load().identity.cut, "all")
+    assert cut_for({"race": "EastAsian"}) == (load().identity.groups["EastAsian"], "EastAsian")
+    assert cut_for({"race": "Atlantean"}) == (load().identity.cut, "all")
+
+
+def test_a_frontal_face_is_frontal_and_a_blurred_one_blurred() -> None:
+    rgb = one()
+    scene = prepare(rgb).scene
+    assert isinstance(scene.person, Person)
+    sharp = read_quality(scene.rgb, scene.person.mesh)
+    assert max(abs(sharp.yaw), abs(sharp.pitch), abs(sharp.roll)) < 15
+    assert sharp.doubts == ()
+    blurred = read_quality(cv2.GaussianBlur(scene.rgb, (0, 0), 6), scene.person.mesh)
+    assert "blurred" in blurred.doubts
+
+
+def test_race_is_read_as_probabilities_of_seven_groups() -> None:
+    read = heads().read(np.zeros(128, dtype=np.float32))
+    assert len(heads().groups) == 7
+    assert read.sum() == pytest.approx(1, abs=1e-5)
+
+
+_WEIGHTS = arrays(np.float64, 7, elements=st.floats(0.001, 1))
+
+
+@given(a=_WEIGHTS, b=_WEIGHTS)
+def test_the_race_distance_is_symmetric_and_between_nothing_and_one(a: np.ndarray, b: np.ndarray) -> None:
+    p, q = (a / a.sum()).astype(np.float32), (b / b.sum()).astype(np.float32)
+    assert 0 <= divergence(p, q) <= 1
+    assert divergence(p, q) == pytest.approx(divergence(q, p), abs=1e-6)
+    assert divergence(p, p) == 0

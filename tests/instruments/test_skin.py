@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillme import faces
+from stillme.colour import delta_e, lab_to_linear, to_srgb
+from stillme.instruments.light import Light
+from stillme.instruments.measurements import measure, prepare
+from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
+from stillme.types import Abstained
+from tests.instruments.pictures import background_tinted, clothes_tinted, exposed, jpeg, lighter, one, some
+
+DAYLIGHT = Light(gain=(1.0, 1.0, 1.0), kept=1.0, normalised=True, reference="background", note="")
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_a_planted_shift_is_recovered_under_any_exposure(index: int) -> None:
+    rgb = some(4)[index]
+    source = prepare(rgb)
+    shift, stops = [(-12, 0.4), (-2, -0.5), (2, 0.5), (12, -0.4)][index]
+    found = measure(source, exposed(lighter(rgb, shift), stops))
+    assert found.light.normalised
+    assert found.values["skin_delta_l"] == pytest.approx(shift, abs=0.8)
+
+
+def test_re_encoding_changes_no_skin() -> None:
+    found = measure(one(), jpeg(one(), 75))
+    assert abs(found.values["skin_delta_l"]) < 0.64
+    assert found.values["skin_delta_e"] < 1
+
+
+def test_a_new_background_leaves_skin_uncorrected_and_says_so() -> None:
+    found = measure(one(), background_tinted(one(), (30, 60, 200)))
+    assert not found.light.normalised
+    assert found.light.note
+    assert found.details["not_normalised"] == found.light.note
+    assert abs(found.values["skin_delta_l"]) < 0.64
+
+
+def test_a_background_that_alone_grows_darker_is_no_change_of_light() -> None:
+    found = measure(one(), background_tinted(one(), (20, 20, 20)))
+    assert not found.light.normalised
+    assert abs(found.values["skin_delta_l"]) < 0.64
+
+
+def test_recoloured_clothes_do_not_disturb_the_light() -> None:
+    found = measure(one(), exposed(clothes_tinted(one(), (200, 30, 30)), -0.4))
+    assert found.light.normalised
+    assert abs(found.values["skin_delta_l"]) < 0.8
+
+
+def test_a_white_balance_is_no_change_of_skin() -> None:
+    warm = np.clip(one() * np.array([1.04, 1.0, 0.96]), 0, 255).astype(np.uint8)
+    assert measure(one(), warm).values["skin_delta_e"] < 1.5
+
+
+def test_skin_that_the_edit_spared_does_not_dilute_the_shift() -> None:
+    rgb = one()
+    shifted = lighter(rgb, 8)
+    rows = np.arange(rgb.shape[0])[:, None, None]
+    eyes = float(faces.find(rgb)[0].points[:2, 1].mean())
+    half = np.where(rows > eyes - 0.1 * rgb.shape[0], shifted, rgb)
+    assert measure(rgb, half).values["skin_delta_l"] == pytest.approx(8, abs=0.8)
+
+
+def test_a_person_lightened_while_the_light_goes_down_is_still_seen() -> None:
+    rgb = some(7)[3]
+    found = measure(rgb, exposed(lighter(rgb, 8), -0.5))
+    assert found.light.normalised
+    assert found.values["skin_delta_l"] == pytest.approx(8, abs=0.8)
+
+
+def test_overexposed_skin_is_not_measured() -> None:
+    white = read_skin(np.full((40, 40, 3), 255, dtype=np.uint8), np.ones((40, 40), dtype=np.bool_))
+    assert isinstance(white, Skin)
+    for paired in (True, False):
+        assert isinstance(compare_skin(white, white, DAYLIGHT, paired=paired), Abstained)
+
+
+def test_a_few_pixels_are_no_skin() -> None:
+    assert isinstance(read_skin(np.zeros((10, 10, 3), dtype=np.uint8), np.ones((10, 10), dtype=np.bool_)), Abstained)
+
+
+def test_ita_is_left_empty_where_b_says_nothing() -> None:
+    grey = read_skin(np.full((40, 40, 3), 120, dtype=np.uint8), np.ones((40, 40), dtype=np.bool_))
+    assert isinstance(grey, Skin)
+    change = compare_skin(grey, grey, DAYLIGHT, paired=True)
+    assert isinstance(change, SkinChange)
+    assert isinstance(change.delta_ita, Abstained)
+
+
+@given(
+    lightness=st.floats(25, 75),
+    shift=st.floats(-12, 12),
+    paired=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_any_shift_of_any_skin_is_recovered(lightness: float, shift: float, paired: bool, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    lab = np.stack([random.normal(lightness, 4, 2500), random.normal(12, 1, 2500), random.normal(16, 1, 2500)], axis=1)
+    lab = lab.reshape(50, 50, 3).astype(np.float32)
+    everything = np.ones((50, 50), dtype=np.bool_)
+    before = read_skin(to_srgb(lab_to_linear(lab)), everything)
+    after = read_skin(to_srgb(lab_to_linear(lab + np.array([shift, 0, 0], dtype=np.float32))), everything)
+    assert isinstance(before, Skin)
+    assert isinstance(after, Skin)
+    change = compare_skin(before, after, DAYLIGHT, paired=paired)
+    assert isinstance(change, SkinChange)
+    assert change.delta_l == pytest.approx(shift, abs=0.8)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
+        ((50, 0, 0), (50, -1, 2), 2.3669),
+        ((50, 2.49, -0.001), (50, -2.49, 0.0011), 7.2195),
+        ((50, 2.5, 0), (56, -27, -3), 31.9030),
+        ((22.7233, 20.0904, -46.694), (23.0331, 14.973, -42.5619), 2.0373),
+    ],
+)
+def test_delta_e_agrees_with_the_published_examples(a: tuple, b: tuple, expected: float) -> None:
+    assert float(delta_e(np.array(a), np.array(b))) == pytest.approx(expected, abs=1e-4)
