@@ -10,14 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from stillme import audit as audits
-from stillme import registry
+from stillme import calibration, registry
 from stillme.audit import Audit
 from stillme.errors import BrokenPlugin, StillmeError
 from stillme.portraits import folder as portrait_folder
 from stillme.portraits.sheet import write_sheet
+from stillme.protocols import Judge, Vouched
 from stillme.store import Store, Totals
 from stillme.types import Portrait, Prompt
 
@@ -41,8 +42,9 @@ class Entry:
         head = f"{self.title:<24} {self.summary}".rstrip()
         if not full:
             return head
-        rest = [f"  {name}: {value}" for name, value in self.details.items() if value not in ("", None, [], {})]
-        return "\n".join([head, *rest])
+        shown = {name: value for name, value in self.details.items() if name not in ("name", "summary", "cards")}
+        rest = [f"  {name}: {value}" for name, value in shown.items() if value not in ("", None, [], {})]
+        return "\n".join([head, *rest, *(f"\n{card}" for card in self.details.get("cards", ()))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +173,25 @@ def _plugin_entry(kind: registry.Kind, name: str) -> Entry:
             "ready": not lacking,
             "lacking": lacking,
             "parameters": _parameters(loaded.Parameters),
+            **_trust(loaded),
         },
     )
+
+
+def _trust(loaded: Any) -> dict[str, Any]:
+    """A judge's calibration and validity cards, with its default parameters."""
+    if not hasattr(loaded, "judge"):
+        return {}
+    try:
+        judge: Judge = loaded(loaded.Parameters())
+    except ValidationError:
+        return {"calibration": "needs parameters"}
+    known = calibration.find(judge.spec)
+    state = known.verdicts if known else "not calibrated"
+    return {
+        "calibration": state,
+        "cards": [card.text() for card in judge.cards()] if isinstance(judge, Vouched) else [],
+    }
 
 
 def _parameters(model: type[BaseModel]) -> dict[str, Any]:

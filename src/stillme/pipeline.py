@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 import tomli_w
 
-from stillme import __version__, audit, calibration, edits, estimates, judgements, known_answers, results
-from stillme.audit import Audit
+from stillme import __version__, audit, calibration, edits, estimates, judgements, known_answers, report, results
+from stillme.audit import Audit, NamedJudge
 from stillme.audit.load import FILE, RESOLVED
 from stillme.errors import StillmeError
+from stillme.protocols import Vouched
 from stillme.store import Store
 from stillme.types import Estimate
 from stillme.work import Budget, Ended, Stop, Tally, Terms
@@ -153,8 +154,6 @@ def standing_of(loaded: Audit) -> estimates.Standing:
 
 def write_report(loaded: Audit, store: Store, gathered: results.Results, found: Sequence[Estimate]) -> Path:
     """Write report.html into the run folder."""
-    from stillme import report
-
     return report.write(
         loaded.folder,
         report.ReportData(
@@ -167,11 +166,16 @@ def write_report(loaded: Audit, store: Store, gathered: results.Results, found: 
             settings=settings_of(loaded),
             image_path=store.pictures.find,
             editors=tuple(report.Described(name=n.name, text=_described(n.editor)) for n in loaded.editors),
-            judges=tuple(report.Described(name=n.name, text=_described(n.judge)) for n in loaded.judges),
+            judges=tuple(_described_judge(named) for named in loaded.judges),
             standing=standing_of(loaded),
             planted=tuple(known_answers.gaps(loaded, gathered)),
         ),
     )
+
+
+def _described_judge(named: NamedJudge) -> report.Described:
+    cards = tuple(named.judge.cards()) if isinstance(named.judge, Vouched) else ()
+    return report.Described(name=named.name, text=_described(named.judge), cards=cards)
 
 
 def _described(plugin: object) -> str:

@@ -139,6 +139,43 @@ class KnowsAnswers(Protocol):
         ...
 
 
+class ValidityCard(Protocol):
+    """What one instrument measures, on which data, and how far to trust it."""
+
+    @property
+    def title(self) -> str:
+        """The instrument's name."""
+        ...
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that it answers."""
+        ...
+
+    @property
+    def paragraphs(self) -> Mapping[str, str]:
+        """What it measures, how, under which licence, its noise floor, known failures."""
+        ...
+
+    @property
+    def rows(self) -> Sequence[Sequence[str]]:
+        """Measured numbers by group; the first row names the columns."""
+        ...
+
+    def text(self) -> str:
+        """The card for a terminal."""
+        ...
+
+
+@runtime_checkable
+class Vouched(Protocol):
+    """A judge with validity cards. Optional."""
+
+    def cards(self) -> Sequence[ValidityCard]:
+        """One card per instrument."""
+        ...
+
+
 def spec_of(use: str, version: str, parameters: BaseModel) -> Spec:
     """The specification that keys a plugin's results: its name, version, and parameters with defaults filled in."""
     resolved: Mapping[str, object] = parameters.model_dump(mode="json")

@@ -36,9 +36,10 @@ class Card:
     notes: Mapping[str, Any]
     """Further measured numbers, such as the nulls of apparent race."""
 
-    def text(self) -> str:
-        """Write the card for a terminal."""
-        parts = {
+    @property
+    def paragraphs(self) -> Mapping[str, str]:
+        """Everything but the numbers, in the order of reading."""
+        return {
             "Measures": self.measures,
             "Unit": self.unit,
             "Method": self.method,
@@ -48,14 +49,22 @@ class Card:
             "Abstains": self.abstains,
             "Fails": " ".join(self.failures),
         }
-        return "\n".join([self.title, *(f"  {name}: {value}" for name, value in parts.items()), *self._rows()])
 
-    def _rows(self) -> list[str]:
-        names = list(self.columns)
-        rows = [["group", *self.columns.values()]]
-        rows += [[group, *(_number(row.get(name)) for name in names)] for group, row in self.table.items()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        return ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    @property
+    def rows(self) -> list[list[str]]:
+        """The table as text; the first row names the columns."""
+        head = ["group", *self.columns.values()]
+        return [
+            head,
+            *([group, *(_number(row.get(name)) for name in self.columns)] for group, row in self.table.items()),
+        ]
+
+    def text(self) -> str:
+        """Write the card for a terminal."""
+        widths = [max(len(row[column]) for row in self.rows) for column in range(len(self.rows[0]))]
+        table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in self.rows]
+        words = [f"  {name}: {value}" for name, value in self.paragraphs.items()]
+        return "\n".join([self.title, *words, *(f"  {line}" for line in table)])
 
 
 @cache

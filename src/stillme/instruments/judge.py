@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from stillme import protocols
 from stillme.errors import UnreadableImage
+from stillme.instruments.cards import Card, cards
 from stillme.instruments.limits import load, step
 from stillme.instruments.quantities import QUANTITIES, SCALES
 from stillme.protocols import JudgeCapabilities, Needs, spec_of
@@ -57,6 +58,10 @@ class Instruments:
         """Measure each pair."""
         for pair in pairs:
             yield self._assess(pair)
+
+    def cards(self) -> Sequence[Card]:
+        """How far to trust each instrument."""
+        return cards()
 
     def close(self) -> None:
         """Forget the portraits."""

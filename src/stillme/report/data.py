@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stillme.estimates import Edits, Scores, Settings, Standing
+from stillme.protocols import ValidityCard
 from stillme.types import Estimate, PlantedGap
 
 
@@ -16,6 +17,8 @@ class Described:
 
     name: str
     text: str
+    cards: tuple[ValidityCard, ...] = ()
+    """How far to trust it, instrument by instrument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
