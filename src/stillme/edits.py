@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from stillme.audit import Audit, NamedEditor
+from stillme.editors import returned
 from stillme.protocols import Editor
 from stillme.store import EditRow, Store
 from stillme.types import Edited, EditOutcome, Failed, Refused, Request
@@ -48,9 +49,9 @@ def _portrait(request: Request) -> str:
 def _stage(editor: Editor, store: Store) -> Stage[Request, _Kept]:
     def perform(requests: Sequence[Request]) -> list[_Kept]:
         kept: list[_Kept] = []
-        for outcome in _outcomes(editor, requests):
+        for request, outcome in zip(requests, _outcomes(editor, requests), strict=True):
             image = store.pictures.add(outcome.image) if isinstance(outcome, Edited) else None
-            kept.append(_Kept(outcome=_without_image(outcome), image=image))
+            kept.append(_Kept(outcome=_without_image(outcome, request), image=image))
         return kept
 
     def save(finished: Sequence[Done[Request, _Kept]]) -> None:
@@ -93,10 +94,13 @@ def _outcomes(editor: Editor, requests: Sequence[Request]) -> list[EditOutcome]:
     return outcomes
 
 
-def _without_image(outcome: EditOutcome) -> EditOutcome:
-    if isinstance(outcome, Edited):
-        return Edited(image=b"", effective=outcome.effective, truth=outcome.truth, cost=outcome.cost)
-    return outcome
+def _without_image(outcome: EditOutcome, request: Request) -> EditOutcome:
+    """The outcome with what is odd about its picture instead of the picture."""
+    if not isinstance(outcome, Edited):
+        return outcome
+    flags = returned.inspect(outcome.image, *(portrait.image.read() for portrait in request.portraits))
+    effective = {**outcome.effective, "flags": list(flags)} if flags else outcome.effective
+    return Edited(image=b"", effective=effective, truth=outcome.truth, cost=outcome.cost)
 
 
 def _label(outcome: EditOutcome) -> str:

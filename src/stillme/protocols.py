@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
-from stillme.types import Assessment, EditOutcome, Pair, Portrait, Prompt, Request, Spec
+from stillme.types import Arm, Assessment, EditOutcome, Pair, Portrait, Prompt, Request, Spec
 
 
 class Parameters(BaseModel):
@@ -122,6 +122,15 @@ class Objecting(Protocol):
 
     def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Each a sentence that names the parameter, portrait or prompt, and what to write instead."""
+        ...
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """An editor that knows what it would return, such as a folder of finished edits. Optional."""
+
+    def fingerprint(self, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
+        """The hash of the picture it would return; empty where there is none."""
         ...
 
 

@@ -106,7 +106,7 @@ def portrait_set(name: str) -> tuple[Portrait, ...]:
 
 def unmet(needs: Needs) -> list[str]:
     """What this machine lacks, each as the command or variable that brings it."""
-    missing = [module for module in needs.modules if find_spec(module) is None]
+    missing = [module for module in needs.modules if not _is_installed(module)]
     lacking: list[str] = []
     if missing:
         target = f'"stillme[{needs.extra}]"' if needs.extra else " ".join(missing)
@@ -115,6 +115,14 @@ def unmet(needs: Needs) -> list[str]:
         if not os.environ.get(variable):
             lacking.append(f"{variable} is not set: run `export {variable}=…` with your key")
     return lacking
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # The package around it is absent, as `google` is for `google.genai`.
+        return False
 
 
 def _checked(kind: Kind, name: str, members: tuple[str, ...]) -> Any:

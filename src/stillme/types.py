@@ -109,6 +109,8 @@ class Request:
     seed: int
     attributes_matter: bool = False
     """Whether the editor reads the labels (only planted ones do); they are then part of the key."""
+    content: str = ""
+    """The hash of what the editor would return, where it knows beforehand: a file that changes is another request."""
 
     @cached_property
     def key(self) -> str:
@@ -122,6 +124,7 @@ class Request:
                 self.editor.key,
                 self.seed,
                 [dict(p.attributes) for p in self.portraits] if self.attributes_matter else None,
+                self.content,
             ]
         )
 

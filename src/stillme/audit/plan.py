@@ -10,7 +10,7 @@ from typing import cast
 
 from stillme.audit.config import Config
 from stillme.mitigation import NOTHING, instruction
-from stillme.protocols import Editor, Judge
+from stillme.protocols import Editor, Fingerprinted, Judge
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
 from stillme.work import Limits
 
@@ -68,6 +68,7 @@ class Audit:
                         editor=named.editor.spec,
                         seed=seed,
                         attributes_matter=named.editor.capabilities.attributes_matter,
+                        content=_content(named.editor, portrait, prompt, arm, seed),
                     )
 
     def treatments(self) -> Iterator[tuple[Arm, Prompt]]:
@@ -127,6 +128,10 @@ class Audit:
     def hash(self) -> str:
         """Names the configuration; budget, executor and title do not count, as they change no row."""
         return digest({name: part for name, part in self.resolved.items() if name not in _HOW_NOT_WHAT})
+
+
+def _content(editor: Editor, portrait: Portrait, prompt: Prompt, arm: Arm, seed: int) -> str:
+    return editor.fingerprint((portrait,), prompt, arm, seed) if isinstance(editor, Fingerprinted) else ""
 
 
 def _absolute(here: Path, name: str) -> str:

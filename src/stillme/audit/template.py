@@ -75,7 +75,7 @@ def small_audit(title: str) -> str:
     groups = [f'groups."{level}" = {{ erasure = 0.40, skin_shift = 6.0, skin_spread = 1.0 }}' for level in ("A", "E")]
     return AUDIT.format(
         title=title.replace("\\", "\\\\").replace('"', '\\"'),
-        prompts='["O-01", "O-07", "V-02", "V-07"]',
+        prompts='["O-01", "V-02"]',
         everyone="{ erasure = 0.05, skin_spread = 1.0 }",
         groups="\n".join(groups),
     )

@@ -1,0 +1,120 @@
+"""Hugging Face inference providers: other people's models and machines behind one router and one key.
+
+The official client drops fal's marks of a refusal: it does not look at the status of the final answer and does not
+hand over `has_nsfw_concepts`. So the providers' own protocols run through the router instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, assert_never, cast
+
+from pydantic import BaseModel, Field
+
+from stillme.editors.hosted import catalogue, fal, replicate
+from stillme.editors.hosted.editor import Answer, Call
+from stillme.editors.hosted.faults import Broken, dig, of_answer
+from stillme.editors.hosted.queued import Queued, QueuedParameters
+from stillme.editors.hosted.wire import Wire
+from stillme.protocols import Needs
+from stillme.types import Json
+
+_KNOWN = catalogue.service("huggingface")
+_TASK = "image-to-image"
+_IMAGES = {
+    "fal-ai": "image_url,image_urls[]",
+    "replicate": "image,images[],input_image,input_images[]",
+    "hf-inference": "inputs",
+}
+"""The hub does not say which field a model reads; like the official client we fill all that a provider knows."""
+
+
+class HuggingFaceParameters(QueuedParameters):
+    """A model of the hub, run by one of its providers."""
+
+    model: str = _KNOWN.default
+    base_url: str = _KNOWN.base_url
+    provider: Literal["fal-ai", "replicate", "hf-inference"] = "fal-ai"
+    provider_id: str = ""
+    """The model's name at the provider; by default what the hub says."""
+    hub_url: str = Field(default="https://huggingface.co", exclude=True)
+
+
+class HuggingFace(Queued):
+    """Image editing models of the Hugging Face hub, by inference providers."""
+
+    Parameters: ClassVar[type[BaseModel]] = HuggingFaceParameters
+    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("HF_TOKEN",))
+    service: ClassVar[str] = "huggingface"
+    key_variable: ClassVar[str] = "HF_TOKEN"
+
+    def __init__(self, parameters: HuggingFaceParameters) -> None:
+        self._hub = parameters
+        super().__init__(parameters)
+        self._found = parameters.provider_id
+        self._finding = threading.Lock()
+
+    def _default_images(self) -> str:
+        return _IMAGES[self._hub.provider]
+
+    def _headers(self, key: str) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {key}"}
+
+    def _ask(self, connection: Wire, call: Call) -> Answer:
+        name = self._provider_id()
+        answer = self._run(connection, name, call)
+        told = {"provider": self._hub.provider, "provider_id": name}
+        return Answer(image=answer.image, usage=answer.usage, effective={**answer.effective, **told})
+
+    def _run(self, wire: Wire, name: str, call: Call) -> Answer:
+        prefix = f"/{self._hub.provider}"
+        match self._hub.provider:
+            case "fal-ai":
+                # The router sends the request to fal's queue only if the query says so.
+                return fal.run(wire, f"/{name}?_subdomain=queue", self._fields(call), self.patience, prefix=prefix)
+            case "replicate":
+                return replicate.run(wire, name, self._fields(call), self.patience, prefix=prefix)
+            case "hf-inference":
+                return _direct(wire, f"{prefix}/models/{name}", self._direct_fields(call))
+            case never:
+                assert_never(never)
+
+    def _direct_fields(self, call: Call) -> dict[str, Any]:
+        parameters = {"prompt": call.instruction, **self._hub.extra}
+        if self._hub.seed_field:
+            parameters[self._hub.seed_field] = call.seed
+        return {"inputs": call.pictures[0].data_uri.partition(",")[2], "parameters": parameters}
+
+    def _provider_id(self) -> str:
+        with self._finding:
+            if not self._found:
+                hub = Wire(self._hub.hub_url, self._headers(self._key()), timeout=self._hub.timeout)
+                try:
+                    reply = hub.send("GET", f"/api/models/{self._hub.model}?expand[]=inferenceProviderMapping")
+                finally:
+                    hub.close()
+                self._found = self._mapped(dig(reply.require_json(), "inferenceProviderMapping"))
+            return self._found
+
+    def _mapped(self, mapping: Json) -> str:
+        """The model's name at the provider. The hub gives a table in some answers and a list in others."""
+        provider, model = self._hub.provider, self._hub.model
+        if isinstance(mapping, list):
+            mapping = {dig(entry, "provider"): entry for entry in cast("list[Json]", mapping)}
+        entry = dig(mapping, provider)
+        name = dig(entry, "providerId")
+        if not isinstance(name, str):
+            known = ", ".join(str(each) for each in cast("dict[str, Json]", mapping or {})) or "none"
+            raise Broken(f"{provider!r} does not run {model!r}; its providers: {known}", retryable=False)
+        if dig(entry, "task") != _TASK:
+            raise Broken(f"{provider!r} runs {model!r} for {dig(entry, 'task')}, not {_TASK}", retryable=False)
+        return name
+
+
+def _direct(wire: Wire, path: str, body: Mapping[str, Any]) -> Answer:
+    """The hub's own machines answer at once, with the picture's bytes."""
+    reply = wire.send("POST", path, body=dict(body), headers={"Accept": "image/png"}).require_success()
+    if isinstance(reply.body, dict):
+        raise of_answer("no picture in the answer", reply.text)
+    return Answer(image=reply.content)

@@ -1,0 +1,64 @@
+"""Look at every picture that an editor returns, before anybody rates it.
+
+What is found is noted, and the picture is kept: a black frame or an untouched portrait is a result, too.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillme import images
+from stillme.errors import UnreadableImage
+
+Flag = Literal["unreadable", "black", "uniform", "identical"]
+
+_BLACK = 12
+"""Highest level of a black frame: JPEG does not keep zero exactly."""
+_UNIFORM = 4
+"""Largest difference between the levels of one channel that still counts as one colour."""
+_STRAY = 0.001
+"""Share of pixels at either end that may differ, such as a watermark's dot."""
+
+
+def inspect(image: bytes, *sources: bytes) -> tuple[Flag, ...]:
+    """What is odd about a returned picture; nothing, most of the time.
+
+    `black` is a special case of `uniform` and stands alone. `identical` means the same pixels as a source, in whatever
+    file format; a picture that merely looks the same is for the judges.
+    """
+    try:
+        # The same bytes as a source were decoded before.
+        rgb = _pixels(image) if image in sources else images.read_rgb(image)
+    except UnreadableImage:
+        return ("unreadable",)
+    identical = any(image == source or _same(rgb, source) for source in sources)
+    return (*_frame(rgb), "identical") if identical else _frame(rgb)
+
+
+def _frame(rgb: NDArray[np.uint8]) -> tuple[Flag, ...]:
+    levels = rgb.reshape(-1, 3)
+    # Most pictures need no second look, as a few hundred of their pixels already differ.
+    sample = levels[:: max(1, len(levels) // 512)].astype(np.int16)
+    if float((np.abs(sample - np.median(sample, axis=0)).max(axis=1) > 8 * _UNIFORM).mean()) > 0.05:
+        return ()
+    low, high = np.quantile(levels, (_STRAY, 1 - _STRAY), axis=0)
+    if float(high.max()) <= _BLACK:
+        return ("black",)
+    return ("uniform",) if float((high - low).max()) <= _UNIFORM else ()
+
+
+def _same(rgb: NDArray[np.uint8], source: bytes) -> bool:
+    try:
+        return np.array_equal(rgb, _pixels(source))
+    except UnreadableImage:
+        return False
+
+
+@lru_cache(maxsize=8)
+def _pixels(source: bytes) -> NDArray[np.uint8]:
+    """Requests come portrait by portrait, so the last few sources are the ones asked for."""
+    return images.read_rgb(source)

@@ -1,0 +1,68 @@
+"""Keys that open nothing, portraits, and running servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from stillme.protocols import Editor
+from stillme.types import EditOutcome, ImageFile, Portrait, Request
+from tests.editors.hosted.loopback import Loopback, serving
+from tests.editors.hosted.providers import Provider
+from tests.records import portrait, request
+
+KEY = "hf_sk-loopback-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "FAL_KEY", "REPLICATE_API_TOKEN", "HF_TOKEN"):
+        monkeypatch.setenv(name, KEY)
+    monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> list[Portrait]:
+    """Three portraits with something to see in each."""
+    made = []
+    for index in range(3):
+        file = tmp_path / f"p{index}.png"
+        Image.fromarray(np.random.default_rng(index).integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(file)
+        made.append(replace(portrait(f"p{index}", group="ab"[index % 2]), image=ImageFile.of(file)))
+    return made
+
+
+class Desk:
+    """An editor at its provider's loopback server."""
+
+    def __init__(self, server: Loopback, editor: Editor, people: list[Portrait]) -> None:
+        self.server, self.editor, self.people = server, editor, people
+
+    def request(self, *, portraits: int = 1, seed: int = 0) -> Request:
+        return replace(request(seed=seed, editor=self.editor.spec), portraits=tuple(self.people[:portraits]))
+
+    def ask(self, **what: Any) -> EditOutcome:
+        (outcome,) = self.editor.edit([self.request(**what)])
+        return outcome
+
+
+@pytest.fixture
+def at(people: list[Portrait]) -> Iterator[Callable[..., Desk]]:
+    """Open a provider and build its editor: `at(OPENAI, timeout=1)`."""
+    with ExitStack() as open_ones:
+
+        def build(provider: Provider, **parameters: Any) -> Desk:
+            server = open_ones.enter_context(serving(provider.behave))
+            editor = provider.build(server.url, **parameters)
+            open_ones.callback(editor.close)
+            return Desk(server, editor, people)
+
+        yield build

@@ -1,0 +1,223 @@
+"""What holds for every hosted editor: an outage is no refusal, limits are kept, nothing is retried in silence."""
+
+from __future__ import annotations
+
+import email.utils
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from stillme import images
+from stillme.testing import broken_promises
+from stillme.types import Edited, Failed, ImageFile, Portrait
+from tests.editors.hosted.conftest import KEY, Desk
+from tests.editors.hosted.loopback import Says, serving
+from tests.editors.hosted.providers import PROVIDERS, Provider
+
+every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
+At = Callable[..., Desk]
+
+
+def failed(desk: Desk) -> Failed:
+    outcome = desk.ask()
+    assert isinstance(outcome, Failed), outcome
+    return outcome
+
+
+@every_provider
+def test_the_picture_comes_back(provider: Provider, at: At):
+    desk = at(provider)
+    outcome = desk.ask()
+    assert isinstance(outcome, Edited), outcome
+    source = images.read_rgb(desk.people[0].image.path)
+    assert np.array_equal(images.read_rgb(outcome.image), 255 - source)
+    assert outcome.effective["size"] == [16, 16]
+
+
+@every_provider
+def test_it_keeps_every_promise_of_an_editor(provider: Provider, people: list[Portrait]):
+    with serving(provider.behave) as server:
+        assert broken_promises(provider.kind, people[:2], provider.settings(server.url)) == []
+
+
+@every_provider
+def test_too_many_requests_wait_as_long_as_the_server_says(provider: Provider, at: At):
+    desk = at(provider)
+    desk.server.breaks(Says(status=429, body={"error": {"message": "slow down"}}, headers={"Retry-After": "7"}))
+    outcome = failed(desk)
+    assert outcome.retryable
+    assert outcome.retry_after == 7.0
+    assert "429" in outcome.error
+    # One attempt, no silent second one.
+    assert len(desk.server.asked) == 1
+
+
+@every_provider
+def test_a_time_to_wait_may_be_a_date(provider: Provider, at: At):
+    desk = at(provider)
+    soon = email.utils.formatdate(time.time() + 30, usegmt=True)
+    desk.server.breaks(Says(status=503, body={}, headers={"Retry-After": soon}))
+    assert failed(desk).retry_after == pytest.approx(30, abs=3)
+
+
+@every_provider
+def test_an_outage_is_not_a_refusal(provider: Provider, at: At):
+    desk = at(provider)
+    for count, status in enumerate((500, 502, 503, 504), start=1):
+        desk.server.breaks(Says(status=status, body=b"<html>policy and safety are down for maintenance</html>"))
+        outcome = failed(desk)
+        assert outcome.retryable
+        assert str(status) in outcome.error
+        assert len(desk.server.asked) == count
+
+
+@every_provider
+def test_a_mistake_of_the_audit_is_final_and_in_the_servers_words(provider: Provider, at: At):
+    desk = at(provider)
+    words = "size must be divisible by 16"
+    body = {"error": {"message": words, "code": "invalid_value", "status": "INVALID_ARGUMENT"}, "detail": words}
+    desk.server.breaks(Says(status=400, body=body), at=provider.submit)
+    outcome = failed(desk)
+    assert not outcome.retryable
+    assert words in outcome.error
+
+
+@every_provider
+def test_a_wrong_key_is_asked_about_once_and_can_be_put_right(provider: Provider, at: At):
+    desk = at(provider)
+    body = {"error": {"message": f"Incorrect key: {KEY}", "code": "invalid_api_key"}, "detail": f"Incorrect: {KEY}"}
+    desk.server.breaks(Says(status=401, body=body), at=provider.submit)
+    first = failed(desk)
+    calls = len(desk.server.asked)
+    again = failed(desk)
+    assert len(desk.server.asked) == calls
+    assert again.error == first.error
+    assert KEY not in first.error
+    assert first.retryable, "a final failure could never be repaired by a rerun"
+    desk.editor.close()
+    assert isinstance(desk.ask(), Edited)
+
+
+@every_provider
+def test_a_body_that_ends_too_soon_is_a_failure(provider: Provider, at: At):
+    desk = at(provider)
+    desk.server.breaks(Says(body={"data": "x" * 4096}, truncated=True), at=provider.submit)
+    outcome = failed(desk)
+    assert outcome.retryable
+    assert "no whole answer" in outcome.error
+
+
+@every_provider
+def test_an_answer_of_another_shape_is_a_failure_that_shows_it(provider: Provider, at: At):
+    desk = at(provider)
+    wrong_types = {"data": "text", "candidates": "text", "status": 3}
+    for body in (b"<html>a login page</html>", ["a", "list"], {}, wrong_types, "text", {"data": [], "candidates": []}):
+        kind = {"Content-Type": "text/html"} if isinstance(body, bytes) else {}
+        desk.server.breaks(Says(body=body, headers=kind), at=provider.submit)
+        outcome = failed(desk)
+        assert outcome.retryable, body
+        assert "came" in outcome.error or "prediction" in outcome.error, outcome.error
+
+
+@every_provider
+def test_a_server_that_hangs_is_given_up(provider: Provider, at: At):
+    desk = at(provider, timeout=0.15)
+    desk.server.breaks(Says(hangs=True), at=provider.submit)
+    started = time.monotonic()
+    outcome = failed(desk)
+    assert time.monotonic() - started < 3
+    assert outcome.retryable
+
+
+@every_provider
+def test_a_slow_answer_is_waited_for(provider: Provider, at: At):
+    desk = at(provider, timeout=20)
+    desk.server.delay = 0.1
+    assert isinstance(desk.ask(), Edited)
+
+
+@every_provider
+def test_a_server_that_is_not_there_is_a_failure_to_retry(provider: Provider, people: list[Portrait]):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        desk_editor = provider.build(f"http://127.0.0.1:{taken.getsockname()[1]}")
+    outcome = failed(Desk(None, desk_editor, people))
+    assert outcome.retryable
+
+
+@every_provider
+def test_without_a_key_nothing_is_sent(provider: Provider, at: At, monkeypatch: pytest.MonkeyPatch):
+    for variable in provider.kind.needs.variables:
+        monkeypatch.delenv(variable)
+    desk = at(provider)
+    if provider.kind.needs.variables:
+        assert f"export {provider.kind.needs.variables[0]}" in failed(desk).error
+        assert desk.server.asked == []
+    else:
+        assert isinstance(desk.ask(), Edited)
+
+
+@every_provider
+def test_a_key_pasted_with_other_characters_is_named(provider: Provider, at: At, monkeypatch: pytest.MonkeyPatch):
+    variable = provider.kind.key_variable
+    monkeypatch.setenv(variable, f"“{KEY}”")
+    assert f"{variable} holds characters that no key has" in failed(at(provider)).error
+
+
+@every_provider
+def test_the_key_goes_to_the_provider_and_nowhere_else(provider: Provider, at: At):
+    desk = at(provider)
+    desk.ask()
+    for asked in desk.server.asked:
+        assert (KEY in str(asked.headers)) == (not asked.path.endswith("picture.png")), asked.path
+
+
+@every_provider
+def test_calls_keep_their_distance_across_threads(provider: Provider, at: At):
+    desk = at(provider, requests_per_minute=1200, concurrency=4)
+    started = time.monotonic()
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda _: desk.ask(), range(4)))
+    assert time.monotonic() - started >= 0.15
+    assert [type(each) for each in outcomes] == [Edited] * 4
+
+
+@every_provider
+def test_a_portrait_on_its_side_is_sent_upright(provider: Provider, at: At, tmp_path: Path):
+    desk = at(provider)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture = Image.fromarray(np.zeros((8, 16, 3), dtype=np.uint8))
+    picture.save(tmp_path / "turned.jpg", exif=exif)
+    desk.people[0] = Portrait(
+        id="turned",
+        image=ImageFile.of(tmp_path / "turned.jpg"),
+        attributes={},
+        label_origin="made up",
+        licence="CC0-1.0",
+    )
+    outcome = desk.ask()
+    assert isinstance(outcome, Edited)
+    assert outcome.effective["size"] == [8, 16]
+
+
+@every_provider
+def test_what_cannot_change_a_picture_is_no_part_of_the_key(provider: Provider):
+    plain = provider.build("http://127.0.0.1:9")
+    slow = provider.build("http://127.0.0.1:9", timeout=1, concurrency=1, requests_per_minute=1, price={"image": 1})
+    other = provider.build("http://127.0.0.1:9", extra={"guidance_scale": 2})
+    assert plain.spec.key == slow.spec.key != other.spec.key
+
+
+@every_provider
+def test_extra_fields_must_not_replace_the_experiment(provider: Provider):
+    reserved = sorted(provider.kind.reserved)[0]
+    editor = provider.build("http://127.0.0.1:9", extra={reserved: "something else", "steps": 4})
+    (sentence,) = editor.objections([], [])
+    assert f"`extra.{reserved}`" in sentence

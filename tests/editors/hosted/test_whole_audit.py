@@ -1,0 +1,58 @@
+"""Whole audits with a hosted editor and with a folder of outputs, from audit.toml to the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillme import images, registry
+from stillme.editors.folder import Folder
+from stillme.editors.hosted.openai import OpenAIImages
+from stillme.pipeline import Options, run_stages
+from stillme.store import Store
+from tests.editors.hosted.loopback import Says, serving
+from tests.editors.hosted.providers import OPENAI
+from tests.editors.hosted.test_openai import error
+
+
+def outcomes(folder: Path) -> list[tuple[str, str]]:
+    with Store.reading(folder) as store:
+        return list(store.query("SELECT outcome, message FROM edit ORDER BY id"))
+
+
+def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(registry, "editor_class", lambda name: OpenAIImages)
+    with serving(OPENAI.behave) as server:
+        folder = write_audit(f'use = "openai"\n[editors.parameters]\nbase_url = "{server.url}/v1"')
+        server.breaks(error("moderation_blocked"))
+        server.breaks(Says(status=429, body={}, headers={"Retry-After": "0"}), times=2)
+        server.breaks(Says(status=500, body=b"down", headers={"Retry-After": "0"}))
+        first = run_stages(folder, ("edit",), Options()).tallies[0]
+        assert first.counts == {"edited": 11, "refused": 1}
+        assert first.retried == 3
+        assert first.cost == pytest.approx(11 * 0.0321)
+        asked = len(server.asked)
+        run_stages(folder, ("edit",), Options())
+        assert len(server.asked) == asked, "what has a row is not paid for again"
+
+
+def test_missing_files_are_listed_and_picked_up_when_they_appear(
+    write_audit: Callable[..., Path], portraits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(registry, "editor_class", lambda name: Folder)
+    made = tmp_path / "outputs"
+    made.mkdir()
+    inverted = {file.stem: images.encode_png(255 - images.read_rgb(file)) for file in portraits.glob("*.png")}
+    for who in list(inverted)[:5]:
+        (made / f"{who}-O-01.png").write_bytes(inverted[who])
+        (made / f"{who}-O-02.png").write_bytes(inverted[who])
+    late = list(inverted)[5]
+    pattern = "{portrait}-{prompt}.png"
+    folder = write_audit(f'use = "folder"\n[editors.parameters]\nfolder = "{made}"\npattern = "{pattern}"')
+    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 10, "failed": 2}
+    missing = [message for outcome, message in outcomes(folder) if outcome == "failed"]
+    assert sorted(missing) == [f"there is no file {made / f'{late}-O-0{number}.png'}" for number in (1, 2)]
+    (made / f"{late}-O-01.png").write_bytes(inverted[late])
+    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 1, "failed": 1}
