@@ -46,7 +46,8 @@ def lab_to_linear(lab: Floats) -> Floats:
     """CIELAB to linear RGB, unclipped."""
     y = (lab[..., 0] + 16) / 116
     f = np.stack([y + lab[..., 1] / 500, y, y - lab[..., 2] / 200], axis=-1)
-    xyz = np.where(f**3 > _EPSILON, f**3, (116 * f - 16) / _KAPPA) * _WHITE
+    cubes = f * f * f  # a general power is ten times slower
+    xyz = np.where(cubes > _EPSILON, cubes, (116 * f - 16) / _KAPPA) * _WHITE
     return (xyz @ np.linalg.inv(_RGB_TO_XYZ).T).astype(np.float32)
 
 

@@ -168,6 +168,7 @@ def write_report(loaded: Audit, store: Store, gathered: results.Results, found: 
             editors=tuple(report.Described(name=n.name, text=_described(n.editor)) for n in loaded.editors),
             judges=tuple(_described_judge(named) for named in loaded.judges),
             standing=standing_of(loaded),
+            badges=("synthetic portraits",) if loaded.config.portraits.source == "synthetic" else (),
             planted=tuple(known_answers.gaps(loaded, gathered)),
         ),
     )

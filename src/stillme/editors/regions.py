@@ -15,6 +15,8 @@ Mask = NDArray[np.float32]
 """Soft: 0 to 1."""
 Lab = tuple[float, float, float]
 
+_SEEN = 0.004
+"""Less of a change than this moves no 8-bit value."""
 _LIKE_SKIN = np.array([22, 9, 9], dtype=np.float32)
 """How far, in L*, a* and b*, neck and ears may be from the face's own colour."""
 
@@ -45,8 +47,8 @@ class Regions:
         where = area if area is not None and target is not None else np.zeros_like(self.skin)
         if target is not None and (where > 0.5).any():
             # Folds and shading stay: only the middle of the region's colours moves.
-            moves = np.array(target, dtype=np.float32) - np.median(self.lab[where > 0.5], axis=0)
-        touched = (where > 0) | (self.skin > 0 if skin_shift else np.zeros_like(self.skin, dtype=np.bool_))
+            moves = np.array(target, dtype=np.float32) - self.lab[where > 0.5].mean(axis=0)
+        touched = (where > _SEEN) | (self.skin * abs(skin_shift) > _SEEN)
         lab = (self.lab[touched] + where[touched, None] * moves).astype(np.float32)
         lab[:, 0] += np.float32(skin_shift) * self.skin[touched]
         made = self.rgb.copy()
