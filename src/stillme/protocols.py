@@ -4,7 +4,8 @@
     mine = "my_package.editor:MyEditor"
 
 The class is built from its validated `Parameters`, cheaply: weights and connections come with the
-first call. Its docstring's first line is what `stillme list` shows.
+first call. Its docstring's first line is what `stillme list` shows. Two class attributes are optional: `seed`, used
+where an audit names none, and `shorthand`, the parameter that takes what stands behind a colon in `use = "mine:…"`.
 """
 
 from __future__ import annotations

@@ -162,3 +162,17 @@ def test_a_run_kept_elsewhere_is_usable_without_its_origin(write_audit: Write, t
     again = run_stages(out, ("edit",), Options())
     assert first.tallies[0].counts == {"edited": 12}
     assert again.tallies[0].already == 12
+
+
+def test_an_editor_may_bring_its_own_seed(write_audit: Write):
+    assert audit.load(write_audit('use = "flaky"')).editors[0].seeds == (42,)
+    assert audit.load(write_audit('use = "flaky"\nseeds = [7]')).editors[0].seeds == (7,)
+    assert audit.load(write_audit('use = "noop"')).editors[0].seeds == (0,)
+    assert audit.load(write_audit('use = "flaky"')).resolved["editors"][0]["seeds"] == [42]
+
+
+def test_what_stands_behind_a_colon_is_the_plugins_shorthand(write_audit: Write):
+    loaded = audit.load(write_audit('use = "flaky:3"'))
+    assert loaded.editors[0].editor.spec.parameters["failures"] == 3
+    (found,) = problems(write_audit('use = "noop:3"'))
+    assert "'noop' takes nothing after a colon" in found

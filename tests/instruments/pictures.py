@@ -27,6 +27,12 @@ def some(count: int) -> tuple[Picture, ...]:
 
 
 @cache
+def portrait(name: str) -> Picture:
+    """One of the embedded set, by its id."""
+    return next(read_rgb(each.image.path) for each in portraits() if each.id == name)
+
+
+@cache
 def one() -> Picture:
     """A portrait of medium skin tone."""
     everyone = sorted(portraits(), key=lambda portrait: portrait.id)

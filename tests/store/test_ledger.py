@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import sqlite3
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -107,30 +108,29 @@ def test_a_reader_sees_a_consistent_past_while_a_writer_writes(tmp_path: Path):
             assert reader.count_edits() == 1
 
 
-def _hold(folder: str, held: multiprocessing.synchronize.Event, done: multiprocessing.synchronize.Event) -> None:
-    with Store.writing(Path(folder)):
-        held.set()
-        done.wait(30)
+HOLD = """
+import pathlib, sys
+from stillme.store import Store
+with Store.writing(pathlib.Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 def test_a_second_writer_is_told_who_holds_the_run(tmp_path: Path):
-    context = multiprocessing.get_context("spawn")
-    held, done = context.Event(), context.Event()
-    holder = context.Process(target=_hold, args=(str(tmp_path), held, done))
-    holder.start()
-    try:
-        assert held.wait(30)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
         with pytest.raises(StoreBusy, match=f"process {holder.pid} on "), Store.writing(tmp_path):
             pass
         with Store.reading(tmp_path) as reader:
             assert reader.count_edits() == 0
         holder.kill()
-        holder.join()
-        with Store.writing(tmp_path, wait=10) as store:
-            assert store.count_edits() == 0, "a dead holder must not block"
-    finally:
-        done.set()
-        holder.join()
+    with Store.writing(tmp_path, wait=10) as store:
+        assert store.count_edits() == 0, "a dead holder must not block"
 
 
 def test_a_run_of_a_later_stillme_is_refused(tmp_path: Path):

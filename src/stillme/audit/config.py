@@ -38,7 +38,7 @@ class EditorSection(Section):
 
     use: str
     name: Name | None = Field(default=None, min_length=1)
-    seeds: list[int] = Field(default=[0], min_length=1)
+    seeds: list[int] | None = Field(default=None, min_length=1)
     parameters: dict[str, Any] = {}
 
 

@@ -224,17 +224,22 @@ class _Loader:
         editor: Editor | None = self._plugin(registry.editor_class, section.use, section.parameters, location)
         if editor is None:
             return None
-        if len(set(section.seeds)) < len(section.seeds):
+        seeds = section.seeds or [int(getattr(editor, "seed", 0))]
+        if len(set(seeds)) < len(seeds):
             self._problem((*location, "seeds"), "names a seed twice; name each once")
-        return NamedEditor(name=name, editor=editor, seeds=tuple(section.seeds))
+        return NamedEditor(name=name, editor=editor, seeds=tuple(seeds))
 
     def _judge(self, section: JudgeSection, name: str, location: Location) -> NamedJudge | None:
         judge: Judge | None = self._plugin(registry.judge_class, section.use, section.parameters, location)
         return NamedJudge(name=name, judge=judge, epochs=section.epochs) if judge else None
 
     def _plugin(self, find: Callable[[str], Any], use: str, parameters: dict[str, Any], location: Location) -> Any:
+        name, _, rest = use.partition(":")
         try:
-            found = find(use)
+            found = find(name)
+            if rest:
+                # `diffusers:owner/model` is short for a parameter that the plugin names.
+                parameters = {_shorthand(found, use): rest, **parameters}
         except StillmeError as error:
             self._problem((*location, "use"), str(error))
             return None
@@ -302,6 +307,14 @@ class _Loader:
             if portraits and isinstance(named.editor, Objecting):
                 for sentence in named.editor.objections(portraits, prompts):
                     self._problem(("editors", index, "parameters"), sentence)
+
+
+def _shorthand(found: Any, use: str) -> str:
+    shorthand = str(getattr(found, "shorthand", ""))
+    if not shorthand:
+        name, _, rest = use.partition(":")
+        raise StillmeError(f"{name!r} takes nothing after a colon; write {rest!r} under its parameters.")
+    return shorthand
 
 
 def _numeric(levels: set[str]) -> bool:

@@ -111,6 +111,7 @@ class Audit:
         for entry, editor in zip(plain["editors"], self.editors, strict=True):
             spec = editor.editor.spec
             entry |= {"name": editor.name, "version": spec.version, "parameters": dict(spec.parameters)}
+            entry |= {"seeds": list(editor.seeds)}
         for entry, judge in zip(plain["judges"], self.judges, strict=True):
             spec = judge.judge.spec
             entry |= {"name": judge.name, "version": spec.version, "parameters": dict(spec.parameters)}

@@ -39,6 +39,8 @@ class Flaky:
 
     Parameters = FlakyParameters
     needs = Needs()
+    seed = 42
+    shorthand = "failures"
 
     def __init__(self, parameters):
         self.spec = spec_of("flaky", "1", parameters)

@@ -1,0 +1,14 @@
+"""The presets as classes, for the entry points."""
+
+from __future__ import annotations
+
+from stillme.editors.diffusion.editor import named
+
+Flux2Dev = named("Flux2Dev", "flux2-dev")
+Flux2Klein = named("Flux2Klein", "flux2-klein")
+Flux1Kontext = named("Flux1Kontext", "flux1-kontext")
+QwenImageEdit2511 = named("QwenImageEdit2511", "qwen-image-edit-2511")
+QwenImageEdit2509 = named("QwenImageEdit2509", "qwen-image-edit-2509")
+FireRedImageEdit = named("FireRedImageEdit", "firered-image-edit")
+LongCatImageEdit = named("LongCatImageEdit", "longcat-image-edit")
+InstructPix2Pix = named("InstructPix2Pix", "instruct-pix2pix")

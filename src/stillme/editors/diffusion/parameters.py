@@ -1,0 +1,80 @@
+"""What an audit can set of a diffusers editor. What cannot change a pixel is left out of the key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, create_model, field_serializer
+
+from stillme.editors.diffusion.traits import Preset, Traits
+from stillme.protocols import Parameters
+from stillme.types import Json
+
+Side = Annotated[int, Field(ge=16, le=8192)]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|(cuda|xpu)(:\d+)?)$")]
+Quantisation = Literal[
+    "none", "bitsandbytes-4bit", "bitsandbytes-8bit", "torchao-int8", "torchao-float8", "layerwise-float8"
+]
+
+
+class DiffusionParameters(Parameters):
+    """The settings of one edit, and how the weights are run."""
+
+    repo: str
+    """A Hugging Face repository, or a folder that holds one."""
+    revision: str = "main"
+    """A commit pins the weights; a branch may move. The commit that was used is stored with each edit."""
+
+    steps: int | None = Field(default=None, ge=1, le=1000)
+    guidance_scale: float | None = Field(default=None, ge=0)
+    true_cfg_scale: float | None = Field(default=None, ge=0)
+    image_guidance_scale: float | None = Field(default=None, ge=0)
+    negative_prompt: str | None = None
+    size: Literal["source"] | tuple[Side, Side] = "source"
+    """Width and height, or whatever the pipeline makes of the source."""
+    max_sequence_length: int | None = Field(default=None, ge=1)
+    """Prompt tokens, where the limit can be moved."""
+    extra: dict[str, Json] = {}
+    """Further arguments of the pipeline's call, by their own names."""
+
+    batch: int = Field(default=4, ge=1, le=256)
+    """Prompts of one portrait per call. Part of the key: a batch adds its numbers up in another order."""
+    device: Device = "auto"
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    quantisation: Quantisation = "none"
+    quantised: tuple[str, ...] = ()
+    """Components to quantise; empty is the denoiser and its text encoders."""
+    attention: str = ""
+    """A diffusers attention backend, such as `flash` or `sage`; empty is torch's own."""
+    vae_slicing: bool = False
+    vae_tiling: bool = False
+    compile: bool = False
+    cache: Literal["none", "first_block", "taylorseer"] = "none"
+    """Skips work that hardly changes between steps."""
+    cache_options: dict[str, Json] = {}
+
+    offload: Literal["none", "model", "sequential", "group"] = Field(default="none", exclude=True)
+    """Where weights wait. The same kernels run on the same device, so it is no part of the key."""
+
+    @field_serializer("device")
+    def _without_index(self, device: str) -> str:
+        return device.partition(":")[0]
+
+
+class OpenParameters(DiffusionParameters):
+    """For any other pipeline: also its class and, unless stillme knows that class, how it is called."""
+
+    pipeline: str = ""
+    """The class; empty reads it from the folder's model_index.json."""
+    capabilities: Traits | None = None
+
+
+def parameters_of(name: str, preset: Preset) -> type[DiffusionParameters]:
+    """The parameters with a preset's values as defaults."""
+    fields = DiffusionParameters.model_fields
+    checked = DiffusionParameters.model_validate({"repo": preset.repo, **preset.settings})
+    replaced: dict[str, Any] = {
+        key: (fields[key].rebuild_annotation(), getattr(checked, key)) for key in checked.model_fields_set
+    }
+    title = "".join(word.capitalize() for word in name.replace("-", " ").split())
+    return create_model(f"{title}Parameters", __base__=DiffusionParameters, __doc__=preset.summary, **replaced)

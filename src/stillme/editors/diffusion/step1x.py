@@ -1,0 +1,111 @@
+"""Step1X-Edit v1.2, which needs a fork of diffusers and an old transformers: edited by a worker process."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field
+
+from stillme import images
+from stillme.editors.diffusion.weights import Weights
+from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
+from stillme.errors import UnreadableImage
+from stillme.protocols import Capabilities, Needs, Parameters
+from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request, Spec
+
+BACKEND = SERVE.with_name("step1x.py")
+_RECIPE = (
+    "make an environment with `pip install torch transformers==4.55.0 accelerate "
+    "git+https://github.com/Peyton-Chen/diffusers@step1xedit_v1p2` and write its bin/python"
+)
+
+
+class Step1XParameters(Parameters):
+    """The paper's settings, and where the other environment is."""
+
+    repo: str = "stepfun-ai/Step1X-Edit-v1p2"
+    revision: str = "main"
+    steps: int = Field(default=28, ge=1, le=1000)
+    true_cfg_scale: float = Field(default=6.0, ge=0)
+    size_level: int = Field(default=1024, ge=256, le=4096)
+    """The edit is made at about this side length and resized to the source."""
+    thinking: bool = False
+    """Lets the model rewrite the prompt first."""
+    reflection: bool = False
+    """Lets the model judge and redo its edit."""
+    region_e: bool = False
+    """The RegionE accelerator, which works with 28 steps only."""
+    device: str = Field(default="cuda", exclude=True, pattern=r"^cuda(:\d+)?$")
+    """Which GPU. There is no other device for these weights, so it cannot change the picture."""
+
+    python: str = Field(default="", exclude=True)
+    """The interpreter of the environment that has the fork."""
+    offload: Literal["none", "model", "sequential"] = Field(default="none", exclude=True)
+    patience: float = Field(default=1800.0, gt=0, exclude=True)
+    """Seconds to wait for an answer, the loading of the weights included."""
+
+
+class Step1X:
+    """Step1X-Edit v1.2, 19B: the paper's settings (28 steps, true CFG 6), in an environment of its own."""
+
+    Parameters: ClassVar[type[BaseModel]] = Step1XParameters
+    needs: ClassVar[Needs] = Needs(memory_gb=50)
+    seed: ClassVar[int] = 42
+    backend: ClassVar[Path] = BACKEND
+
+    def __init__(self, parameters: Step1XParameters) -> None:
+        self._parameters = parameters
+        weights = Weights(parameters.repo, parameters.revision)
+        stated = {**parameters.model_dump(mode="json"), "dtype": "bfloat16", **weights.keyed()}
+        self.spec = Spec(use="step1x-edit-v1p2", version="1", parameters=stated)
+        self.capabilities = Capabilities(
+            seed="exact", steps="free", guidance=("true_cfg_scale",), rewrites_prompt=parameters.thinking
+        )
+        command = (parameters.python, "-u", str(SERVE), str(self.backend))
+        self._worker = Worker(command, dict(parameters), patience=parameters.patience)
+
+    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """An environment that is not there, and settings that would not act."""
+        parameters = self._parameters
+        if not parameters.python:
+            yield f"`python` is missing: Step1X runs in an environment of its own; {_RECIPE}"
+        elif shutil.which(Path(parameters.python).expanduser()) is None:
+            yield f"`python = {parameters.python!r}` is no program; {_RECIPE}"
+        if parameters.region_e and parameters.steps != 28:
+            yield f"`steps = {parameters.steps}` is rejected by RegionE; write 28 or `region_e = false`"
+
+    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        """One edit after the other."""
+        for request in requests:
+            try:
+                yield self._edit(request)
+            except WorkerFault as fault:
+                yield Failed(error=str(fault), retryable=fault.retryable)
+            except UnreadableImage as error:
+                yield Failed(error=str(error), retryable=False)
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+
+    def _edit(self, request: Request) -> EditOutcome:
+        portrait, *others = request.portraits
+        if others:
+            many = f"{1 + len(others)} portraits in one request, and {self.spec.use} takes 1"
+            return Failed(error=many, retryable=False)
+        source = images.read_rgb(portrait.image.path)
+        names = ("steps", "true_cfg_scale", "size_level", "thinking", "reflection")
+        asked = {
+            "do": "edit",
+            "instruction": request.instruction,
+            "seed": request.seed,
+            "settings": {name: getattr(self._parameters, name) for name in names},
+        }
+        answer = self._worker.ask(asked, [images.encode_png(source)])
+        if len(answer.attached) != 1:
+            return Failed(error=f"the worker sent {len(answer.attached)} images for one request", retryable=True)
+        images.check(answer.attached[0], name="the worker's image")
+        return Edited(image=answer.attached[0], effective=answer.message.get("effective", {}))

@@ -1,0 +1,138 @@
+"""What a pipeline class takes, and what a preset sets: `pipelines.toml` and `presets.toml`, checked and typed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import Field
+
+from stillme.protocols import Capabilities, Parameters
+from stillme.types import Json
+
+ARGUMENTS: Mapping[str, str] = {
+    "steps": "num_inference_steps",
+    "guidance_scale": "guidance_scale",
+    "true_cfg_scale": "true_cfg_scale",
+    "image_guidance_scale": "image_guidance_scale",
+    "negative_prompt": "negative_prompt",
+    "max_sequence_length": "max_sequence_length",
+}
+"""Our settings and the call arguments that they become. `size` becomes `width` and `height`."""
+
+
+class Cfg(Parameters):
+    """When classifier-free guidance is on. Guidance that the weights have learnt is not this."""
+
+    scale: str
+    """The argument that turns it on above 1."""
+    negative_prompt: bool = False
+    """Whether it stays off, with no more than a log line, unless there is a negative prompt."""
+    at_least: dict[str, float] = {}
+    """Other arguments and the least value that they need."""
+
+
+class Tokens(Parameters):
+    """Where a prompt is cut off."""
+
+    limit: int = Field(ge=1)
+    argument: str | None = None
+    """The call argument that moves the limit."""
+    component: str = "tokenizer"
+    counted: Literal["plain", "bare", "chat", "chat_text"] = "plain"
+    """With the tokenizer's specials, without, inside a chat, or inside a chat rendered to text first."""
+    system: str = ""
+    """`module:name` of the system message that fills part of the limit."""
+    overhead: int = 0
+    """No template adds more tokens than this: prompts with fewer bytes than what is left need no tokenizer."""
+
+
+class Ignored(Parameters):
+    """A setting that is accepted and then does nothing."""
+
+    reason: str
+    harmless: float | None = None
+    """The value that describes what happens anyway."""
+
+
+class Traits(Parameters):
+    """How a pipeline class is called. An audit can declare these for a class that stillme does not know."""
+
+    inputs: int = Field(default=1, ge=1)
+    images: Literal["one", "list", "repeated"] = "one"
+    """A picture, a list of references, or the picture once per prompt."""
+    batching: Literal["none", "shared_image"] = "none"
+    arguments: tuple[str, ...] = ("num_inference_steps",)
+    ignored: dict[str, Ignored] = {}
+    guidance: tuple[str, ...] = ()
+    size: Literal["any", "source"] = "source"
+    multiple: int = Field(default=1, ge=1)
+    """Width and height are rounded down to multiples of this."""
+    area_argument: str | None = None
+    min_side: int = 1
+    max_aspect: float | None = None
+    cfg: Cfg | None = None
+    tokens: Tokens | None = None
+    caches: tuple[str, ...] = ()
+    denoiser: str = "transformer"
+    can_refuse: bool = False
+
+    def capabilities(self, *, batch: int) -> Capabilities:
+        """The same in the words that all editors share."""
+        return Capabilities(
+            inputs=self.inputs,
+            batching=self.batching if batch > 1 else "none",
+            batch=batch if self.batching != "none" else 1,
+            seed="exact",
+            steps="free" if "num_inference_steps" in self.arguments else "fixed",
+            guidance=self.guidance,
+            negative_prompt=bool(self.cfg and self.cfg.negative_prompt),
+            size=self.size,
+            can_refuse=self.can_refuse,
+            prompt_tokens=self.tokens.limit if self.tokens else None,
+        )
+
+
+class Preset(Parameters):
+    """Weights and settings under one name."""
+
+    summary: str
+    pipeline: str
+    repo: str
+    memory_gb: float
+    seed: int = 0
+    """The seed that its authors, or the paper, use."""
+    settings: dict[str, Json] = {}
+    """Values of `DiffusionParameters`."""
+    ignored: dict[str, Ignored] = {}
+    """What these weights ignore, beyond what the pipeline does."""
+
+    @property
+    def traits(self) -> Traits:
+        """The pipeline's traits, as these weights narrow them."""
+        known = pipelines()[self.pipeline]
+        return known.model_copy(
+            update={
+                "ignored": {**known.ignored, **self.ignored},
+                "guidance": tuple(name for name in known.guidance if name not in self.ignored),
+            }
+        )
+
+
+@cache
+def pipelines() -> Mapping[str, Traits]:
+    """Traits by pipeline class."""
+    return {name: Traits.model_validate(entry) for name, entry in _read("pipelines.toml").items()}
+
+
+@cache
+def presets() -> Mapping[str, Preset]:
+    """Presets by the name that an audit uses."""
+    return {name: Preset.model_validate(entry) for name, entry in _read("presets.toml").items()}
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((files("stillme.editors.diffusion") / name).read_text("utf-8"))

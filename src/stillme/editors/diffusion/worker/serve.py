@@ -1,0 +1,103 @@
+"""The worker's side: answers requests on stdin with outcomes on stdout.
+
+Run by path with the interpreter of another environment, `python serve.py backend.py`, so it imports the standard
+library only and keeps to Python 3.9. A backend is a module with
+
+    def load(parameters: dict) -> object
+    def edit(loaded: object, pictures: list[bytes], instruction: str, seed: int, settings: dict) -> tuple[bytes, dict]
+
+where `edit` returns an encoded image and the effective parameters. A frame is b"STIL", the length of a JSON text in
+four bytes, the text, and the attachments whose lengths it lists under "attached".
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import struct
+import sys
+from typing import Any, BinaryIO
+
+MAGIC = b"STIL"
+LIMIT = 1 << 30
+"""No frame is longer; a length beyond it is garbage."""
+
+
+class BadFrame(Exception):
+    """Bytes that are no frame."""
+
+
+def write_frame(stream: BinaryIO, message: dict[str, Any], attached: list[bytes]) -> None:
+    """Send a message with its attachments."""
+    text = json.dumps({**message, "attached": [len(data) for data in attached]}).encode()
+    stream.write(MAGIC + struct.pack(">I", len(text)) + text)
+    for data in attached:
+        stream.write(data)
+    stream.flush()
+
+
+def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], list[bytes]] | None:
+    """The next message, or None where the other side has closed."""
+    start = stream.read(8)
+    if not start:
+        return None
+    if len(start) < 8 or start[:4] != MAGIC:
+        raise BadFrame(f"expected a frame and got {start!r}")
+    message: Any
+    try:
+        message = json.loads(_exactly(stream, struct.unpack(">I", start[4:])[0]))
+        lengths = [int(length) for length in message.pop("attached")]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadFrame(f"a frame without a readable message ({error})") from None
+    return message, [_exactly(stream, length) for length in lengths]
+
+
+def _exactly(stream: BinaryIO, length: int) -> bytes:
+    if length > LIMIT:
+        raise BadFrame(f"a frame of {length} bytes")
+    data = stream.read(length)
+    if len(data) < length:
+        raise BadFrame("a frame that ends in the middle")
+    return data
+
+
+def serve(backend: Any, requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until the other side closes."""
+    loaded: Any = None
+    while (frame := read_frame(requests)) is not None:
+        message, attached = frame
+        try:
+            if message["do"] == "load":
+                loaded = backend.load(message["parameters"])
+                write_frame(answers, {"ok": True, "python": platform.python_version()}, [])
+            else:
+                image, effective = backend.edit(
+                    loaded, attached, message["instruction"], message["seed"], message["settings"]
+                )
+                write_frame(answers, {"ok": True, "effective": effective}, [image])
+        except Exception as error:
+            memory = isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__
+            rejected = isinstance(error, (ValueError, TypeError)) and not memory
+            told = f"{'out of memory: ' if memory else ''}{type(error).__name__}: {error}"
+            write_frame(answers, {"ok": False, "error": told[:2000], "retryable": not rejected}, [])
+
+
+def main() -> None:
+    """Keep stdout for frames: whatever a library prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    # This folder's modules must not shadow those of the environment.
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - compared with what Python put there
+    sys.path[:] = [entry for entry in sys.path if entry != here]
+    spec = importlib.util.spec_from_file_location("backend", sys.argv[1])
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{sys.argv[1]} is no Python module")
+    backend = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(backend)
+    serve(backend, sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

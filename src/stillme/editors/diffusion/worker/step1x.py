@@ -1,0 +1,69 @@
+"""Step1X-Edit v1.2 in its own environment: a fork of diffusers, transformers 4.55. Runs inside `serve.py`."""
+
+from __future__ import annotations
+
+import io
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def load(parameters: dict[str, Any]) -> Any:
+    """Read the weights. Only bfloat16 works with this pipeline."""
+    torch: Any = import_module("torch")
+    diffusers: Any = import_module("diffusers")
+    kind: Any = diffusers.Step1XEditPipelineV1P2
+    folder = Path(parameters["repo"]).expanduser()
+    if not folder.is_dir():
+        # A snapshot's folder is named after its commit.
+        folder = Path(kind.download(parameters["repo"], revision=parameters["revision"]))
+    pipe = kind.from_pretrained(str(folder), torch_dtype=torch.bfloat16)
+    pipe.set_progress_bar_config(disable=True)
+    if parameters["region_e"]:
+        helper = import_module("RegionE").RegionEHelper(pipe)
+        helper.set_params()
+        helper.enable()
+    if parameters["offload"] == "model":
+        pipe.enable_model_cpu_offload(device=parameters["device"])
+    elif parameters["offload"] == "sequential":
+        pipe.enable_sequential_cpu_offload(device=parameters["device"])
+    else:
+        pipe.to(parameters["device"])
+    return pipe, {"repo": parameters["repo"], "revision": folder.name}
+
+
+def edit(
+    loaded: Any, pictures: list[bytes], instruction: str, seed: int, settings: dict[str, Any]
+) -> tuple[bytes, dict[str, Any]]:
+    """One edit. `final_images` starts with the one that the model chose, also when it reflected."""
+    pipe, weights = loaded
+    torch: Any = import_module("torch")
+    image: Any = import_module("PIL.Image").open(io.BytesIO(pictures[0])).convert("RGB")
+    made = pipe(
+        image=image,
+        prompt=instruction,
+        num_inference_steps=settings["steps"],
+        true_cfg_scale=settings["true_cfg_scale"],
+        size_level=settings["size_level"],
+        generator=torch.Generator("cpu").manual_seed(seed),
+        enable_thinking_mode=settings["thinking"],
+        enable_reflection_mode=settings["reflection"],
+    )
+    chosen = made.final_images[0]
+    buffer = io.BytesIO()
+    chosen.save(buffer, "PNG", compress_level=1)
+    libraries = {name: version(name) for name in ("torch", "diffusers", "transformers")}
+    effective: dict[str, Any] = {
+        "pipeline": type(pipe).__name__,
+        "weights": weights,
+        "size": list(chosen.size),
+        "source_size": list(image.size),
+        "steps": settings["steps"],
+        "guidance": {"cfg": settings["true_cfg_scale"] > 1, "true_cfg_scale": settings["true_cfg_scale"]},
+        "dtype": "bfloat16",
+        "libraries": libraries,
+    }
+    if settings["thinking"]:
+        effective["rewritten_prompt"] = made.reformat_prompt
+    return buffer.getvalue(), effective

@@ -1,0 +1,307 @@
+"""Edits with tiny pipelines of the real classes, through the real loading code."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from stillme.editors.diffusion import named
+from stillme.editors.diffusion.editor import Diffusers, DiffusersEditor
+from stillme.testing import check_editor
+from stillme.types import Edited, EditOutcome, Failed, Refused, Request
+from tests.editors.diffusion.conftest import SMALL, THIRD_PARTY, Ask, picture
+
+pytestmark = THIRD_PARTY
+
+Folders = dict[str, Path]
+
+CLASSES = {
+    "flux2": named.Flux2Dev,
+    "klein": named.Flux2Klein,
+    "qwen": named.QwenImageEdit2511,
+    "longcat": named.LongCatImageEdit,
+    "pix2pix": named.InstructPix2Pix,
+    "kontext": named.Flux1Kontext,
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "flux2": {"size": (SMALL, SMALL), "extra": {"text_encoder_out_layers": [1, 2, 3]}},
+    "klein": {"size": (SMALL, SMALL), "extra": {"text_encoder_out_layers": [1, 2, 3]}},
+    "qwen": {"size": (SMALL, SMALL)},
+    "longcat": {},
+    "pix2pix": {},
+    "kontext": {"size": (SMALL, SMALL), "extra": {"_auto_resize": False}},
+}
+
+
+def values(folders: Folders, kind: str, **changes: Any) -> dict[str, Any]:
+    common = {"repo": str(folders[kind]), "steps": 2, "dtype": "float32", "device": "cpu"}
+    return {**common, **SETTINGS[kind], **changes}
+
+
+def tiny_editor(folders: Folders, kind: str, **changes: Any) -> DiffusersEditor:
+    made = CLASSES[kind]
+    return made(made.Parameters.model_validate(values(folders, kind, **changes)))
+
+
+def rgb(outcome: EditOutcome) -> NDArray[np.int16]:
+    assert isinstance(outcome, Edited), outcome
+    return np.asarray(Image.open(io.BytesIO(outcome.image)), dtype=np.int16)
+
+
+def edit_one(editor: DiffusersEditor, request: Request) -> EditOutcome:
+    [outcome] = editor.edit([request])
+    return outcome
+
+
+@pytest.mark.parametrize("kind", list(CLASSES))
+def test_a_diffusers_editor_keeps_its_promises(offline: Folders, tmp_path: Path, kind: str) -> None:
+    people = [picture(tmp_path / f"p{number}.png", seed=number) for number in range(2)]
+    check_editor(CLASSES[kind], people, values(offline, kind))
+
+
+@pytest.mark.parametrize("kind", ["flux2", "klein", "kontext", "pix2pix"])
+def test_results_with_and_without_batching_agree(offline: Folders, ask: Ask, kind: str) -> None:
+    requests = [ask(f"Wear a {thing}.", seed=seed) for seed, thing in enumerate(["hat", "long red coat", "x"])]
+    together = list(tiny_editor(offline, kind, batch=3).edit(requests))
+    alone = list(tiny_editor(offline, kind, batch=1).edit(requests))
+    for left, right in zip(together, alone, strict=True):
+        assert np.abs(rgb(left) - rgb(right)).max() <= 1
+    assert [outcome.effective["batch"] for outcome in together if isinstance(outcome, Edited)] == [3, 3, 3]
+    assert np.abs(rgb(together[0]) - rgb(together[1])).max() > 8, "different prompts and seeds give different edits"
+
+
+def test_only_prompts_of_one_portrait_share_a_call(offline: Folders, ask: Ask) -> None:
+    requests = [ask("a"), ask("b"), ask("c", people=(1,)), ask("d", people=(1,)), ask("e", people=(1,))]
+    outcomes = list(tiny_editor(offline, "flux2", batch=2).edit(requests))
+    assert [outcome.effective["batch"] for outcome in outcomes if isinstance(outcome, Edited)] == [2, 2, 2, 2, 1]
+    alone = edit_one(tiny_editor(offline, "flux2"), requests[3])
+    assert np.abs(rgb(outcomes[3]) - rgb(alone)).max() <= 1
+
+
+def test_qwen_never_batches(offline: Folders, ask: Ask) -> None:
+    editor = tiny_editor(offline, "qwen", batch=4)
+    assert editor.capabilities.batching == "none"
+    outcomes = list(editor.edit([ask("a"), ask("b")]))
+    assert [outcome.effective["batch"] for outcome in outcomes if isinstance(outcome, Edited)] == [1, 1]
+
+
+@pytest.mark.parametrize("kind", list(CLASSES))
+def test_the_seed_decides_the_edit(offline: Folders, ask: Ask, kind: str) -> None:
+    editor = tiny_editor(offline, kind)
+    first, again, other = (edit_one(editor, ask(seed=seed)) for seed in (1, 1, 2))
+    assert np.array_equal(rgb(first), rgb(again))
+    assert not np.array_equal(rgb(first), rgb(other))
+
+
+def test_effective_parameters_are_recorded(offline: Folders, ask: Ask) -> None:
+    outcome = edit_one(tiny_editor(offline, "flux2", size="source"), ask(side=100))
+    assert isinstance(outcome, Edited)
+    found = outcome.effective
+    assert found["pipeline"] == "Flux2Pipeline"
+    assert (found["size"], found["source_size"]) == ([96, 96], [100, 100])
+    assert found["steps"] == 2
+    assert found["guidance"] == {"cfg": False, "guidance_scale": 4.0}
+    assert found["weights"]["revision"].startswith("sampled-sha256:")
+    assert set(found["libraries"]) == {"torch", "diffusers", "transformers", "accelerate"}
+    assert (found["device"], found["dtype"], found["truncated"]) == ("cpu", "float32", False)
+    assert "warnings" not in found
+
+
+def test_a_prompt_that_was_cut_off_is_marked(offline: Folders, ask: Ask) -> None:
+    editor = tiny_editor(offline, "flux2", max_sequence_length=32)
+    outcomes = list(editor.edit([ask("Add a hat."), ask("Add a hat. " * 8)]))
+    marks = [
+        (outcome.effective["truncated"], outcome.effective["prompt_limit"])
+        for outcome in outcomes
+        if isinstance(outcome, Edited)
+    ]
+    assert marks == [(False, 32), (True, 32)]
+
+
+def test_qwen_reads_a_prompt_of_any_length(offline: Folders, ask: Ask) -> None:
+    editor = tiny_editor(offline, "qwen")
+    long = "Add a hat. " * 200
+    ends = [edit_one(editor, ask(long + end)) for end in ("red", "blue and very large")]
+    assert not np.array_equal(rgb(ends[0]), rgb(ends[1]))
+
+
+def test_true_cfg_is_really_on(offline: Folders, ask: Ask) -> None:
+    on, off = tiny_editor(offline, "qwen"), tiny_editor(offline, "qwen", true_cfg_scale=1.0)
+    made = [edit_one(editor, ask()) for editor in (on, off)]
+    assert [outcome.effective["guidance"]["cfg"] for outcome in made if isinstance(outcome, Edited)] == [True, False]
+    assert not np.array_equal(rgb(made[0]), rgb(made[1]))
+    assert all("warnings" not in outcome.effective for outcome in made if isinstance(outcome, Edited))
+
+
+@pytest.mark.parametrize("kind", ["flux2", "klein", "qwen"])
+def test_a_second_portrait_is_a_reference(offline: Folders, ask: Ask, kind: str) -> None:
+    editor = tiny_editor(offline, kind)
+    one, two = edit_one(editor, ask(people=(0,))), edit_one(editor, ask(people=(0, 1)))
+    assert rgb(one).shape == rgb(two).shape
+    assert not np.array_equal(rgb(one), rgb(two))
+
+
+def test_more_portraits_than_inputs_fail_before_anything_is_loaded(offline: Folders, ask: Ask, tmp_path: Path) -> None:
+    editor = tiny_editor({"pix2pix": tmp_path / "nowhere"}, "pix2pix")
+    outcome = edit_one(editor, ask(people=(0, 1)))
+    assert outcome == Failed(error="2 portraits in one request, and instruct-pix2pix takes 1", retryable=False)
+
+
+def breaking(editor: DiffusersEditor, error: Exception, *, when: int) -> list[int]:
+    """Make the denoiser fail on batches of `when` or more, and note every batch size."""
+    loaded: Any = editor._ready()
+    real, sizes = loaded.pipe.transformer.forward, []
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        sizes.append(len(kwargs["hidden_states"]))
+        if sizes[-1] >= when:
+            raise error
+        return real(*args, **kwargs)
+
+    loaded.pipe.transformer.forward = forward
+    return sizes
+
+
+def test_a_batch_that_does_not_fit_is_done_one_by_one(offline: Folders, ask: Ask) -> None:
+    import torch
+
+    editor = tiny_editor(offline, "flux2", batch=3)
+    sizes = breaking(editor, torch.OutOfMemoryError("CUDA out of memory."), when=2)
+    outcomes = list(editor.edit([ask("a"), ask("b"), ask("c")]))
+    assert [type(outcome) for outcome in outcomes] == [Edited] * 3
+    assert sizes == [3, 1, 1, 1, 1, 1, 1]
+
+
+def test_out_of_memory_is_a_failure_to_retry_and_never_a_refusal(offline: Folders, ask: Ask) -> None:
+    import torch
+
+    editor = tiny_editor(offline, "flux2")
+    breaking(editor, torch.OutOfMemoryError("CUDA out of memory."), when=1)
+    outcome = edit_one(editor, ask())
+    assert isinstance(outcome, Failed)
+    assert outcome.retryable
+    assert outcome.error.startswith("out of memory")
+    assert "offload" in outcome.error
+
+
+def test_what_a_pipeline_rejects_is_not_retried(offline: Folders, ask: Ask) -> None:
+    outcome = edit_one(tiny_editor(offline, "flux2"), ask(side=40))
+    assert isinstance(outcome, Failed)
+    assert not outcome.retryable
+    assert "too small" in outcome.error
+
+
+def test_pixels_that_are_not_numbers_fail_instead_of_turning_black(offline: Folders, ask: Ask) -> None:
+    editor = tiny_editor(offline, "flux2")
+    loaded: Any = editor._ready()
+    real = loaded.pipe.vae.decode
+    loaded.pipe.vae.decode = lambda *args, **kwargs: (real(*args, **kwargs)[0] * float("nan"),)
+    outcome = edit_one(editor, ask())
+    assert outcome == Failed(
+        error="100% of the pixels are not numbers, computed as float32; try another dtype", retryable=False
+    )
+
+
+def test_a_black_frame_is_kept_as_it_is(offline: Folders, ask: Ask) -> None:
+    editor = tiny_editor(offline, "flux2")
+    loaded: Any = editor._ready()
+    real = loaded.pipe.vae.decode
+    loaded.pipe.vae.decode = lambda *args, **kwargs: (real(*args, **kwargs)[0] * 0 - 1,)
+    outcome = edit_one(editor, ask())
+    assert not rgb(outcome).any()
+
+
+def test_a_safety_checker_s_block_is_a_refusal(offline: Folders, ask: Ask) -> None:
+    editor = tiny_editor(offline, "pix2pix")
+    loaded: Any = editor._ready()
+    loaded.pipe.safety_checker.concept_embeds_weights.data.fill_(-10)
+    assert isinstance(edit_one(editor, ask()), Refused)
+
+
+def test_weights_that_do_not_load_fail_every_request_and_are_tried_once(
+    offline: Folders, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(offline["flux2"], tmp_path / "broken")
+    (tmp_path / "broken" / "transformer" / "config.json").unlink()
+    editor = tiny_editor({"flux2": tmp_path / "broken"}, "flux2")
+    outcomes = list(editor.edit([ask("a"), ask("b", people=(1,))]))
+    assert outcomes[0] is outcomes[1]
+    assert isinstance(outcomes[0], Failed)
+    assert outcomes[0].retryable
+    assert "cannot be loaded" in outcomes[0].error
+
+
+def test_weights_of_another_pipeline_are_refused_by_name(offline: Folders, ask: Ask) -> None:
+    outcome = edit_one(tiny_editor({"flux2": offline["qwen"]}, "flux2"), ask())
+    assert isinstance(outcome, Failed)
+    assert "holds a QwenImageEditPlusPipeline, not a Flux2Pipeline" in outcome.error
+
+
+def test_weights_from_the_hub_are_recorded_by_their_commit(
+    offline: Folders, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub.constants
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    cache = tmp_path / "hub" / "models--somebody--flux2"
+    shutil.copytree(offline["flux2"], cache / "snapshots" / commit)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    editor = tiny_editor({"flux2": Path("somebody/flux2")}, "flux2")
+    [objection] = editor.objections([], [ask("x" * 600).prompt])
+    assert "reads 512" in objection, "the cached tokenizer is used"
+    outcome = edit_one(editor, ask())
+    assert isinstance(outcome, Edited), outcome
+    assert outcome.effective["weights"] == {"repo": "somebody/flux2", "revision": commit}
+    assert editor.spec.parameters["revision"] == "main"
+
+
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        ("flux2", {"vae_tiling": True, "vae_slicing": True}),
+        ("flux2", {"attention": "_native_math"}),
+        ("flux2", {"quantisation": "layerwise-float8"}),
+        ("flux2", {"dtype": "bfloat16"}),
+        ("qwen", {"cache": "first_block", "cache_options": {"threshold": 0.9}}),
+        ("qwen", {"cache": "taylorseer"}),
+    ],
+)
+def test_options_that_can_change_pixels_run_and_change_the_key(
+    offline: Folders, ask: Ask, kind: str, option: dict[str, Any]
+) -> None:
+    plain, changed = tiny_editor(offline, kind, steps=4), tiny_editor(offline, kind, steps=4, **option)
+    assert list(changed.objections(ask().portraits, [ask().prompt])) == []
+    assert plain.spec.key != changed.spec.key
+    assert rgb(edit_one(changed, ask())).shape == (SMALL, SMALL, 3)
+
+
+def test_any_pipeline_is_reachable_by_its_folder(offline: Folders, ask: Ask) -> None:
+    editor = Diffusers(Diffusers.Parameters.model_validate(values(offline, "kontext")))
+    assert list(editor.objections(ask().portraits, [ask().prompt])) == []
+    assert editor.capabilities.guidance == ("guidance_scale", "true_cfg_scale")
+    assert rgb(edit_one(editor, ask())).shape == (SMALL, SMALL, 3)
+
+
+def test_a_declared_pipeline_edits_as_declared(offline: Folders, ask: Ask) -> None:
+    declared = {"arguments": ["num_inference_steps", "guidance_scale"], "guidance": ["guidance_scale"]}
+    editor = Diffusers(Diffusers.Parameters.model_validate(values(offline, "pix2pix", capabilities=declared)))
+    assert list(editor.objections(ask().portraits, [ask().prompt])) == []
+    assert editor.capabilities.batching == "none"
+    assert isinstance(edit_one(editor, ask()), Edited)
+
+
+def test_closing_frees_the_weights_and_the_next_edit_loads_them_again(offline: Folders, ask: Ask) -> None:
+    editor = tiny_editor(offline, "flux2")
+    first = edit_one(editor, ask())
+    editor.close()
+    assert editor._loaded is None
+    assert np.array_equal(rgb(first), rgb(edit_one(editor, ask())))

@@ -1,0 +1,168 @@
+"""Step1X in a process of its own: the protocol, and everything that a process can do wrong."""
+
+from __future__ import annotations
+
+import io
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillme import images
+from stillme.editors.diffusion.step1x import Step1X
+from stillme.editors.diffusion.worker.serve import MAGIC, BadFrame, read_frame, write_frame
+from stillme.testing import check_editor
+from stillme.types import Edited, EditOutcome, Failed
+from tests.editors.diffusion import fake_fork
+from tests.editors.diffusion.conftest import Ask, picture
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Step1X whose worker is a real process with a fake fork of diffusers."""
+    monkeypatch.setenv("PYTHONPATH", str(fake_fork.install(tmp_path / "fork")))
+    made: list[Step1X] = []
+
+    def make(**values: Any) -> Step1X:
+        values = {"python": sys.executable, "patience": 20.0, **values}
+        made.append(Step1X(Step1X.Parameters.model_validate(values)))
+        return made[-1]
+
+    yield make
+    for editor in made:
+        editor.close()
+
+
+def failure(outcome: EditOutcome) -> Failed:
+    assert isinstance(outcome, Failed), outcome
+    return outcome
+
+
+def test_a_worker_edits(start: Any, ask: Ask) -> None:
+    request = ask(seed=7)
+    [outcome] = start().edit([request])
+    assert isinstance(outcome, Edited)
+    source = images.read_rgb(request.portraits[0].image.path)
+    assert (images.read_rgb(outcome.image) == source + 7).all()
+    assert outcome.effective["weights"] == {"repo": "stepfun-ai/Step1X-Edit-v1p2", "revision": "commit-of-main"}
+    assert outcome.effective["libraries"]["transformers"] == "4.55.0"
+    assert outcome.effective["guidance"] == {"cfg": True, "true_cfg_scale": 6.0}
+    assert outcome.effective["steps"] == 28
+    assert "rewritten_prompt" not in outcome.effective
+
+
+def test_it_keeps_the_promises_of_every_editor(start: Any, tmp_path: Path) -> None:
+    people = [picture(tmp_path / f"p{number}.png", seed=number) for number in range(2)]
+    check_editor(type(start()), people, {"python": sys.executable})
+
+
+def test_a_rewritten_prompt_is_recorded(start: Any, ask: Ask) -> None:
+    editor = start(thinking=True)
+    [outcome] = editor.edit([ask()])
+    assert outcome.effective["rewritten_prompt"] == "Put a hat on them."
+    assert editor.capabilities.rewrites_prompt
+    assert editor.spec.key != start().spec.key
+
+
+def test_what_a_library_prints_does_not_spoil_the_protocol(start: Any, ask: Ask) -> None:
+    assert [type(outcome) for outcome in start().edit([ask("print"), ask("print")])] == [Edited, Edited]
+
+
+def test_a_crash_fails_one_request_and_the_next_gets_a_new_worker(start: Any, ask: Ask) -> None:
+    first, crashed, after = start().edit([ask(), ask("crash"), ask()])
+    assert failure(crashed).retryable
+    assert "was killed by signal 9" in failure(crashed).error
+    assert "Segmentation fault in a kernel" in failure(crashed).error
+    assert (type(first), type(after)) == (Edited, Edited)
+
+
+def test_a_worker_that_hangs_is_given_up_and_replaced(start: Any, ask: Ask) -> None:
+    editor = start(patience=5.0)
+    begun = time.monotonic()
+    hung, after = editor.edit([ask("hang"), ask()])
+    assert time.monotonic() - begun < 30
+    assert failure(hung).retryable
+    assert "said nothing for 5 s" in failure(hung).error
+    assert isinstance(after, Edited)
+
+
+def test_out_of_memory_in_the_worker_is_retried_and_a_rejection_is_not(start: Any, ask: Ask) -> None:
+    memory, rejected, after = start().edit([ask("memory"), ask("reject"), ask()])
+    assert failure(memory) == Failed(error="out of memory: OutOfMemoryError: CUDA out of memory.", retryable=True)
+    assert failure(rejected) == Failed(error="ValueError: the prompt is empty", retryable=False)
+    assert isinstance(after, Edited)
+
+
+def test_weights_that_do_not_load_are_tried_once(start: Any, ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    first, second = start(repo=str(tmp_path / "broken")).edit([ask(), ask("b")])
+    assert "cannot be loaded: OSError" in failure(first).error
+    assert failure(first).retryable
+    assert first == second
+
+
+def program(path: Path, body: str) -> str:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_garbage_instead_of_frames_is_named(start: Any, ask: Ask, tmp_path: Path) -> None:
+    python = program(tmp_path / "python", "echo Welcome to conda; exec sleep 60")
+    [outcome] = start(python=python).edit([ask()])
+    assert "does not keep the protocol: expected a frame and got b'Welcome '" in failure(outcome).error
+
+
+def test_an_interpreter_that_ends_at_once_leaves_its_last_words(start: Any, ask: Ask, tmp_path: Path) -> None:
+    python = program(tmp_path / "python", "echo 'No module named torch' >&2; exit 3")
+    [outcome] = start(python=python).edit([ask()])
+    assert "ended with exit code 3; its last words: …No module named torch" in failure(outcome).error
+
+
+def test_an_interpreter_that_is_not_there_fails_without_a_traceback(start: Any, ask: Ask) -> None:
+    [outcome] = start(python="/nowhere/python").edit([ask()])
+    assert "/nowhere/python cannot be started: No such file" in failure(outcome).error
+
+
+def test_two_portraits_never_reach_the_worker(start: Any, ask: Ask) -> None:
+    [outcome] = start(python="/nowhere/python").edit([ask(people=(0, 1))])
+    assert outcome == Failed(error="2 portraits in one request, and step1x-edit-v1p2 takes 1", retryable=False)
+
+
+def test_where_it_runs_is_no_part_of_the_key(start: Any) -> None:
+    plain = start().spec.key
+    assert start(python="/elsewhere/python", offload="model", device="cuda:1", patience=5.0).spec.key == plain
+    assert start(steps=27).spec.key != plain
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text()).map(lambda m: {**m, "do": "x"}), st.lists(st.binary()))
+def test_frames_come_back_as_they_were_sent(message: dict[str, Any], attached: list[bytes]) -> None:
+    message.pop("attached", None)
+    stream = io.BytesIO()
+    write_frame(stream, message, attached)
+    stream.seek(0)
+    assert read_frame(stream) == (message, attached)
+    assert read_frame(stream) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"hello",
+        b"hello world",
+        MAGIC + struct.pack(">I", 10) + b"short",
+        MAGIC + struct.pack(">I", 2**31),
+        MAGIC + struct.pack(">I", 2) + b"[]",
+        MAGIC + struct.pack(">I", 2) + b"{}",
+        MAGIC + struct.pack(">I", 16) + b'{"attached":[5]}' + b"1234",
+    ],
+)
+def test_bytes_that_are_no_frame_are_refused(data: bytes) -> None:
+    with pytest.raises(BadFrame):
+        read_frame(io.BytesIO(data))
