@@ -71,7 +71,10 @@ def _as_json(gap: PlantedGap) -> dict[str, Any]:
 
 
 def _number(gap: PlantedGap, value: float) -> str:
-    return f"{100 * value:+.1f} %" if gap.quantity in rubric.load().rates else f"{value:+.2f}"
+    # A rounded zero has no sign.
+    if gap.quantity in rubric.load().rates:
+        return f"{round(100 * value, 1) + 0.0:+.1f} %"
+    return f"{round(value, 2) + 0.0:+.2f}"
 
 
 def _recovered(gap: PlantedGap) -> str:

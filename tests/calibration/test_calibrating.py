@@ -34,6 +34,13 @@ def test_a_judge_that_says_nothing_changed_fails_and_is_remembered(tmp_path: Pat
     assert kept == found
 
 
+def test_the_default_judge_ships_calibrated():
+    judge = registry.judge_class("instruments")
+    shipped = calibration.find(judge(judge.Parameters()).spec)
+    assert shipped is not None, "run `stillme calibrate instruments` and copy the result to calibration/shipped"
+    assert shipped.verdicts["skin_delta_l"] == shipped.verdicts["changed_area"] == "passed"
+
+
 def test_running_it_again_resumes(tmp_path: Path):
     calibrate("scripted", {}, tmp_path / "c", per_group=1, options=Options())
     tallies = []
