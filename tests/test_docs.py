@@ -62,7 +62,7 @@ def test_the_example_audit_uses_every_section_and_loads(tmp_path: Path):
     assert set(tomllib.loads(example)) == set(Config.model_fields)
     (tmp_path / "audit.toml").write_text(example)
     loaded = audit.load(tmp_path)
-    assert loaded.request_count(loaded.editors[0]) == 8 * (2 + 1) * 2
+    assert loaded.request_count(loaded.editors[0]) == 12 * (2 + 1) * 2
 
 
 def test_the_table_of_keys_knows_every_key():

@@ -4,8 +4,9 @@
     mine = "my_package.editor:MyEditor"
 
 The class is built from its validated `Parameters`, cheaply: weights and connections come with the
-first call. Its docstring's first line is what `stillme list` shows. Two class attributes are optional: `seed`, used
-where an audit names none, and `shorthand`, the parameter that takes what stands behind a colon in `use = "mine:…"`.
+first call. Its docstring's first line is what `stillme list` shows. Two class attributes are optional: `default_seed`,
+used where an audit names none, and `shorthand`, the parameter that takes what stands behind a colon, as in
+`use = "mine:this"`.
 """
 
 from __future__ import annotations

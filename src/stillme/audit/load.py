@@ -224,7 +224,7 @@ class _Loader:
         editor: Editor | None = self._plugin(registry.editor_class, section.use, section.parameters, location)
         if editor is None:
             return None
-        seeds = section.seeds or [int(getattr(editor, "seed", 0))]
+        seeds = section.seeds or [int(getattr(editor, "default_seed", 0))]
         if len(set(seeds)) < len(seeds):
             self._problem((*location, "seeds"), "names a seed twice; name each once")
         return NamedEditor(name=name, editor=editor, seeds=tuple(seeds))

@@ -47,7 +47,7 @@ def test_the_paper_s_settings_are_those_of_its_table() -> None:
     assert (qwen["steps"], qwen["true_cfg_scale"], qwen["guidance_scale"]) == (40, 4.0, 1.0)
     assert (qwen["negative_prompt"], qwen["dtype"], qwen["size"]) == (" ", "bfloat16", [1024, 1024])
     assert (step["steps"], step["true_cfg_scale"], step["dtype"], step["size_level"]) == (28, 6.0, "bfloat16", 1024)
-    seeds = [presets()["flux2-dev"].seed, presets()["qwen-image-edit-2511"].seed, Step1X.seed]
+    seeds = [presets()["flux2-dev"].seed, presets()["qwen-image-edit-2511"].seed, Step1X.default_seed]
     assert seeds == [42, 0, 42]
 
 

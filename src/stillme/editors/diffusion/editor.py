@@ -206,7 +206,7 @@ def named(title: str, name: str) -> type[DiffusersEditor]:
     class Named(DiffusersEditor):
         Parameters: ClassVar[type[BaseModel]] = parameters_of(name, preset)
         needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="diffusers", memory_gb=preset.memory_gb)
-        seed: ClassVar[int] = preset.seed
+        default_seed: ClassVar[int] = preset.seed
 
         def __init__(self, parameters: DiffusionParameters) -> None:
             super().__init__(name, parameters, preset.pipeline, preset.traits)

@@ -53,7 +53,7 @@ class Step1X:
 
     Parameters: ClassVar[type[BaseModel]] = Step1XParameters
     needs: ClassVar[Needs] = Needs(memory_gb=50)
-    seed: ClassVar[int] = 42
+    default_seed: ClassVar[int] = 42
     backend: ClassVar[Path] = BACKEND
 
     def __init__(self, parameters: Step1XParameters) -> None:

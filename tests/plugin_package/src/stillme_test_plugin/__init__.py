@@ -39,7 +39,7 @@ class Flaky:
 
     Parameters = FlakyParameters
     needs = Needs()
-    seed = 42
+    default_seed = 42
     shorthand = "failures"
 
     def __init__(self, parameters):
