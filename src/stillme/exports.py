@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from stillme import audit as audits
 from stillme.errors import StillmeError
+from stillme.estimates.tables import harmless
 from stillme.store import Store
 
 _EDITS = """
@@ -108,20 +109,13 @@ def _write_csv(stream: IO[str], rows: Iterator[Mapping[str, Any]]) -> None:
         if writer is None:
             writer = csv.DictWriter(stream, fieldnames=list(row), lineterminator="\n")
             writer.writeheader()
-        writer.writerow({name: _harmless(value) for name, value in row.items()})
+        writer.writerow({name: harmless(value) if isinstance(value, str) else value for name, value in row.items()})
 
 
 def _write_jsonl(stream: IO[str], rows: Iterator[Mapping[str, Any]]) -> None:
     for row in rows:
         unpacked = {name: json.loads(value) if name in _JSON and value else value for name, value in row.items()}
         stream.write(json.dumps(unpacked, ensure_ascii=False) + "\n")
-
-
-def _harmless(value: Any) -> Any:
-    """A text that a spreadsheet would run as a formula is marked as text."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return "'" + value
-    return value
 
 
 _JSON = frozenset({"attributes", "editor_parameters", "judge_parameters", "effective", "truth"})

@@ -81,7 +81,8 @@ class Summary:
             lines.append(f"report: {self.report}")
         if self.ended is not Ended.COMPLETE:
             lines.append(
-                f"{str(self.ended).capitalize()}. Everything finished is saved; run the same command to go on."
+                f"{str(self.ended).capitalize()}. Everything finished is saved; run the same command to go on"
+                + (", after raising [budget] if its dollars are spent." if self.ended is Ended.OVER_BUDGET else ".")
             )
         elif self.to_retry:
             lines.append(f"{self.to_retry:,} failed in a way that may pass; run the same command to retry them.")

@@ -253,3 +253,8 @@ def test_batches_share_what_they_must_and_lose_nothing(tasks: list[int], size: i
     batches = list(grouped(tasks, size, lambda task: task))
     assert [task for batch in batches for task in batch] == tasks
     assert all(len(batch) <= size and len(set(batch)) == 1 for batch in batches)
+
+
+def test_the_time_budget_is_for_all_works_together():
+    terms = Terms(budget=Budget(seconds=60), stop=Stop(), watch=lambda _: None, started=time.monotonic() - 61)
+    assert terms.exhausted_by(Tally("second editor", 10)), "a new tally must not bring new time"

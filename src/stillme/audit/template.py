@@ -60,7 +60,7 @@ replicates = 2000
 seed = 0
 
 [budget]
-# Stop by itself when this is used up; running again goes on.
+# Stop by itself: dollars for the whole run folder (raise them to go on), minutes for each `stillme run`.
 # dollars = 20.0
 # minutes = 60
 

@@ -108,7 +108,7 @@ def _write(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> Path:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _harmless(cell) for name, cell in row.items()} for row in rows)
+    writer.writerows({name: harmless(cell) for name, cell in row.items()} for row in rows)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with partial.open("w", encoding="utf-8", newline="") as stream:
         stream.write(buffer.getvalue())
@@ -118,7 +118,7 @@ def _write(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> Path:
     return path
 
 
-def _harmless(cell: str) -> str:
+def harmless(cell: str) -> str:
     """Mark as text what a spreadsheet would run as a formula; numbers stay numbers."""
     if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _is_number(cell):
         return "'" + cell

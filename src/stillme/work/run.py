@@ -71,10 +71,10 @@ class Budget:
     dollars: float | None = None
     seconds: float | None = None
 
-    def exhausted_by(self, tally: Tally) -> bool:
+    def exhausted_by(self, cost: float, elapsed: float) -> bool:
         """Whether to start nothing more."""
-        over_money = self.dollars is not None and tally.cost >= self.dollars
-        return over_money or (self.seconds is not None and tally.elapsed >= self.seconds)
+        over_money = self.dollars is not None and cost >= self.dollars
+        return over_money or (self.seconds is not None and elapsed >= self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,12 @@ class Terms:
     budget: Budget
     stop: Stop
     watch: Callable[[Tally], None]
+    started: float = field(default_factory=time.monotonic)
+    """When the first of several works began: the budget's time is for all of them together."""
+
+    def exhausted_by(self, tally: Tally) -> bool:
+        """Whether the budget allows nothing more."""
+        return self.budget.exhausted_by(tally.cost, time.monotonic() - self.started)
 
 
 @dataclass(slots=True)
@@ -267,7 +273,7 @@ class _Loop(Generic[T, R]):
     def _should_end(self) -> Ended | None:
         if self._terms.stop.requested:
             return Ended.INTERRUPTED
-        if self._terms.budget.exhausted_by(self._tally) and not (self._exhausted and not self._later):
+        if self._terms.exhausted_by(self._tally) and not (self._exhausted and not self._later):
             return Ended.OVER_BUDGET
         return None
 
