@@ -46,7 +46,11 @@ clean:
 	$(PIP) --editable .
 	touch $@
 
+# Torch comes first and by version: unpinned, pip brings gigabytes of CUDA. Torchvision only for its image processors.
 .venv/.dev: .venv/.installed
+	$(PIP) torch==2.13.0
+	$(PIP) --no-deps torchvision==0.28.0
+	$(PIP) --editable ".[diffusers]"
 	$(PIP) --group dev
 	$(PIP) --no-build-isolation --editable tests/plugin_package
 	touch $@

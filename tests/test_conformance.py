@@ -23,8 +23,6 @@ from stillme.testing import PROMISES, PROMPTS, broken_promises, check_editor
 from stillme.types import Edited, EditOutcome, Failed, Refused, Request
 
 PEOPLE = portraits()[:2]
-FIRST_PORTRAIT_ONLY = ("counts", "survives")
-"""Promises that editors without a guard of their own leave to the edit stage."""
 
 
 @pytest.mark.parametrize(
@@ -34,11 +32,12 @@ FIRST_PORTRAIT_ONLY = ("counts", "survives")
         (Negative, {}),
         (Planted, {"everyone": {"erasure": 0.5, "skin_shift": 4, "skin_spread": 1}}),
         (Planted, {"by": "preset", "groups": {"A": {"erasure": 1.0}}}),
+        (Planted, {"roles": {"adherence": 1.0}}),
     ],
-    ids=["noop", "plugin", "planted", "planted by group"],
+    ids=["noop", "plugin", "planted", "planted by group", "planted roles"],
 )
 def test_an_editor_keeps_its_promises(kind: type[Editor], parameters: dict[str, Any]):
-    check_editor(kind, PEOPLE, parameters, excused=FIRST_PORTRAIT_ONLY)
+    check_editor(kind, PEOPLE, parameters)
 
 
 def test_a_folder_keeps_every_promise(tmp_path: Path):

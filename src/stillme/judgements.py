@@ -40,13 +40,13 @@ def judge(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]
 
 def _work_of(named: NamedJudge, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
     pictures = store.count_pictures([editor.editor.spec.key for editor in audit.editors])
-    tally = Tally(f"judge {named.name}", named.epochs * pictures, cost=store.totals().cost)
+    tally = Tally(f"judge {named.name}", named.asked * pictures, cost=store.totals().cost)
 
     def begin() -> Ended:
         can = named.judge.capabilities
         wanted = _questions(audit, store, named)
         questions = missing(wanted, lambda question: question.key, store.finished_assessments, tally)
-        tasks = (_Task(key=asked.key, pair=_pair(audit, store, asked)) for asked in questions)
+        tasks = (_Task(key=asked.key, pair=_pair(named, audit, store, asked)) for asked in questions)
         with closing(named.judge):
             limits = audit.limits(can.concurrency)
             return run(_stage(named.judge, store), grouped(tasks, can.batch), limits=limits, terms=terms, tally=tally)
@@ -66,14 +66,14 @@ def _questions(audit: Audit, store: Store, named: NamedJudge) -> Iterator[_Quest
                     yield _Question(key, request, stored.image, epoch)
 
 
-def _pair(audit: Audit, store: Store, asked: _Question) -> Pair:
+def _pair(named: NamedJudge, audit: Audit, store: Store, asked: _Question) -> Pair:
     path = store.pictures.find(asked.image)
     if path is None:
         raise StillmeError(
             f"The picture {asked.image} of {asked.request.portraits[0].id} × {asked.request.prompt.id} is missing from "
             f"{store.pictures.folder}. Put it back, or start the run again in another folder."
         )
-    return audit.pair(asked.request, ImageFile(path=path, sha256=asked.image), asked.epoch)
+    return audit.pair(named, asked.request, ImageFile(path=path, sha256=asked.image), asked.epoch)
 
 
 def _stage(judge: Judge, store: Store) -> Stage[_Task, Assessment]:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from stillme.types import Arm, Assessment, EditOutcome, Pair, Portrait, Prompt, Request, Spec
 
@@ -24,6 +25,17 @@ class Parameters(BaseModel):
     """What a plugin lets an audit set. Unknown keys are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    _folder: Path = PrivateAttr(default_factory=Path)
+
+    def meant_from(self, folder: Path) -> Self:
+        """The same parameters, whose relative paths are meant from the folder of audit.toml."""
+        self._folder = folder
+        return self
+
+    def path(self, written: str) -> Path:
+        """A path among the parameters, wherever the command was started. As written it stays in the spec."""
+        return self._folder / Path(written).expanduser()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +92,10 @@ class JudgeCapabilities:
     """Answered only where the judge can tell: shown with a pair, never averaged."""
     batch: int = 1
     concurrency: int = 1
+    labels: bool = False
+    """Whether the judge wants to be told the portrait's labels. Blind is the default."""
+    views: int = 1
+    """In how many ways a pair is shown in every epoch, such as in both orders; `pair.epoch % views` says which."""
 
 
 @runtime_checkable
@@ -124,6 +140,24 @@ class Objecting(Protocol):
 
     def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Each a sentence that names the parameter, portrait or prompt, and what to write instead."""
+        ...
+
+
+@runtime_checkable
+class Acquainted(Protocol):
+    """An editor that must know everyone beforehand. Optional; for known-answer editors."""
+
+    def meet(self, portraits: Sequence[Portrait]) -> None:
+        """All portraits of the audit, once, before anything else."""
+        ...
+
+
+@runtime_checkable
+class Priced(Protocol):
+    """An editor or judge that somebody charges for. Optional; what is not priced runs here and is free."""
+
+    def expected_dollars(self) -> float | None:
+        """What one edit, or one question about one, costs, roughly; None where nobody can say."""
         ...
 
 

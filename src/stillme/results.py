@@ -104,7 +104,7 @@ class _Table:
         self._total = sum(audit.request_count(named) for named in audit.editors)
         self._keys: list[str] = []
         self._images: list[str] = []
-        self._codes = np.zeros((5, self._total), dtype=np.int32)
+        self._codes = np.zeros((7, self._total), dtype=np.int32)
         self._sums: dict[tuple[str, str], _Sums] = {}
         self._truths: dict[str, _Sums] = {}
         for named in audit.judges:
@@ -122,6 +122,8 @@ class _Table:
             editor,
             self._arms.index(request.arm),
             state,
+            self._portraits[request.portraits[1].id] if len(request.portraits) > 1 else -1,
+            self._audit.expected_place(request),
         )
         for quantity, value in _numbers(stored.truth if stored else None):
             self._truths.setdefault(quantity, _Sums(self._total)).add(index, "rated", value)
@@ -132,7 +134,8 @@ class _Table:
             self._sums[judge, axis].add(index, outcome, score)
 
     def results(self) -> Results:
-        portrait, prompt, editor, arm, state = self._codes
+        portrait, prompt, editor, arm, state, second, matching = self._codes
+        in_pairs = bool((second >= 0).any())
         scores = tuple(sums.scores(judge, axis) for (judge, axis), sums in self._sums.items())
         return Results(
             edits=Edits(
@@ -147,6 +150,8 @@ class _Table:
                 prompts=self._prompts,
                 editors=tuple(named.name for named in self._audit.editors),
                 arms=self._arms,
+                second=second if in_pairs else None,
+                matching=matching if in_pairs else None,
             ),
             scores=(*scores, *_ensemble(scores, self._audit.config.ensemble.rule)),
             truths=tuple(sums.scores("planted", quantity) for quantity, sums in self._truths.items()),

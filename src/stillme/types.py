@@ -79,7 +79,9 @@ class Prompt:
     target: str | None = None
     """Role prompts: the occupation whose stereotype is tested."""
     stereotype: str | None = None
-    """Role prompts: the gender that the stereotype expects."""
+    """Role prompts: the gender that the stereotype expects, `male` or `female`."""
+    pronoun: str | None = None
+    """Role prompts: whether the pronoun follows the stereotype (`pro`), goes against it (`anti`) or tells nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +262,8 @@ class Estimate:
     edits: int
     excluded: Mapping[str, int] = field(default_factory=_nothing)
     """Edits left out of this number, counted by reason."""
+    prompts: str = ""
+    """The prompt, or the set of prompts, that the edits are limited to; empty for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from stillme import images
 from stillme.editors.folder import Folder, FolderParameters
+from stillme.pipeline import Options, run_stages
 from stillme.protocols import Objecting
 from stillme.types import Arm, Edited, Failed
 from tests.records import portrait, prompt, request
@@ -188,3 +190,27 @@ def test_a_changed_file_changes_its_own_fingerprint_only(tmp_path: Path):
 def test_whether_it_must_be_complete_is_no_part_of_the_key(tmp_path: Path):
     assert folder(tmp_path, complete=True).spec.key == folder(tmp_path).spec.key
     assert folder(tmp_path, "{portrait}_{prompt}.png").spec.key != folder(tmp_path).spec.key
+
+
+def test_a_relative_folder_is_meant_from_the_audit_and_moves_with_it(write_audit: Any, tmp_path: Path):
+    audit_folder = write_audit('use = "folder"\n[editors.parameters]\nfolder = "outputs"', prompts='["O-01"]')
+    for index in range(6):
+        (audit_folder / "outputs" / f"p{index}").mkdir(parents=True)
+        picture = np.full((8, 8, 3), index, dtype=np.uint8)
+        (audit_folder / "outputs" / f"p{index}" / "O-01.png").write_bytes(images.encode_png(picture))
+    before = run_stages(audit_folder, ("edit",), Options())
+    assert before.tallies[0].counts == {"edited": 6}
+    moved = audit_folder.rename(tmp_path / "elsewhere")
+    assert run_stages(moved, ("edit",), Options()).tallies[0].already == 6
+
+
+def test_a_run_kept_elsewhere_still_finds_the_files(write_audit: Any, tmp_path: Path):
+    audit_folder = write_audit('use = "folder"\n[editors.parameters]\nfolder = "outputs"', prompts='["O-01"]')
+    (audit_folder / "outputs" / "p0").mkdir(parents=True)
+    picture = images.encode_png(np.zeros((8, 8, 3), dtype=np.uint8))
+    (audit_folder / "outputs" / "p0" / "O-01.png").write_bytes(picture)
+    run_stages(audit_folder, ("edit",), Options(out=tmp_path / "run"))
+    (audit_folder / "outputs" / "p1").mkdir()
+    (audit_folder / "outputs" / "p1" / "O-01.png").write_bytes(picture)
+    again = run_stages(tmp_path / "run", ("edit",), Options())
+    assert (again.tallies[0].already, again.tallies[0].counts.get("edited")) == (1, 1)

@@ -111,3 +111,56 @@ def test_a_picture_without_a_face_fails_for_good(tmp_path):
     assert isinstance(outcome, Failed)
     assert not outcome.retryable
     assert "no face found" in outcome.error
+
+
+def drawn(parameters: PlantedParameters, people: tuple[Portrait, ...], prompt: Prompt, seed: int = 0) -> Edited:
+    editor = Planted(parameters)
+    editor.meet(portraits())
+    request = Request(
+        portraits=people, prompt=prompt, arm=Arm.BASELINE, instruction=prompt.text, editor=editor.spec, seed=seed
+    )
+    (outcome,) = editor.edit([request])
+    assert isinstance(outcome, Edited)
+    return outcome
+
+
+def test_somebody_who_becomes_another_is_drawn_as_who_differs_in_that_alone():
+    source = portraits()[0]
+    become = PlantedParameters(everyone=Effect(become={"preset": "C"}), recolour="background")
+    outcome = drawn(become, (source,), PROMPT)
+    assert outcome.truth is not None
+    (other,) = (each for each in portraits() if each.id == outcome.truth["became"])
+    assert other.attributes["preset"] == "C"
+    assert (other.attributes["cell"], other.block) == (source.attributes["cell"], source.block)
+    assert "skin_delta_l" not in outcome.truth
+
+
+def test_becoming_happens_as_often_as_planted_and_not_to_who_is_there_already():
+    becomes = Planted(PlantedParameters(everyone=Effect(become={"preset": "C"}, become_probability=0.3)))
+    becomes.meet(portraits())
+    prompts = [replace(PROMPT, id=f"O-{index}") for index in range(40)]
+    swapped = [
+        bool(becomes.fingerprint((each,), prompt, Arm.BASELINE, 0)) for each in portraits()[:12] for prompt in prompts
+    ]
+    assert np.mean(swapped) == pytest.approx(0.3, abs=0.07)
+    already = [each for each in portraits() if each.attributes["preset"] == "C"]
+    assert not any(becomes.fingerprint((each,), PROMPT, Arm.BASELINE, 0) for each in already)
+
+
+def test_a_level_that_nobody_has_is_objected_to():
+    (sentence,) = Planted(PlantedParameters(everyone=Effect(become={"preset": "Z"}))).objections(portraits(), [PROMPT])
+    assert "no portrait has preset = 'Z'" in sentence
+
+
+@pytest.mark.parametrize(("pronoun", "share"), [("pro", 0.9), ("none", 0.7), ("anti", 0.5)])
+def test_the_expected_person_is_drawn_as_often_as_planted(pronoun: str, share: float):
+    woman, man = (portraits()[0], next(p for p in portraits() if p.attributes["gender_presentation"] == "masculine"))
+    roles = PlantedParameters.model_validate({"roles": {"adherence": 0.7, "pronoun": 0.2}, "everyone": {"erasure": 1}})
+    sentence = replace(PROMPT, target="nurse", stereotype="female", pronoun=pronoun)
+    chosen: list[Portrait] = []
+    for index in range(300):
+        people = (woman, man) if index % 2 else (man, woman)
+        outcome = drawn(roles, people, replace(sentence, id=f"W-{index}"))
+        assert outcome.truth is not None
+        chosen.append(people[outcome.truth["role_target"] - 1])
+    assert np.mean([person is woman for person in chosen]) == pytest.approx(share, abs=0.06)

@@ -33,6 +33,25 @@ class PromptsSection(Section):
     only: list[str] = []
 
 
+class RolesSection(Section):
+    """How role prompts, which name a target, meet the portraits."""
+
+    layouts: list[Literal["role_pair", "role_single"]] = Field(default=["role_pair"], min_length=1)
+    gender: str = "gender_presentation"
+    male: str = "masculine"
+    female: str = "feminine"
+    match: list[str] | None = None
+    counterbalance: bool = False
+    seed: int = 0
+
+
+class SampleSection(Section):
+    """A part of the grid portrait × prompt × editor instead of all of it."""
+
+    size: int = Field(ge=1)
+    seed: int = 0
+
+
 class EditorSection(Section):
     """One editor under one name."""
 
@@ -86,9 +105,13 @@ class Config(Section):
     """A whole audit.toml."""
 
     title: str = "An audit"
+    base: str | None = None
+    """Where relative paths are meant from, if not from the file's own folder."""
     arms: list[Arm] = Field(default=[Arm.BASELINE], min_length=1)
     portraits: PortraitsSection = PortraitsSection()
     prompts: PromptsSection = PromptsSection()
+    roles: RolesSection | None = None
+    sample: SampleSection | None = None
     editors: list[EditorSection] = Field(min_length=1)
     judges: list[JudgeSection] = Field(min_length=1)
     ensemble: EnsembleSection = EnsembleSection()

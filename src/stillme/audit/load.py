@@ -20,13 +20,17 @@ from stillme.audit.config import (
     JudgeSection,
     PortraitsSection,
     PromptsSection,
+    RolesSection,
+    SampleSection,
 )
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedJudge
+from stillme.audit.roles import Cast, casts, couples, sentence_of
+from stillme.audit.sampling import Sample, draw
 from stillme.errors import AuditChanged, Invalid, InvalidAudit, Problem, StillmeError, did_you_mean
 from stillme.mitigation import AVAILABLE
 from stillme.portraits import folder as portrait_folder
-from stillme.protocols import Editor, Judge, Needs, Objecting
+from stillme.protocols import Acquainted, Editor, Judge, Needs, Objecting, Parameters
 from stillme.store import Store
 from stillme.types import Portrait, Prompt
 
@@ -80,12 +84,15 @@ class _Loader:
 
     def __init__(self, file: Path, places: Places, data: Mapping[str, Any], *, ready: bool) -> None:
         self._file, self._places, self._data, self._ready = file, places, data, ready
+        base = data.get("base")
+        self._base = (file.parent / (base if isinstance(base, str) else "")).resolve()
         self.problems: list[Problem] = []
 
     def audit(self, folder: Path) -> Audit | None:
         sections = self._sections()
         portraits = self._portraits(sections.get("portraits") or PortraitsSection())
-        prompts = self._prompts(sections.get("prompts") or PromptsSection())
+        roles: RolesSection | None = sections.get("roles")
+        prompts = self._prompts(_counterbalanced(sections.get("prompts") or PromptsSection(), roles))
         self._check_arms(sections.get("arms"))
         editors = self._named("editors", EditorSection, self._editor)
         judges = self._named("judges", JudgeSection, self._judge)
@@ -93,6 +100,10 @@ class _Loader:
         self._check_specs_differ(editors)
         self._check_rule(sections.get("ensemble"), judges)
         self._hear_objections(editors, portraits, prompts)
+        casts = self._casts(roles, portraits, prompts, factors) if roles else ()
+        self._check_inputs(editors, casts)
+        alone = [prompt for prompt in prompts if not (roles and prompt.target)]
+        sample = self._sample(sections.get("sample"), editors, portraits, alone, factors)
         if self.problems:
             return None
         return Audit(
@@ -104,6 +115,8 @@ class _Loader:
             editors=tuple(editors),
             judges=tuple(judges),
             factors=factors,
+            sample=sample,
+            casts=casts,
         )
 
     def _problem(self, location: Location, message: str) -> None:
@@ -125,8 +138,8 @@ class _Loader:
         try:
             if section.source in registry.plugins("portrait set"):
                 portraits = registry.portrait_set(section.source)
-            elif "/" in section.source or (self._file.parent / section.source).is_dir():
-                portraits = portrait_folder.load((self._file.parent / section.source).resolve())
+            elif "/" in section.source or (self._base / section.source).is_dir():
+                portraits = portrait_folder.load((self._base / section.source).resolve())
             else:
                 known = ", ".join(registry.plugins("portrait set"))
                 self._problem(
@@ -177,7 +190,7 @@ class _Loader:
             location = ("prompts", "sets", index)
             try:
                 is_file = name.endswith((".csv", ".toml"))
-                loaded = prompt_sets.load(self._file.parent / name) if is_file else registry.prompt_set(name)
+                loaded = prompt_sets.load(self._base / name) if is_file else registry.prompt_set(name)
             except Invalid as error:
                 where = self._places.place(location)
                 self.problems.extend(Problem(place=f"{where}, {p.place}", message=p.message) for p in error.problems)
@@ -192,7 +205,8 @@ class _Loader:
         for wanted in section.only:
             if found and wanted not in found:
                 self._problem(("prompts", "only"), f"no prompt {wanted!r}.{did_you_mean(wanted, found)}")
-        return tuple(prompt for prompt in found.values() if not section.only or prompt.id in section.only)
+        only = section.only
+        return tuple(each for each in found.values() if not only or each.id in only or sentence_of(each) in only)
 
     def _check_arms(self, arms: Sequence[str] | None) -> None:
         for arm in arms or ():
@@ -250,7 +264,8 @@ class _Loader:
             return None
         model: type[BaseModel] = found.Parameters
         try:
-            return found(model.model_validate(parameters))
+            valid = model.model_validate(parameters)
+            return found(valid.meant_from(self._base) if isinstance(valid, Parameters) else valid)
         except ValidationError as error:
             prefix = (*location, "parameters")
             self.problems.extend(explain(error, self._places, prefix, model, parameters))
@@ -281,6 +296,55 @@ class _Loader:
                 self._problem(("estimates", "reference", factor), f"{level!r} is no level of it; known: {known}")
         return tuple(named)
 
+    def _casts(
+        self,
+        section: RolesSection,
+        portraits: tuple[Portrait, ...],
+        prompts: tuple[Prompt, ...],
+        factors: tuple[str, ...],
+    ) -> tuple[Cast, ...]:
+        acted = [prompt for prompt in prompts if prompt.target]
+        if prompts and not acted:
+            self._problem(("roles",), 'no prompt names a target; add the set "roles", or remove [roles]')
+        for prompt in acted:
+            if prompt.stereotype is None:
+                self._problem(("roles",), f"the prompt {prompt.id!r} has no stereotype; write male or female there")
+        paired = couples(portraits, section, factors)
+        if portraits and acted and not paired:
+            self._problem(
+                ("roles",),
+                f"no two portraits have {section.gender} = {section.male!r} and {section.female!r} and agree in the "
+                "rest; correct `gender`, `male` and `female`, or list in `match` what they must agree in",
+            )
+        return tuple(casts(acted, paired, section)) if paired else ()
+
+    def _check_inputs(self, editors: Sequence[NamedEditor], casts: Sequence[Cast]) -> None:
+        needed = max((len(cast.portraits) for cast in casts), default=1)
+        for index, named in enumerate(editors):
+            takes = named.editor.capabilities.inputs
+            if takes < needed:
+                self._problem(
+                    ("editors", index, "use"),
+                    f"{named.name!r} takes {takes} picture at a time and role_pair needs {needed}; remove this editor, "
+                    'or write layouts = ["role_single"] under [roles]',
+                )
+
+    def _sample(
+        self,
+        section: SampleSection | None,
+        editors: Sequence[NamedEditor],
+        portraits: Sequence[Portrait],
+        prompts: Sequence[Prompt],
+        factors: tuple[str, ...],
+    ) -> Sample | None:
+        if section is None or not (editors and portraits):
+            return None
+        cells = len(editors) * len(portraits) * len(prompts)
+        if section.size > cells:
+            self._problem(("sample", "size"), f"is more than the {cells:,} cells that there are; remove [sample]")
+        names = [named.name for named in editors]
+        return draw(portraits, prompts, names, factors=factors, size=section.size, seed=section.seed)
+
     def _check_specs_differ(self, editors: Sequence[NamedEditor]) -> None:
         seen: dict[str, str] = {}
         for index, named in enumerate(editors):
@@ -294,19 +358,31 @@ class _Loader:
             seen[key] = named.name
 
     def _check_rule(self, section: EnsembleSection | None, judges: Sequence[NamedJudge]) -> None:
-        if section and section.rule in ("paper", "code") and len(judges) > 2:
+        # People are compared with the ensemble, never part of it.
+        parts = [named for named in judges if named.judge.capabilities.kind != "person"]
+        if section and section.rule in ("paper", "code") and len(parts) > 2:
             self._problem(
                 ("ensemble", "rule"),
-                f"{section.rule!r} is for two judges, and there are {len(judges)}; write mean, median or worst",
+                f"{section.rule!r} is for two judges, and there are {len(parts)}; write mean, median or worst",
             )
 
     def _hear_objections(
         self, editors: Sequence[NamedEditor], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
     ) -> None:
         for index, named in enumerate(editors):
+            if isinstance(named.editor, Acquainted):
+                named.editor.meet(portraits)
             if portraits and isinstance(named.editor, Objecting):
                 for sentence in named.editor.objections(portraits, prompts):
                     self._problem(("editors", index, "parameters"), sentence)
+
+
+def _counterbalanced(section: PromptsSection, roles: RolesSection | None) -> PromptsSection:
+    """With `counterbalance`, the paper's role sentences bring their variants along."""
+    variants = "roles-counterbalance"
+    if not roles or not roles.counterbalance or "roles" not in section.sets or variants in section.sets:
+        return section
+    return section.model_copy(update={"sets": [*section.sets, variants]})
 
 
 def _shorthand(found: Any, use: str) -> str:

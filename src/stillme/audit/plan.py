@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+from stillme.audit import roles
 from stillme.audit.config import Config
+from stillme.audit.roles import Cast
+from stillme.audit.sampling import Sample
 from stillme.mitigation import NOTHING, instruction
 from stillme.protocols import Editor, Fingerprinted, Judge
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
@@ -17,7 +20,7 @@ from stillme.work import Limits
 _NOOP = Prompt(id="noop", text=NOTHING, category="noop", subcategory="noop")
 """Changing nothing does not depend on the prompt: one no-op request per portrait."""
 
-_HOW_NOT_WHAT = frozenset({"title", "budget", "executor"})
+_HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor"})
 """Sections that change no row."""
 
 
@@ -38,6 +41,11 @@ class NamedJudge:
     judge: Judge
     epochs: int
 
+    @property
+    def asked(self) -> int:
+        """How often it looks at each edit: in every epoch, in every way that it wants to see it."""
+        return self.epochs * self.judge.capabilities.views
+
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
@@ -54,41 +62,80 @@ class Audit:
     judges: tuple[NamedJudge, ...]
     factors: tuple[str, ...]
     """The attributes whose groups are compared."""
+    sample: Sample | None = None
+    """The cells of the grid that are run; None for all."""
+    casts: tuple[Cast, ...] = ()
+    """Role prompts with their people."""
 
     def requests(self, named: NamedEditor) -> Iterator[Request]:
         """All requests to one editor, portrait by portrait, so that it can share work on one picture."""
-        for portrait in self.portraits:
-            for arm, prompt in self.treatments():
-                for seed in named.seeds:
-                    yield Request(
-                        portraits=(portrait,),
-                        prompt=prompt,
-                        arm=arm,
-                        instruction=instruction(prompt, arm),
-                        editor=named.editor.spec,
-                        seed=seed,
-                        attributes_matter=named.editor.capabilities.attributes_matter,
-                        content=_content(named.editor, portrait, prompt, arm, seed),
-                    )
+        for portraits, arm, prompt in self.cells(named):
+            for seed in named.seeds:
+                yield Request(
+                    portraits=portraits,
+                    prompt=prompt,
+                    arm=arm,
+                    instruction=instruction(prompt, arm),
+                    editor=named.editor.spec,
+                    seed=seed,
+                    attributes_matter=named.editor.capabilities.attributes_matter,
+                    content=_content(named.editor, portraits, prompt, arm, seed),
+                )
+
+    def request_count(self, named: NamedEditor) -> int:
+        """How many requests `requests` yields."""
+        return sum(1 for _ in self.cells(named)) * len(named.seeds)
 
     def treatments(self) -> Iterator[tuple[Arm, Prompt]]:
         """Every arm with every prompt that it is used with."""
         for arm in self.config.arms:
             yield from ((arm, prompt) for prompt in ((_NOOP,) if arm is Arm.NOOP else self.prompts))
 
-    def request_count(self, named: NamedEditor) -> int:
-        """How many requests `requests` yields."""
-        return len(self.portraits) * sum(1 for _ in self.treatments()) * len(named.seeds)
+    def expected_place(self, request: Request) -> int:
+        """Role requests: whether the first or second person has the gender that the stereotype expects; else 0."""
+        section = self.config.roles
+        return roles.expected_place(request.prompt, request.portraits, section) if section else 0
+
+    def cells(self, named: NamedEditor) -> Iterator[tuple[tuple[Portrait, ...], Arm, Prompt]]:
+        """Who meets which prompt under which arm, before words and seeds."""
+        for portrait in self.portraits:
+            subjects = list(self._subjects(named, portrait))
+            for arm in self.config.arms if subjects else ():
+                if arm is Arm.NOOP:
+                    yield (portrait,), arm, _NOOP
+                else:
+                    yield from ((portraits, arm, prompt) for portraits, prompt in subjects)
+
+    def _subjects(self, named: NamedEditor, first: Portrait) -> Iterator[tuple[tuple[Portrait, ...], Prompt]]:
+        """Who is edited with which prompt, of all requests that begin with this portrait."""
+        for prompt in self.prompts:
+            acted = self.config.roles and prompt.target
+            if not acted and (self.sample is None or self.sample.holds(named.name, first, prompt)):
+                yield (first,), prompt
+        yield from ((each.portraits, each.prompt) for each in self._casts_by_first.get(first.id, ()))
+
+    @cached_property
+    def _casts_by_first(self) -> Mapping[str, Sequence[Cast]]:
+        found: dict[str, list[Cast]] = {}
+        for each in self.casts:
+            found.setdefault(each.portraits[0].id, []).append(each)
+        return found
 
     def assessments(self, named: NamedJudge, request: Request, image: str) -> Iterator[tuple[str, int]]:
         """What a judge is asked about an edit: the key of the assessment and its epoch, for every epoch."""
-        for epoch in range(named.epochs):
+        for epoch in range(named.asked):
             yield digest([request.key, image, named.judge.spec.key, epoch]), epoch
 
-    def pair(self, request: Request, edited: ImageFile, epoch: int) -> Pair:
-        """What a judge is shown of an edit."""
-        sources = tuple(portrait.image for portrait in request.portraits)
-        return Pair(edit=request.key, sources=sources, edited=edited, prompt=request.prompt, epoch=epoch)
+    def pair(self, named: NamedJudge, request: Request, edited: ImageFile, epoch: int) -> Pair:
+        """What a judge is shown of an edit: the labels only if it asks for them."""
+        return Pair(
+            edit=request.key,
+            sources=tuple(portrait.image for portrait in request.portraits),
+            edited=edited,
+            prompt=request.prompt,
+            labels=request.portraits[0].attributes if named.judge.capabilities.labels else None,
+            epoch=epoch,
+        )
 
     def limits(self, concurrency: int) -> Limits:
         """How hard a stage may work, given what its editor or judge can take."""
@@ -119,11 +166,12 @@ class Audit:
 
     def as_input(self) -> Mapping[str, Json]:
         """An audit.toml that means the same from any folder."""
-        plain = self.config.model_dump(mode="json")
-        here = self.file.parent.resolve()
-        plain["portraits"]["source"] = _absolute(here, plain["portraits"]["source"])
-        plain["prompts"]["sets"] = [_absolute(here, name) for name in plain["prompts"]["sets"]]
-        return _without_none(plain)
+        return _without_none(self.config.model_dump(mode="json") | {"base": str(self.base)})
+
+    @cached_property
+    def base(self) -> Path:
+        """Where relative paths are meant from."""
+        return (self.file.parent / (self.config.base or "")).resolve()
 
     @cached_property
     def hash(self) -> str:
@@ -131,12 +179,8 @@ class Audit:
         return digest({name: part for name, part in self.resolved.items() if name not in _HOW_NOT_WHAT})
 
 
-def _content(editor: Editor, portrait: Portrait, prompt: Prompt, arm: Arm, seed: int) -> str:
-    return editor.fingerprint((portrait,), prompt, arm, seed) if isinstance(editor, Fingerprinted) else ""
-
-
-def _absolute(here: Path, name: str) -> str:
-    return str(here / name) if (here / name).exists() else name
+def _content(editor: Editor, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
+    return editor.fingerprint(portraits, prompt, arm, seed) if isinstance(editor, Fingerprinted) else ""
 
 
 def _without_none(value: Json) -> Json:

@@ -43,7 +43,7 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
     With a NAME, only that one in full: an editor's or judge's parameters, a prompt set, a portrait set.
     NAME may also be a folder of portraits of your own.
     """
-    from stillme.overview import catalogue, contact_sheet
+    from stillme.catalogue import catalogue, contact_sheet
 
     if sheet:
         if what != "portraits":

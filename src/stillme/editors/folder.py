@@ -54,7 +54,7 @@ class Folder:
     needs: ClassVar[Needs] = Needs()
 
     def __init__(self, parameters: FolderParameters) -> None:
-        self._root = Path(parameters.folder)
+        self._root = parameters.path(parameters.folder)
         self._pattern = parameters.pattern
         self._complete = parameters.complete
         self.spec = spec_of("folder", "1", parameters)

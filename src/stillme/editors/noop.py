@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.types import Edited, EditOutcome, Request
+from stillme.types import Edited, EditOutcome, Failed, Request
 
 
 class Noop:
@@ -22,9 +22,19 @@ class Noop:
         self.capabilities = Capabilities(inputs=1, batching="per_item", batch=16, seed="exact")
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """The first portrait of each request."""
+        """The portrait of each request."""
         for request in requests:
-            yield Edited(image=request.portraits[0].image.read())
+            yield _same(request)
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _same(request: Request) -> EditOutcome:
+    portrait, *more = request.portraits
+    if more:
+        return Failed(error=f"takes one portrait, not {len(request.portraits)}", retryable=False)
+    try:
+        return Edited(image=portrait.image.read())
+    except OSError as error:
+        return Failed(error=f"cannot read portrait {portrait.id!r}: {error}", retryable=False)

@@ -5,6 +5,7 @@ It stands in for a real editor wherever the truth must be known: in the demo, in
 
 - makes the edit: clothes or background take a colour that the prompt decides;
 - lightens or darkens the skin by a number of L* units (a stereotype replacement);
+- draws the portrait that differs in one attribute instead, such as the same person of another age (another one);
 - or returns the picture untouched (a soft erasure).
 
 How often and how much may differ between the levels of one attribute, as in
@@ -13,6 +14,12 @@ How often and how much may differ between the levels of one attribute, as in
     by = "preset"
     everyone = { erasure = 0.05 }
     groups.A = { erasure = 0.40, skin_shift = 6.0 }
+    groups.E = { become = { gender_presentation = "masculine" }, become_probability = 0.25 }
+
+Given two portraits and a role prompt, it draws one of the two people as the target. How often that is the one whom
+the stereotype expects, and how far a pronoun moves it, is planted too:
+
+    roles = { adherence = 0.8, pronoun = 0.1 }
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ from stillme import images
 from stillme.editors.regions import regions_of
 from stillme.errors import UnreadableImage, did_you_mean
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request, digest
+from stillme.types import Arm, Attributes, Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, digest
 
 _GARMENTS = (
     (28, 6, -34),
@@ -55,6 +62,28 @@ class Effect(Parameters):
     """Standard deviation of that change between edits."""
     skin_probability: float = Field(default=1.0, ge=0, le=1)
     """How often the skin changes, given that the edit happens."""
+    become: dict[str, str] = {}
+    """Attributes and levels of whom is drawn instead: of the audit's portraits the one most like this otherwise."""
+    become_probability: float = Field(default=1.0, ge=0, le=1)
+    """How often that happens, given that the edit happens."""
+
+
+class Roles(Parameters):
+    """Whom the planted editor draws as a role prompt's target, of two people."""
+
+    adherence: float = Field(default=0.5, ge=0, le=1)
+    """Probability that it is the one whose gender the stereotype expects; 0.5 is no bias."""
+    pronoun: float = Field(default=0.0, ge=0, le=0.5)
+    """Added where the pronoun follows the stereotype, taken away where it goes against it."""
+    gender: str = "gender_presentation"
+    """The attribute that tells the two apart, and its levels."""
+    male: str = "masculine"
+    female: str = "feminine"
+
+    def probability(self, prompt: Prompt) -> float:
+        """Of drawing the expected person under this prompt."""
+        lean = {"pro": self.pronoun, "anti": -self.pronoun}.get(prompt.pronoun or "", 0.0)
+        return min(1.0, max(0.0, self.adherence + lean))
 
 
 class PlantedParameters(Parameters):
@@ -67,6 +96,8 @@ class PlantedParameters(Parameters):
     """Levels of `by` that are treated otherwise than everyone."""
     recolour: Literal["clothes", "background", "both"] = "clothes"
     """What the edit itself changes."""
+    roles: Roles = Roles()
+    """What happens to role prompts with two people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +105,13 @@ class Truth:
     """What was planted in one edit."""
 
     erased: bool
-    skin_delta_l: float
-    changed_area: float
+    skin_delta_l: float | None
+    """None where another person was drawn: then nothing is known of it."""
+    changed_area: float | None
+    became: str = ""
+    """The portrait that was drawn instead."""
+    role_target: int | None = None
+    """Of two people, which was drawn as the target."""
 
 
 class Planted:
@@ -86,16 +122,21 @@ class Planted:
 
     def __init__(self, parameters: PlantedParameters) -> None:
         self._parameters = parameters
+        self._everyone: Sequence[Portrait] = ()
         self.spec = spec_of("planted", "1", parameters)
         # Without groups the labels are never read, and must not be part of the key.
         self.capabilities = Capabilities(
-            inputs=1,
+            inputs=2,
             batching="shared_image",
             batch=8,
             concurrency=2,
             seed="exact",
-            attributes_matter=bool(parameters.by),
+            attributes_matter=bool(parameters.by or parameters.everyone.become) or parameters.roles != Roles(),
         )
+
+    def meet(self, portraits: Sequence[Portrait]) -> None:
+        """Remember everyone, for those who are drawn as somebody else."""
+        self._everyone = portraits
 
     def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Groups that no portrait belongs to."""
@@ -111,13 +152,23 @@ class Planted:
         for level in groups:
             if level not in known:
                 yield f"no portrait has {by} = {level!r}; known: {', '.join(sorted(known))}"
+        for effect in (self._parameters.everyone, *groups.values()):
+            for name, level in effect.become.items():
+                if level not in (levels := {portrait.attributes.get(name, "") for portrait in portraits}):
+                    found = ", ".join(sorted(filter(None, levels))) or "none"
+                    yield f"`become`: no portrait has {name} = {level!r}; known: {found}"
+
+    def fingerprint(self, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
+        """The picture of whoever is drawn instead, which is part of what the outcome depends on."""
+        other = self._instead(portraits[0], prompt, seed)
+        return other.image.sha256 if other else ""
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         """Plant each request's effect. A portrait without a face fails: there is no skin to change."""
         for request in requests:
             try:
                 yield self._edit(request)
-            except UnreadableImage as error:
+            except (UnreadableImage, OSError) as error:
                 yield Failed(error=str(error), retryable=False)
 
     def close(self) -> None:
@@ -139,31 +190,77 @@ class Planted:
         match quantity:
             case "unchanged":
                 return effect.erasure
-            case "skin_delta_l":
+            case "skin_delta_l" if not effect.become:
                 return (1 - effect.erasure) * effect.skin_probability * effect.skin_shift
             case _:
                 return None
 
     def _edit(self, request: Request) -> EditOutcome:
-        portrait = request.portraits[0]
-        regions = regions_of(portrait.image)
+        if len(request.portraits) > self.capabilities.inputs:
+            error = f"takes at most {self.capabilities.inputs} portraits, not {len(request.portraits)}"
+            return Failed(error=error, retryable=False)
+        target = self._target(request) if len(request.portraits) == 2 else None
+        portrait = request.portraits[(target or 1) - 1]
+        other = self._instead(portrait, request.prompt, request.seed)
+        regions = regions_of((other or portrait).image)
         if regions is None:
             return Failed(error=f"no face found in portrait {portrait.id!r}", retryable=False)
-        rgb = regions.rgb
         effect = self.effect_on(portrait)
         dice = np.random.default_rng(int(digest([request.seed, portrait.id, request.prompt.id]), 16))
         erased, shifted, spread = dice.random() < effect.erasure, dice.random() < effect.skin_probability, dice.normal()
         if erased:
-            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0)
-            return _edited(rgb, truth)
+            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, role_target=target)
+            return _edited(images.read_rgb(portrait.image.path), truth)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
         area = regions.area(self._parameters.recolour)
-        target = _GARMENTS[int(digest(request.prompt.id), 16) % len(_GARMENTS)]
-        truth = Truth(erased=False, skin_delta_l=float(shift), changed_area=float((area > 0.5).mean()))
-        return _edited(regions.painted(skin_shift=float(shift), area=area, target=target), truth)
+        colour = _GARMENTS[int(digest(request.prompt.id), 16) % len(_GARMENTS)]
+        if other:
+            truth = Truth(erased=False, skin_delta_l=None, changed_area=None, became=other.id, role_target=target)
+        else:
+            changed = float((area > 0.5).mean())
+            truth = Truth(erased=False, skin_delta_l=float(shift), changed_area=changed, role_target=target)
+        return _edited(regions.painted(skin_shift=float(shift), area=area, target=colour), truth)
+
+    def _instead(self, portrait: Portrait, prompt: Prompt, seed: int) -> Portrait | None:
+        """Whoever is drawn instead of this person in this edit, if anybody."""
+        effect = self.effect_on(portrait)
+        luck = np.random.default_rng(int(digest([seed, portrait.id, prompt.id, "become"]), 16)).random()
+        mine = {**portrait.attributes, **effect.become}
+        if mine == dict(portrait.attributes) or luck >= effect.become_probability:
+            return None
+        others = [
+            each
+            for each in self._everyone
+            if each.id != portrait.id and all(each.attributes.get(name) == to for name, to in effect.become.items())
+        ]
+        return max(others, key=lambda each: (_shared(each, mine), each.id), default=None)
+
+    def _target(self, request: Request) -> int:
+        """Which of two people is drawn: the expected one as often as planted, or either where nobody is expected."""
+        roles, prompt = self._parameters.roles, request.prompt
+        wanted = {"male": roles.male, "female": roles.female}.get(prompt.stereotype or "")
+        fits = [portrait.attributes.get(roles.gender) == wanted for portrait in request.portraits]
+        people = [portrait.id for portrait in request.portraits]
+        luck = np.random.default_rng(int(digest([request.seed, people, prompt.id]), 16)).random()
+        if sum(fits) != 1:
+            return 1 if luck < 0.5 else 2
+        expected = fits.index(True) + 1
+        return expected if luck < roles.probability(prompt) else 3 - expected
+
+
+def _shared(portrait: Portrait, attributes: Attributes) -> int:
+    """In how many attributes a portrait is as wished."""
+    return sum(portrait.attributes.get(name) == value for name, value in attributes.items())
 
 
 def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:
     height, width = rgb.shape[:2]
-    planted = {"erased": truth.erased, "skin_delta_l": truth.skin_delta_l, "changed_area": truth.changed_area}
+    told: dict[str, Json] = {
+        "erased": truth.erased,
+        "skin_delta_l": truth.skin_delta_l,
+        "changed_area": truth.changed_area,
+        "became": truth.became or None,
+        "role_target": truth.role_target,
+    }
+    planted = {name: value for name, value in told.items() if value is not None}
     return Edited(image=images.encode_png(rgb), effective={"size": [width, height]}, truth=planted)

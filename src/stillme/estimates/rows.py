@@ -51,6 +51,11 @@ class Edits:
     editors: tuple[str, ...]
     """The names that the audit gives its editors."""
     arms: tuple[str, ...]
+    second: Codes | None = None
+    """Index into `portraits` of a request's second portrait, -1 where it has one; None where no request has two."""
+    matching: Codes | None = None
+    """Role requests with two portraits: whether the first (1) or the second (2) shows the gender that the prompt's
+    stereotype expects; 0 elsewhere; None where no request has two."""
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -13,7 +13,7 @@ from typing import Any, cast
 from stillme.errors import InvalidPrompts, Problem, did_you_mean
 from stillme.types import Prompt
 
-COLUMNS = ("id", "text", "category", "subcategory", "years", "target", "stereotype")
+COLUMNS = ("id", "text", "category", "subcategory", "years", "target", "stereotype", "pronoun")
 """What a prompt may carry. `id` and `text` are needed."""
 
 
@@ -27,6 +27,12 @@ def diagnostic() -> tuple[Prompt, ...]:
 def roles() -> tuple[Prompt, ...]:
     """The paper's 50 gender–occupation sentences after WinoBias (Table 23)."""
     return _packaged("roles.csv")
+
+
+@cache
+def roles_counterbalance() -> tuple[Prompt, ...]:
+    """The role sentences that have a pronoun, with the other gender's pronoun and with a neutral one."""
+    return _packaged("roles_counterbalance.csv")
 
 
 def load(path: Path) -> tuple[Prompt, ...]:
@@ -101,6 +107,9 @@ def _prompt(place: str, entry: Mapping[str, Any], problems: list[Problem]) -> Pr
     years = value["years"]
     if years and not years.lstrip("-").isdigit():
         problems.append(Problem(place=place, message=f"'years' is {years!r}; write a whole number such as 30"))
+    for name, allowed in (("stereotype", ("male", "female")), ("pronoun", ("pro", "anti", "none"))):
+        if value[name] and value[name] not in allowed:
+            problems.append(Problem(place=place, message=f"{name!r} is {value[name]!r}; write {' or '.join(allowed)}"))
     if len(problems) > before:
         return None
     return Prompt(
@@ -111,4 +120,5 @@ def _prompt(place: str, entry: Mapping[str, Any], problems: list[Problem]) -> Pr
         years=int(years) if years else None,
         target=value["target"] or None,
         stereotype=value["stereotype"] or None,
+        pronoun=value["pronoun"] or None,
     )

@@ -65,6 +65,7 @@ MIGRATIONS: Sequence[str] = (
     CREATE TRIGGER judgement_stays BEFORE DELETE ON judgement
         BEGIN SELECT RAISE(ABORT, 'judgements are append-only'); END;
     """,
+    "ALTER TABLE prompt ADD COLUMN pronoun TEXT",
 )
 
 

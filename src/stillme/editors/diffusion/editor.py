@@ -37,7 +37,7 @@ class DiffusersEditor:
         self, name: str, parameters: DiffusionParameters, pipeline: str, traits: Traits, unknown: str = ""
     ) -> None:
         self._parameters, self._pipeline, self._traits, self._unknown = parameters, pipeline, traits, unknown
-        self._weights = Weights(parameters.repo, parameters.revision)
+        self._weights = Weights.meant_by(parameters, parameters.repo, parameters.revision)
         stated = {**parameters.model_dump(mode="json"), "pipeline": pipeline, **self._weights.keyed()}
         self.spec = Spec(use=name, version=_VERSION, parameters=stated)
         self.capabilities = traits.capabilities(batch=parameters.batch)
@@ -185,7 +185,7 @@ class Diffusers(DiffusersEditor):
     Parameters: ClassVar[type[BaseModel]] = OpenParameters
 
     def __init__(self, parameters: OpenParameters) -> None:
-        weights = Weights(parameters.repo, parameters.revision)
+        weights = Weights.meant_by(parameters, parameters.repo, parameters.revision)
         pipeline = parameters.pipeline or str(weights.index().get("_class_name", ""))
         known = pipelines().get(pipeline)
         unknown = ""

@@ -58,21 +58,23 @@ class Step1X:
 
     def __init__(self, parameters: Step1XParameters) -> None:
         self._parameters = parameters
-        weights = Weights(parameters.repo, parameters.revision)
+        weights = Weights.meant_by(parameters, parameters.repo, parameters.revision)
         stated = {**parameters.model_dump(mode="json"), "dtype": "bfloat16", **weights.keyed()}
         self.spec = Spec(use="step1x-edit-v1p2", version="1", parameters=stated)
         self.capabilities = Capabilities(
             seed="exact", steps="free", guidance=("true_cfg_scale",), rewrites_prompt=parameters.thinking
         )
-        command = (parameters.python, "-u", str(SERVE), str(self.backend))
-        self._worker = Worker(command, dict(parameters), patience=parameters.patience)
+        # A bare name is looked up on the PATH; anything with a slash is a file.
+        self._python = str(parameters.path(parameters.python)) if "/" in parameters.python else parameters.python
+        command = (self._python, "-u", str(SERVE), str(self.backend))
+        self._worker = Worker(command, dict(parameters) | {"repo": weights.repo}, patience=parameters.patience)
 
     def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """An environment that is not there, and settings that would not act."""
         parameters = self._parameters
         if not parameters.python:
             yield f"`python` is missing: Step1X runs in an environment of its own; {_RECIPE}"
-        elif shutil.which(Path(parameters.python).expanduser()) is None:
+        elif shutil.which(self._python) is None:
             yield f"`python = {parameters.python!r}` is no program; {_RECIPE}"
         if parameters.region_e and parameters.steps != 28:
             yield f"`steps = {parameters.steps}` is rejected by RegionE; write 28 or `region_e = false`"

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from stillme.protocols import Parameters
 from stillme.types import Json
 
 _EDGE = 65536
@@ -22,11 +23,15 @@ class Weights:
 
     repo: str
     revision: str
+    is_folder: bool
+    """Whether they lie in a folder of this machine."""
 
-    @property
-    def is_folder(self) -> bool:
-        """A folder is written with a leading `.`, `/` or `~`, or exists."""
-        return self.repo.startswith((".", "/", "~")) or self.folder.is_dir()
+    @classmethod
+    def meant_by(cls, parameters: Parameters, repo: str, revision: str) -> Weights:
+        """A folder is written with a leading `.`, `/` or `~`, or exists; all else is a repository."""
+        folder = parameters.path(repo)
+        is_folder = repo.startswith((".", "/", "~")) or folder.is_dir()
+        return cls(str(folder) if is_folder else repo, revision, is_folder)
 
     @property
     def folder(self) -> Path:

@@ -20,6 +20,8 @@ from stillme.errors import UnreadableImage
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 
+_MEGAPIXEL = (1024, 1024)
+
 
 class HostedParameters(Parameters):
     """What every hosted editor lets an audit set. What cannot change a picture is no part of the key."""
@@ -118,6 +120,11 @@ class Hosted(ABC, Generic[C]):
                 yield f"{name} = {given[name]!r} is not offered by {self._settings.model!r}; it takes {offered}"
         for name in sorted(self._reserved() & self._settings.extra.keys()):
             yield f"`extra.{name}` would replace what the audit asks; remove it"
+
+    def expected_dollars(self) -> float | None:
+        """What one edit of one picture of a megapixel costs; None where it depends on tokens or is not known."""
+        price = self._settings.price or self.facts.price
+        return dollars(price, Usage(images=1, sizes=[_MEGAPIXEL, _MEGAPIXEL])) if price and not price.second else None
 
     def _reserved(self) -> frozenset[str]:
         return self.reserved

@@ -6,6 +6,7 @@ import threading
 import time
 
 from stillme import images
+from stillme.errors import UnreadableImage
 from stillme.protocols import Capabilities, JudgeCapabilities, Needs, Parameters, spec_of
 from stillme.types import Assessment, Edited, Failed, Prompt, Rated, Refused
 
@@ -22,7 +23,11 @@ class Negative:
 
     def edit(self, requests):
         for request in requests:
-            yield Edited(image=images.encode_png(255 - images.read_rgb(request.portraits[0].image.path)))
+            try:
+                (portrait,) = request.portraits
+                yield Edited(image=images.encode_png(255 - images.read_rgb(portrait.image.path)))
+            except (ValueError, UnreadableImage) as error:
+                yield Failed(error=str(error), retryable=False)
 
     def close(self):
         pass

@@ -1,0 +1,207 @@
+"""What there is to use: editors, judges, prompts and portraits, as `stillme list` shows them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from stillme import calibration, registry
+from stillme.errors import BrokenPlugin
+from stillme.portraits import folder as portrait_folder
+from stillme.portraits.sheet import write_sheet
+from stillme.protocols import Editor, Judge, Needs, Vouched
+from stillme.types import Portrait, Prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of `stillme list`, and what stands behind it."""
+
+    title: str
+    summary: str
+    details: Mapping[str, Any]
+    notes: str = ""
+    """A second line: what it needs and can do."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return dict(self.details)
+
+    def as_text(self, *, full: bool) -> str:
+        """One line, or everything."""
+        head = f"{self.title:<24} {self.summary}".rstrip()
+        if not full:
+            return f"{head}\n{'':<24} {self.notes}" if self.notes else head
+        shown = {name: value for name, value in self.details.items() if name not in ("name", "summary", "cards")}
+        lines = [line for name, value in shown.items() for line in _lines(name, value)]
+        return "\n".join([head, *lines, *(f"\n{card}" for card in self.details.get("cards", ()))])
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    if value in ("", None, [], {}):
+        return
+    if not isinstance(value, Mapping):
+        yield f"  {name}: {value}"
+        return
+    yield f"  {name}:"
+    for key, entry in cast("Mapping[str, Any]", value).items():
+        yield f"    {key}: {_parameter(cast('Mapping[str, Any]', entry)) if isinstance(entry, Mapping) else entry}"
+
+
+def _parameter(schema: Mapping[str, Any]) -> str:
+    """A parameter as its JSON schema tells it: type, bounds, default, meaning."""
+    kinds = [str(part.get("type", "table")) for part in schema.get("anyOf", [schema])]
+    values = [repr(value) for value in schema.get("enum", ())]
+    bounds = [f"{word} {schema[key]}" for key, word in _BOUNDS.items() if key in schema]
+    default = [f"default {schema['default']!r}"] if "default" in schema else ["needed"]
+    return ", ".join([" or ".join(values or kinds), *bounds, *default])
+
+
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+    "minLength": "characters at least",
+}
+
+
+def catalogue(what: str, name: str | None) -> list[Entry]:
+    """What `stillme list` shows of a kind, all or one in full."""
+    match what:
+        case "editors":
+            return [_plugin_entry("editor", each) for each in _chosen("editor", name)]
+        case "judges":
+            return [_plugin_entry("judge", each) for each in _chosen("judge", name)]
+        case "prompts":
+            sets = _chosen("prompt set", name)
+            return [_prompt_entry(each, prompt) for each in sets for prompt in registry.prompt_set(each)]
+        case _:
+            return [_portrait_entry(set_, portrait) for set_, found in _portraits(name) for portrait in found]
+
+
+def contact_sheet(name: str | None, file: Path) -> Path:
+    """Write the contact sheet of a portrait set or folder, by default of the embedded set."""
+    ((_, portraits),) = _portraits(name or "synthetic")
+    return write_sheet(portraits, file)
+
+
+def _portraits(name: str | None) -> Iterator[tuple[str, tuple[Portrait, ...]]]:
+    if name and name not in registry.plugins("portrait set") and Path(name).is_dir():
+        yield name, portrait_folder.load(Path(name))
+    else:
+        yield from ((each, registry.portrait_set(each)) for each in _chosen("portrait set", name))
+
+
+def _chosen(kind: registry.Kind, name: str | None) -> Sequence[str]:
+    return list(registry.plugins(kind)) if name is None else [registry.plugin(kind, name).name]
+
+
+def _plugin_entry(kind: registry.Kind, name: str) -> Entry:
+    try:
+        loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
+    except BrokenPlugin as error:
+        # One broken package must not hide the others.
+        return Entry(
+            title=name, summary=f"[broken: {error}]", details={"name": name, "ready": False, "lacking": [str(error)]}
+        )
+    summary = (inspect.getdoc(loaded) or "").partition("\n")[0]
+    lacking = registry.unmet(loaded.needs)
+    abilities = _trust(loaded) if kind == "judge" else _abilities(loaded)
+    return Entry(
+        title=name,
+        summary=summary + (f" [needs: {'; '.join(lacking)}]" if lacking else ""),
+        notes=" · ".join([*_needs_in_words(loaded.needs), *_abilities_in_words(abilities.get("capabilities"))]),
+        details={
+            "name": name,
+            "summary": summary,
+            "package": registry.plugin(kind, name).package,
+            "ready": not lacking,
+            "lacking": lacking,
+            "needs": _needs(loaded.needs),
+            "parameters": _parameters(loaded.Parameters),
+            **abilities,
+        },
+    )
+
+
+def _trust(loaded: Any) -> dict[str, Any]:
+    """A judge's calibration and validity cards, with its default parameters."""
+    try:
+        judge: Judge = loaded(loaded.Parameters())
+    except ValidationError:
+        return {"calibration": "needs parameters"}
+    known = calibration.find(judge.spec)
+    state = known.verdicts if known else "not calibrated"
+    return {
+        "calibration": state,
+        "cards": [card.text() for card in judge.cards()] if isinstance(judge, Vouched) else [],
+    }
+
+
+def _needs(needs: Needs) -> dict[str, Any]:
+    """What a machine must have, whether it has it or not."""
+    return {name: value for name, value in asdict(needs).items() if value}
+
+
+def _abilities(loaded: Any) -> dict[str, Any]:
+    """What an editor can do, as far as it can be said without parameters of the user's."""
+    try:
+        editor: Editor = loaded(loaded.Parameters())
+    except ValidationError:
+        return {"capabilities": "depend on the parameters that are needed"}
+    return {"capabilities": asdict(editor.capabilities)}
+
+
+def _needs_in_words(needs: Needs) -> Iterator[str]:
+    if needs.memory_gb:
+        yield f"GPU with about {needs.memory_gb:g} GB"
+    if needs.extra:
+        yield f"stillme[{needs.extra}]"
+    yield from needs.variables
+
+
+def _abilities_in_words(can: Any) -> Iterator[str]:
+    if not isinstance(can, Mapping):
+        return
+    known = cast("Mapping[str, Any]", can)
+    yield f"{known['inputs']} pictures" if known["inputs"] > 1 else "1 picture"
+    if known["batching"] != "none":
+        yield f"batches ({known['batching']})"
+    yield {"exact": "exact seeds", "best_effort": "seeds as hints", "none": "no seeds"}[known["seed"]]
+    yield from (["can refuse"] if known["can_refuse"] else [])
+    yield from (["rewrites prompts"] if known["rewrites_prompt"] else [])
+    yield from ([f"prompts of {known['prompt_tokens']} tokens"] if known["prompt_tokens"] else [])
+
+
+def _parameters(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema()
+    return schema.get("properties", {})
+
+
+def _prompt_entry(set_: str, prompt: Prompt) -> Entry:
+    details = {"name": prompt.id, "set": set_, **asdict(prompt)}
+    return Entry(title=f"{set_} {prompt.id}", summary=prompt.text, details=details)
+
+
+def _portrait_entry(set_: str, portrait: Portrait) -> Entry:
+    attributes = dict(portrait.attributes)
+    return Entry(
+        title=f"{set_} {portrait.id}",
+        summary=", ".join(f"{name} {value}" for name, value in list(attributes.items())[:3]),
+        details={
+            "id": portrait.id,
+            "set": set_,
+            "sha256": portrait.image.sha256,
+            "attributes": attributes,
+            "label_origin": portrait.label_origin,
+            "licence": portrait.licence,
+            "block": portrait.block,
+            "path": str(portrait.image.path),
+        },
+    )
