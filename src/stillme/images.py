@@ -27,6 +27,11 @@ def read_rgb(source: bytes | Path, *, name: str = "") -> NDArray[np.uint8]:
 
     Anything that is no single still picture of sensible size is refused in one sentence.
     """
+    return np.asarray(read_picture(source, name=name))
+
+
+def read_picture(source: bytes | Path, *, name: str = "") -> Image.Image:
+    """The same as `read_rgb`, for who goes on with Pillow: copying a picture to numpy and back takes as long as it."""
     label = name or (str(source) if isinstance(source, Path) else "the image")
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as picture:
@@ -34,7 +39,7 @@ def read_rgb(source: bytes | Path, *, name: str = "") -> NDArray[np.uint8]:
             if getattr(picture, "n_frames", 1) > 1:
                 raise UnreadableImage(f"{label} is animated; save one frame as a still picture.")
             picture.load()
-            return np.asarray(_upright_rgb(picture))
+            return _upright_rgb(picture)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise UnreadableImage(f"{label} is larger than {MAX_PIXELS // 1_000_000} megapixels; resize it.") from None
     except FileNotFoundError:

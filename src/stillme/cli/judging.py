@@ -19,27 +19,55 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--source", type=_FILE, required=True, help="The picture before the edit.")
 @click.option("--prompt", default="", help="What the editor was asked to do.")
 @click.option("--judge", "judges", multiple=True, default=["instruments"], show_default=True, help="May be repeated.")
+@click.option("--set", "settings", multiple=True, metavar="JUDGE.KEY=VALUE", help="A setting of a judge; repeatable.")
+@click.option("--years", type=int, help="Aging edits: how many years older the person should look.")
+@click.option(
+    "--rule",
+    type=click.Choice(["mean", "paper", "code", "median", "worst"]),
+    default="mean",
+    show_default=True,
+    help="How several judges' scores become one.",
+)
 @click.option("--overlay", type=_FILE, help="Also write a PNG that shows where the instruments looked.")
 @json_option
 def check(
-    edited: Path, source: Path, prompt: str, judges: tuple[str, ...], overlay: Path | None, as_json: bool
+    edited: Path,
+    source: Path,
+    prompt: str,
+    judges: tuple[str, ...],
+    settings: tuple[str, ...],
+    years: int | None,
+    rule: str,
+    overlay: Path | None,
+    as_json: bool,
 ) -> None:
     """Score one pair: what did this edit do to this person?
 
     EDITED is the picture after the edit. The offline instruments answer by default; where they cannot
-    measure they abstain and say why.
+    measure they abstain and say why. Vision-language models are named with --judge and want the --prompt;
+    `stillme list judges` shows all. With several judges, their scores are also combined by --rule, and axes on
+    which they are more than a point apart are flagged.
+
+    A model on your own server: --judge openai-compatible --set openai-compatible.model=NAME
+    --set openai-compatible.base_url=http://localhost:8000/v1
+
+    Exits with 3 if a judge failed in a way that may pass.
     """
     from stillme.checking import check as check_pair
-    from stillme.checking import draw_overlay
+    from stillme.checking import draw_overlay, together
 
-    cards = check_pair(edited, source, prompt, judges)
+    cards = check_pair(edited, source, prompt, judges, years=years, settings=settings)
+    combined = together(cards, rule)
     if overlay:
         click.echo(f"Wrote {draw_overlay(edited, source, overlay)}", err=True)
     if as_json:
         first, *others = [card.as_json() for card in cards]
-        print_json(first | ({"others": others} if others else {}))
+        more = {"ensemble": combined.as_json()} if combined else {}
+        print_json(first | ({"others": others} if others else {}) | more)
     else:
-        click.echo("\n\n".join(card.as_text() for card in cards))
+        click.echo("\n\n".join(part.as_text() for part in [*cards, *([combined] if combined else [])]))
+    if any(card.is_to_retry for card in cards):
+        sys.exit(3)
 
 
 @click.command()

@@ -49,12 +49,27 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flagging:
+    """When judges are too far apart, and how urgent that is."""
+
+    beyond: float
+    """Points on a scale; more is flagged."""
+    wide: float
+    """So many points on one scale, or"""
+    several: int
+    """so many scales at once are of high priority;"""
+    personal: tuple[str, ...]
+    """then come gaps on these axes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric:
     """All axes and rates, with the version of their wording."""
 
     version: str
     axes: Mapping[str, Axis]
     rates: Mapping[str, Rate]
+    flags: Flagging
 
     def title(self, quantity: str) -> str:
         """What to call a mean or a rate in front of people."""
@@ -70,6 +85,12 @@ def load() -> Rubric:
         version=data["version"],
         axes={name: _axis(name, entry) for name, entry in data["axes"].items()},
         rates={name: _rate(name, entry) for name, entry in data["rates"].items()},
+        flags=Flagging(
+            beyond=data["flags"]["beyond"],
+            wide=data["flags"]["high"]["apart"],
+            several=data["flags"]["high"]["axes"],
+            personal=tuple(data["flags"]["medium"]),
+        ),
     )
 
 

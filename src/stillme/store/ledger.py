@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import assert_never
 
 from stillme import __version__
+from stillme.mitigation.features import Extraction
+from stillme.store import features as feature_rows
+from stillme.store.features import FeatureRow
 from stillme.store.pictures import Pictures
 from stillme.store.schema import migrate, require_known
+from stillme.store.tickets import Tickets
 from stillme.store.writer_lock import writer_lock
 from stillme.types import (
     Abstained,
@@ -94,6 +98,7 @@ class Totals:
     """By outcome; failures that a rerun would retry are counted as `to retry`."""
     assessments: int
     assessments_to_retry: int
+    features_to_retry: int
     seconds: float
     cost: float
 
@@ -104,6 +109,7 @@ class Store:
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
         self.folder = folder
         self.pictures = Pictures(folder / "images")
+        self.tickets = Tickets(connection)
         self._connection = connection
         self._known: dict[int, tuple[str, object]] = {}
 
@@ -235,6 +241,34 @@ class Store:
             )
             yield from self._by_keys(query, keys)
 
+    # -- features -------------------------------------------------------------------------------------------------
+
+    def add_features(self, rows: Sequence[FeatureRow]) -> None:
+        """Append in one transaction."""
+        now = _now()
+        columns = feature_rows.COLUMNS
+        marks = ",".join("?" * len(columns.split(",")))
+        with self._transaction():
+            self._connection.executemany(
+                f"INSERT INTO feature ({columns}) VALUES ({marks})",
+                [feature_rows.values_of(row, self._remember_spec(row.extractor), now) for row in rows],
+            )
+
+    def finished_features(self, keys: Sequence[str]) -> set[str]:
+        """Which of these extractions need no more work."""
+        return self._finished("feature", keys)
+
+    def features(self, keys: Sequence[str]) -> dict[str, Extraction]:
+        """The latest word of each extraction; those never tried are absent."""
+        if not self._has("feature"):
+            return {}
+        found: dict[str, Extraction] = {}
+        # Failures first, so that a later final row for the same key replaces them.
+        for final in (0, 1):
+            query = f"SELECT {feature_rows.READ} FROM feature WHERE final = {final} AND key IN ({{marks}}) ORDER BY id"
+            found |= feature_rows.extractions_of(self._by_keys(query, keys))
+        return found
+
     # -- overview -------------------------------------------------------------------------------------------------
 
     def totals(self) -> Totals:
@@ -246,16 +280,18 @@ class Store:
                 "(SELECT 1 FROM edit f WHERE f.key = e.key AND f.final = 1) GROUP BY outcome, final ORDER BY outcome"
             )
         }
-        seconds, cost = self._connection.execute(
-            "SELECT TOTAL(seconds), TOTAL(cost) FROM (SELECT seconds, cost FROM edit UNION ALL "
-            "SELECT seconds, cost FROM assessment)"
-        ).fetchone()
+        worked = ("edit", "assessment", *(["feature"] if self._has("feature") else []))
+        each = " UNION ALL ".join(f"SELECT seconds, cost FROM {table}" for table in worked)
+        seconds, cost = self._connection.execute(f"SELECT TOTAL(seconds), TOTAL(cost) FROM ({each})").fetchone()
         (assessments,) = self._connection.execute("SELECT COUNT(*) FROM assessment WHERE final = 1").fetchone()
-        (to_retry,) = self._connection.execute(
-            "SELECT COUNT(DISTINCT key) FROM assessment a WHERE final = 0 AND NOT EXISTS "
-            "(SELECT 1 FROM assessment f WHERE f.key = a.key AND f.final = 1)"
-        ).fetchone()
-        return Totals(edits=edits, assessments=assessments, assessments_to_retry=to_retry, seconds=seconds, cost=cost)
+        return Totals(
+            edits=edits,
+            assessments=assessments,
+            assessments_to_retry=self._to_retry("assessment"),
+            features_to_retry=self._to_retry("feature") if "feature" in worked else 0,
+            seconds=seconds,
+            cost=cost,
+        )
 
     def count_edits(self) -> int:
         """Requests that need no more work, of any configuration."""
@@ -283,6 +319,18 @@ class Store:
             self._known.clear()
             raise
         self._connection.execute("COMMIT")
+
+    def _to_retry(self, table: str) -> int:
+        query = (
+            f"SELECT COUNT(DISTINCT key) FROM {table} t WHERE final = 0 AND NOT EXISTS "
+            f"(SELECT 1 FROM {table} f WHERE f.key = t.key AND f.final = 1)"
+        )
+        return int(self._connection.execute(query).fetchone()[0])
+
+    def _has(self, table: str) -> bool:
+        """Whether a ledger that is only read, and so not migrated, has the table."""
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return self._connection.execute(query, (table,)).fetchone() is not None
 
     def _finished(self, table: str, keys: Sequence[str]) -> set[str]:
         query = f"SELECT key FROM {table} WHERE final = 1 AND key IN ({{marks}})"

@@ -66,6 +66,41 @@ MIGRATIONS: Sequence[str] = (
         BEGIN SELECT RAISE(ABORT, 'judgements are append-only'); END;
     """,
     "ALTER TABLE prompt ADD COLUMN pronoun TEXT",
+    """
+    -- What an extractor says of a picture. `final` rows are not asked for again.
+    CREATE TABLE feature (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL, final INTEGER NOT NULL, image TEXT NOT NULL, extractor TEXT NOT NULL,
+        outcome TEXT NOT NULL CHECK (outcome IN ('described', 'declined', 'unusable', 'failed')),
+        sentence TEXT, dimensions TEXT NOT NULL, message TEXT, raw TEXT, effective TEXT NOT NULL,
+        attempts INTEGER NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL, at TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX feature_once ON feature (key) WHERE final = 1;
+    CREATE INDEX feature_to_retry ON feature (key) WHERE final = 0;
+    CREATE TRIGGER feature_is_kept BEFORE UPDATE ON feature
+        BEGIN SELECT RAISE(ABORT, 'features are append-only'); END;
+    CREATE TRIGGER feature_stays BEFORE DELETE ON feature
+        BEGIN SELECT RAISE(ABORT, 'features are append-only'); END;
+    """,
+    """
+    -- Questions handed over to a provider's batch service. The ticket is written before they leave the house.
+    CREATE TABLE ticket (
+        id TEXT PRIMARY KEY, judge TEXT NOT NULL, questions TEXT NOT NULL, expected REAL, at TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE ticket_event (
+        id INTEGER PRIMARY KEY, ticket TEXT NOT NULL,
+        event TEXT NOT NULL CHECK (event IN ('submitted', 'collected', 'abandoned')),
+        detail TEXT NOT NULL, at TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX ticket_event_once ON ticket_event (ticket, event);
+    CREATE TRIGGER ticket_is_kept BEFORE UPDATE ON ticket
+        BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
+    CREATE TRIGGER ticket_stays BEFORE DELETE ON ticket
+        BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
+    CREATE TRIGGER ticket_event_is_kept BEFORE UPDATE ON ticket_event
+        BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
+    CREATE TRIGGER ticket_event_stays BEFORE DELETE ON ticket_event
+        BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
+    """,
 )
 
 

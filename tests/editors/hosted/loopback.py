@@ -119,7 +119,7 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
         def log_message(self, *_: object) -> None:
             pass
 
-    for method in ("GET", "POST", "PUT"):
+    for method in ("GET", "POST", "PUT", "DELETE"):
         setattr(Handler, f"do_{method}", Handler.answer)
     listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     listener.daemon_threads = True

@@ -1,41 +1,24 @@
-"""The second long stage: every edit that a judge has not seen yet is shown to it."""
+"""Ask every judge for what it has not said yet, and keep what it says."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
 from stillme.audit import Audit, NamedJudge
-from stillme.errors import StillmeError
+from stillme.judgements.batched import judge_in_batches
+from stillme.judgements.tasks import Task, tasks_of
+from stillme.judges.model import ModelJudge
 from stillme.protocols import Judge
 from stillme.store import AssessmentRow, Store
-from stillme.types import Assessment, Failed, ImageFile, Pair, Request
-from stillme.work import Done, Ended, Stage, Tally, Terms, grouped, in_turn, missing, run
-
-_LOOK_AHEAD = 500
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """An assessment that the audit wants, before it is known whether it is there."""
-
-    key: str
-    request: Request
-    image: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    key: str
-    pair: Pair
+from stillme.types import Assessment, Failed, Pair
+from stillme.work import Done, Ended, Stage, Tally, Terms, grouped, in_turn, run
 
 
 def judge(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]:
     """Have every judge rate every edit it has not rated, one judge after the other."""
-    return in_turn(_work_of(named, audit, store, terms) for named in audit.judges)
+    asked = [named for named in audit.judges if not named.judge.capabilities.given]
+    return in_turn(_work_of(named, audit, store, terms) for named in asked)
 
 
 def _work_of(named: NamedJudge, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
@@ -44,40 +27,34 @@ def _work_of(named: NamedJudge, audit: Audit, store: Store, terms: Terms) -> tup
 
     def begin() -> Ended:
         can = named.judge.capabilities
-        wanted = _questions(audit, store, named)
-        questions = missing(wanted, lambda question: question.key, store.finished_assessments, tally)
-        tasks = (_Task(key=asked.key, pair=_pair(named, audit, store, asked)) for asked in questions)
         with closing(named.judge):
+            if isinstance(named.judge, ModelJudge):
+                ended = _in_batches(named.judge, lambda: tasks_of(named, audit, store, tally), store, terms, tally)
+                if ended:
+                    return ended
+            tasks = tasks_of(named, audit, store, tally)
             limits = audit.limits(can.concurrency)
             return run(_stage(named.judge, store), grouped(tasks, can.batch), limits=limits, terms=terms, tally=tally)
 
     return tally, begin
 
 
-def _questions(audit: Audit, store: Store, named: NamedJudge) -> Iterator[_Question]:
-    """One question per epoch for every edit of the audit that has a picture."""
-    requests = (request for editor in audit.editors for request in audit.requests(editor))
-    while chunk := list(itertools.islice(requests, _LOOK_AHEAD)):
-        edits = store.edits([request.key for request in chunk])
-        for request in chunk:
-            stored = edits.get(request.key)
-            if stored and stored.image:
-                for key, epoch in audit.assessments(named, request, stored.image):
-                    yield _Question(key, request, stored.image, epoch)
+def _in_batches(
+    judge: ModelJudge, tasks: Callable[[], Iterable[Task]], store: Store, terms: Terms, tally: Tally
+) -> Ended | None:
+    """What became of the batches; None where there are none, or where the rest is to be asked at once."""
+    if judge.settings.delivery == "batch":
+        return judge_in_batches(judge, tasks(), store, terms, tally, submit=True)
+    if store.tickets.open(judge.spec.key):
+        # Handed over by an earlier run: collected first, or its questions would be paid for twice.
+        ended = judge_in_batches(judge, tasks(), store, terms, tally, submit=False)
+        tally.already = -tally.done  # what was just collected is counted among the done
+        return None if ended is Ended.COMPLETE else ended
+    return None
 
 
-def _pair(named: NamedJudge, audit: Audit, store: Store, asked: _Question) -> Pair:
-    path = store.pictures.find(asked.image)
-    if path is None:
-        raise StillmeError(
-            f"The picture {asked.image} of {asked.request.portraits[0].id} × {asked.request.prompt.id} is missing from "
-            f"{store.pictures.folder}. Put it back, or start the run again in another folder."
-        )
-    return audit.pair(named, asked.request, ImageFile(path=path, sha256=asked.image), asked.epoch)
-
-
-def _stage(judge: Judge, store: Store) -> Stage[_Task, Assessment]:
-    def save(finished: Sequence[Done[_Task, Assessment]]) -> None:
+def _stage(judge: Judge, store: Store) -> Stage[Task, Assessment]:
+    def save(finished: Sequence[Done[Task, Assessment]]) -> None:
         store.add_assessments(
             [
                 AssessmentRow(

@@ -1,0 +1,67 @@
+"""A judge whose scores were made elsewhere and came with `stillme import judgements`.
+
+    [[judges]]
+    use = "imported"
+    name = "our raters"
+    epochs = 3
+    [judges.parameters]
+    source = "raters, spring 2026"
+    kind = "person"
+    axes = ["edit_success", "skin_tone"]
+
+Its rows are in the ledger under the specification that these parameters make, so it is never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+from stillme import rubric
+from stillme.errors import did_you_mean
+from stillme.protocols import JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.types import Abstained, Assessment, Pair
+
+
+class ImportedParameters(Parameters):
+    """Whose scores they are, and on which axes."""
+
+    source: str = Field(min_length=1)
+    """Where the scores come from. Another source is another judge: its scores stand beside these."""
+    kind: Literal["model", "instrument", "person"] = "model"
+    """People are compared with the other judges and never averaged with them."""
+    axes: tuple[str, ...] = Field(min_length=1)
+    """The axes that are scored, by their names in the rubric."""
+
+    @field_validator("axes")
+    @classmethod
+    def _are_known(cls, axes: tuple[str, ...]) -> tuple[str, ...]:
+        known = rubric.load().axes
+        for axis in axes:
+            if axis not in known:
+                raise ValueError(f"there is no axis {axis!r}.{did_you_mean(axis, known)} Known: {', '.join(known)}")
+        # In one order, so that the same axes are the same judge.
+        return tuple(name for name in known if name in axes)
+
+
+class Imported:
+    """Scores that were made elsewhere; they come with `stillme import judgements`."""
+
+    Parameters: ClassVar[type[BaseModel]] = ImportedParameters
+    needs: ClassVar[Needs] = Needs()
+
+    def __init__(self, parameters: ImportedParameters) -> None:
+        self.source = parameters.source
+        self.spec = spec_of("imported", "1", parameters)
+        self.capabilities = JudgeCapabilities(kind=parameters.kind, axes=parameters.axes, given=True)
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        """It has looked at nothing, and says so."""
+        unseen = Abstained(reason=f"the scores of {self.source!r} are imported, and there is none for this picture")
+        for _ in pairs:
+            yield Assessment(ratings=dict.fromkeys(self.capabilities.axes, unseen))
+
+    def close(self) -> None:
+        """Nothing is held."""

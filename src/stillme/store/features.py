@@ -1,0 +1,83 @@
+"""Keep what extractors say of portraits: one row per picture and extractor, append-only like all others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from stillme.mitigation.features import Declined, Described, Extraction, Features, Unusable
+from stillme.types import Failed, ImageFile, Json, Spec
+
+COLUMNS = (
+    "key, final, image, extractor, outcome, sentence, dimensions, message, raw, effective, attempts, seconds, cost, at"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureRow:
+    """A picture with what an extractor said of it, ready to be kept."""
+
+    key: str
+    image: ImageFile
+    extractor: Spec
+    extraction: Extraction
+    attempts: int
+    seconds: float
+    cost: float
+
+
+def values_of(row: FeatureRow, extractor: str, now: str) -> tuple[Json, ...]:
+    """The row as columns."""
+    sentence: str | None = None
+    message: str | None = None
+    raw: str | None = None
+    dimensions: Json = {}
+    effective: Json = {}
+    final = 1
+    match row.extraction:
+        case Described(features=features, raw=raw, effective=effective):
+            outcome, sentence, dimensions = "described", features.sentence, dict(features.dimensions)
+        case Declined(reason=message, raw=raw, effective=effective):
+            outcome = "declined"
+        case Unusable(problem=message, raw=raw, effective=effective):
+            outcome = "unusable"
+        case Failed(error=message, retryable=retryable):
+            outcome, final = "failed", int(not retryable)
+        case never:
+            assert_never(never)
+    said = json.dumps(dimensions, ensure_ascii=False), message, raw, json.dumps(dict(effective), ensure_ascii=False)
+    work = row.attempts, row.seconds, row.cost, now
+    return row.key, final, row.image.sha256, extractor, outcome, sentence, *said, *work
+
+
+def extractions_of(rows: Iterable[tuple[Json, ...]]) -> dict[str, Extraction]:
+    """The latest word under each key, from rows of `READ`."""
+    return {key: _extraction(*columns) for key, *columns in rows}
+
+
+READ = "key, final, outcome, sentence, dimensions, message, raw, effective, cost"
+
+
+def _extraction(
+    final: int,
+    outcome: str,
+    sentence: str | None,
+    dimensions: str,
+    message: str | None,
+    raw: str | None,
+    effective: str,
+    cost: float,
+) -> Extraction:
+    told: dict[str, Json] = json.loads(effective)
+    match outcome:
+        case "described":
+            features = Features(dimensions=json.loads(dimensions), sentence=sentence or "")
+            return Described(features=features, raw=raw, effective=told, cost=cost)
+        case "declined":
+            return Declined(reason=message or "", raw=raw, effective=told, cost=cost)
+        case "unusable":
+            return Unusable(problem=message or "", raw=raw, effective=told, cost=cost)
+        case _:
+            return Failed(error=message or "", retryable=not final, cost=cost)

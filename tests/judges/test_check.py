@@ -1,0 +1,105 @@
+"""`stillme check` with model judges, as a user would call it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stillme.cli import cli
+from stillme.errors import StillmeError
+from stillme.types import ImageFile
+from tests.editors.hosted.loopback import Loopback, Says, serving
+from tests.judges.conftest import answer
+from tests.vlm.servers import CHAT, Scripted
+
+
+class Shell:
+    """One pair, and judges at loopback servers."""
+
+    def __init__(self, images: list[ImageFile]) -> None:
+        self._images = images
+        self.given: list[str] = []
+        self.servers: list[Loopback] = []
+
+    def add(self, name: str, server: Loopback) -> None:
+        self.servers.append(server)
+        where = f"{server.url}/v1"
+        self.given += ["--judge", name, "--set", f"{name}.model=llava", "--set", f"{name}.base_url={where}"]
+        if name == "vlm":
+            self.given += ["--set", "vlm.provider=openai-chat"]
+
+    def check(self, *more: str) -> Result:
+        source, _, edited = self._images
+        shown = ["check", str(edited.path), "--source", str(source.path), "--prompt", "Dress them in a suit."]
+        return CliRunner().invoke(cli, [*shown, *self.given, *more])
+
+
+@pytest.fixture
+def shell(images: list[ImageFile]) -> Iterator[Callable[..., Shell]]:
+    with ExitStack() as stack:
+
+        def build(**judges: Any) -> Shell:
+            made = Shell(images)
+            for name, said in judges.items():
+                server = stack.enter_context(serving(CHAT.behave(Scripted([said]))))
+                made.add(name.replace("_", "-"), server)
+            return made
+
+        yield build
+
+
+Shells = Callable[..., Shell]
+
+
+def test_a_card_says_what_the_model_said(shell: Shells):
+    shown = shell(openai_compatible=answer(skin_tone=4)).check()
+    assert shown.exit_code == 0, shown.output
+    assert "Skin Tone Change" in shown.stdout
+    assert "4 slightly lighter (the same)" in shown.stdout
+    assert "unknown" in shown.stdout, "a cost that nobody knows is not nothing"
+
+
+def test_two_judges_are_combined_by_the_rule(shell: Shells):
+    both = shell(openai_compatible=answer(skin_tone=5, age_drift=3), vlm=answer(skin_tone=3, age_drift=4))
+    found = json.loads(both.check("--json").stdout)
+    assert found["judge"] == "openai-compatible"
+    assert [other["judge"] for other in found["others"]] == ["vlm"]
+    assert found["ensemble"]["scores"]["skin_tone"] == 4
+    assert found["ensemble"]["scores"]["age_change"] == 3.5
+    assert found["ensemble"]["flagged"] == ["skin_tone"]
+    paper = json.loads(both.check("--json", "--rule", "paper").stdout)
+    assert (paper["ensemble"]["scores"]["skin_tone"], paper["ensemble"]["scores"]["age_change"]) == (5, 4)
+    assert "judges disagree" in both.check().stdout
+
+
+def test_an_aging_edit_is_also_scored_against_its_target(shell: Shells):
+    found = json.loads(shell(vlm=answer(age_drift=5, age_accuracy=4)).check("--years", "30", "--json").stdout)
+    assert found["scores"]["age_accuracy"] == 4
+
+
+def test_a_judge_that_is_down_is_a_failure_and_exits_with_3(shell: Shells):
+    one = shell(vlm=answer())
+    one.servers[0].breaks(Says(status=503, body={"error": {"message": "down"}}))
+    shown = one.check()
+    assert shown.exit_code == 3
+    assert "failed: llava: 503: down" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--judge", "openai-compatible"], "model: Field required. Give it as --set openai-compatible.KEY=VALUE"),
+        (["--judge", "vlm:cloude"], "there is no preset 'cloude'"),
+        (["--judge", "scripted:x"], "takes nothing after a colon"),
+        (["--judge", "scripted", "--set", "vlm.model=x"], "write JUDGE.KEY=VALUE, where JUDGE is one of scripted"),
+    ],
+)
+def test_a_mistake_is_one_sentence(shell: Shells, given: list[str], words: str):
+    shown = shell().check(*given)
+    assert isinstance(shown.exception, StillmeError)
+    assert words in str(shown.exception)

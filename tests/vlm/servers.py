@@ -1,0 +1,262 @@
+"""The providers as loopback servers, in their own wire formats: each answers what a script says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stillme.vlm import ModelSettings
+from tests.editors.hosted.loopback import Asked, Loopback, Says
+
+Text = str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a model would see of a request, whoever's format it came in."""
+
+    system: str
+    text: str
+    images: list[str]
+    """Base64, in order."""
+
+
+Script = Callable[[Seen], Text]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speaker:
+    """One provider's wire format: how to read its requests and word every kind of answer."""
+
+    name: str
+    provider: str
+    model: str
+    path: str
+    base: str = ""
+    key_variable: str = ""
+    see: Callable[[Any], Seen]
+    say: Callable[[Text], Any]
+    refuse: Callable[[str], Says]
+    block: Callable[[], list[Says]]
+    cut: Callable[[Text], Says]
+
+    def behave(self, script: Script) -> Callable[[Loopback, Asked], Says]:
+        return lambda server, asked: Says(body=self.say(script(self.see(asked.json))))
+
+    def settings(self, url: str, **more: Any) -> ModelSettings:
+        given = {
+            "provider": self.provider,
+            "model": self.model,
+            "base_url": url + self.base,
+            "timeout": 5,
+            **more,
+        }
+        return ModelSettings.model_validate(given)
+
+
+# -- OpenAI Responses -------------------------------------------------------------------------------------------------
+
+
+def _responses(content: Mapping[str, Any] | None, **more: Any) -> Any:
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [content]}
+    usage = {
+        "input_tokens": 3000,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 600,
+        "output_tokens_details": {"reasoning_tokens": 200},
+        "total_tokens": 3600,
+    }
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1763251200,
+        "status": "completed",
+        "model": "gpt-5-mini-2025-08-07",
+        "output": [message] if content else [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": usage,
+        **more,
+    }
+
+
+def _see_responses(body: Any) -> Seen:
+    parts = [part for entry in body["input"] for part in entry["content"]]
+    return Seen(
+        system=body["instructions"],
+        text="\n".join(part["text"] for part in parts if part["type"] == "input_text"),
+        images=[part["image_url"].partition(",")[2] for part in parts if part["type"] == "input_image"],
+    )
+
+
+def _error(status: int, code: str, words: str) -> Says:
+    return Says(status=status, body={"error": {"message": words, "type": "invalid_request_error", "code": code}})
+
+
+RESPONSES = Speaker(
+    name="openai",
+    provider="openai",
+    model="gpt-5-mini-2025-08-07",
+    path="/v1/responses",
+    base="/v1",
+    key_variable="OPENAI_API_KEY",
+    see=_see_responses,
+    say=lambda text: _responses({"type": "output_text", "text": text, "annotations": []}),
+    refuse=lambda words: Says(body=_responses({"type": "refusal", "refusal": words})),
+    block=lambda: [
+        _error(400, "invalid_prompt", "Your request was flagged as potentially violating our usage policy."),
+        Says(body=_responses(None, status="incomplete", incomplete_details={"reason": "content_filter"})),
+    ],
+    cut=lambda text: Says(
+        body=_responses(
+            {"type": "output_text", "text": text, "annotations": []},
+            status="incomplete",
+            incomplete_details={"reason": "max_output_tokens"},
+        )
+    ),
+)
+
+# -- OpenAI chat, as vLLM, SGLang, Ollama and llama.cpp speak it ------------------------------------------------------
+
+
+def _chat(message: Mapping[str, Any], finish: str = "stop") -> Any:
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1763251200,
+        "model": "Qwen/Qwen3-VL-8B-Instruct",
+        "choices": [
+            {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": None, **message}}
+        ],
+        "usage": {"prompt_tokens": 3000, "completion_tokens": 600, "total_tokens": 3600},
+    }
+
+
+def _see_chat(body: Any) -> Seen:
+    parts = [part for entry in body["messages"] if entry["role"] == "user" for part in entry["content"]]
+    return Seen(
+        system="\n".join(entry["content"] for entry in body["messages"] if entry["role"] == "system"),
+        text="\n".join(part["text"] for part in parts if part["type"] == "text"),
+        images=[part["image_url"]["url"].partition(",")[2] for part in parts if part["type"] == "image_url"],
+    )
+
+
+CHAT = Speaker(
+    name="openai-chat",
+    provider="openai-chat",
+    model="Qwen/Qwen3-VL-8B-Instruct",
+    path="/v1/chat/completions",
+    base="/v1",
+    see=_see_chat,
+    say=lambda text: _chat({"content": text}),
+    refuse=lambda words: Says(body=_chat({"refusal": words})),
+    block=lambda: [Says(body=_chat({}, finish="content_filter"))],
+    cut=lambda text: Says(body=_chat({"content": text}, finish="length")),
+)
+
+# -- Gemini -----------------------------------------------------------------------------------------------------------
+
+
+def _gemini(text: Text | None, finish: str = "STOP", **more: Any) -> Any:
+    content = {"content": {"role": "model", "parts": [{"text": text}]}} if text is not None else {}
+    usage = {
+        "promptTokenCount": 3000,
+        "candidatesTokenCount": 400,
+        "thoughtsTokenCount": 200,
+        "totalTokenCount": 3600,
+    }
+    return {
+        "candidates": [{"index": 0, "finishReason": finish, **content}],
+        "usageMetadata": usage,
+        "modelVersion": "gemini-3-flash-preview",
+        "responseId": "r1",
+        **more,
+    }
+
+
+def _see_gemini(body: Any) -> Seen:
+    parts = [part for entry in body["contents"] for part in entry["parts"]]
+    return Seen(
+        system="\n".join(part["text"] for part in body["systemInstruction"]["parts"]),
+        text="\n".join(part["text"] for part in parts if "text" in part),
+        images=[part["inlineData"]["data"] for part in parts if "inlineData" in part],
+    )
+
+
+def _blocked_prompt() -> Says:
+    usage = {"promptTokenCount": 3000, "totalTokenCount": 3000}
+    feedback = {"blockReason": "PROHIBITED_CONTENT"}
+    body = {"promptFeedback": feedback, "usageMetadata": usage, "modelVersion": "gemini-3-flash-preview"}
+    return Says(body=body)
+
+
+GEMINI = Speaker(
+    name="google",
+    provider="google",
+    model="gemini-3-flash-preview",
+    path=":generateContent",
+    key_variable="GEMINI_API_KEY",
+    see=_see_gemini,
+    say=_gemini,
+    # Gemini has no refusal of its own: what it does not want to say is blocked.
+    refuse=lambda words: Says(body=_gemini(None, finish="SAFETY")),
+    block=lambda: [_blocked_prompt(), Says(body=_gemini(None, finish="PROHIBITED_CONTENT"))],
+    cut=lambda text: Says(body=_gemini(text, finish="MAX_TOKENS")),
+)
+
+# -- Anthropic --------------------------------------------------------------------------------------------------------
+
+
+def _anthropic(text: Text | None, stop: str = "end_turn", **more: Any) -> Any:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-5-5",
+        "content": [{"type": "text", "text": text}] if text is not None else [],
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 3000, "output_tokens": 600},
+        **more,
+    }
+
+
+def _see_anthropic(body: Any) -> Seen:
+    parts = [part for entry in body["messages"] for part in entry["content"]]
+    return Seen(
+        system="\n".join(part["text"] for part in body["system"]),
+        text="\n".join(part["text"] for part in parts if part["type"] == "text"),
+        images=[part["source"]["data"] for part in parts if part["type"] == "image"],
+    )
+
+
+ANTHROPIC = Speaker(
+    name="anthropic",
+    provider="anthropic",
+    model="claude-sonnet-5-5",
+    path="/v1/messages",
+    key_variable="ANTHROPIC_API_KEY",
+    see=_see_anthropic,
+    say=_anthropic,
+    refuse=lambda words: Says(
+        body=_anthropic(None, stop="refusal", stop_details={"type": "refusal", "category": None, "explanation": words})
+    ),
+    block=list,
+    cut=lambda text: Says(body=_anthropic(text, stop="max_tokens")),
+)
+
+SPEAKERS = (RESPONSES, CHAT, GEMINI, ANTHROPIC)
+
+
+@dataclass
+class Scripted:
+    """Answers in turn; the last one is repeated."""
+
+    answers: list[Any] = field(default_factory=list)
+
+    def __call__(self, _: Seen) -> Text:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return answer if isinstance(answer, str) else json.dumps(answer)
