@@ -28,7 +28,8 @@ def edit(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]:
 
 
 def _work_of(named: NamedEditor, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
-    tally = Tally(f"edit {named.name}", audit.request_count(named), cost=store.totals().cost)
+    unasked = sum(1 for _ in audit.unasked(named))
+    tally = Tally(f"edit {named.name}", audit.request_count(named) - unasked, cost=store.totals().cost)
 
     def begin() -> Ended:
         can = named.editor.capabilities

@@ -60,11 +60,13 @@ class Problem:
 class Invalid(StillmeError):
     """A file that must not be used as it is. Carries every problem, not only the first."""
 
+    consequence = "nothing was run"
+
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
         self.source = source
         self.problems = tuple(problems)
         count = len(self.problems)
-        head = f"{source} has {count} problem{'s' if count != 1 else ''}; nothing was run:"
+        head = f"{source} has {count} problem{'s' if count != 1 else ''}; {self.consequence}:"
         super().__init__("\n".join([head, *(f"  - {problem}" for problem in self.problems)]))
 
 

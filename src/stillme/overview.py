@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from stillme import audit as audits
-from stillme.audit import Audit
+from stillme.audit import Audit, NamedEditor, NamedExtractor
 from stillme.errors import StillmeError
+from stillme.mitigation import extraction_key
 from stillme.store import Store, Totals
+from stillme.types import Failed
 
 _CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How far a run has come, by editor and by judge."""
+    """How far a run has come, by extractor, by editor and by judge."""
 
     folder: Path
+    extractors: Mapping[str, Mapping[str, int]]
     editors: Mapping[str, Mapping[str, int]]
     judges: Mapping[str, Mapping[str, int]]
     totals: Totals
@@ -32,6 +35,7 @@ class Status:
         """For `--json`."""
         return {
             "folder": str(self.folder),
+            "extractors": [{"name": name, **counts} for name, counts in self.extractors.items()],
             "editors": [{"name": name, **counts} for name, counts in self.editors.items()],
             "judges": [{"name": name, **counts} for name, counts in self.judges.items()],
             "cost": self.totals.cost,
@@ -42,7 +46,7 @@ class Status:
     def as_text(self) -> str:
         """For people."""
         lines = [f"{self.folder}"]
-        for kind, entries in (("edit", self.editors), ("judge", self.judges)):
+        for kind, entries in (("words", self.extractors), ("edit", self.editors), ("judge", self.judges)):
             for name, counts in entries.items():
                 rest = ", ".join(f"{n:,} {word}" for word, n in counts.items() if word not in ("total", "done") and n)
                 done, total = counts["done"], counts["total"]
@@ -59,7 +63,7 @@ def status_of(path: Path, out: Path | None) -> Status:
     loaded = audits.load(path, out=out, ready=False)
     if not Store.exists(loaded.folder):
         raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
-    editors = {named.name: Counter(total=loaded.request_count(named), done=0) for named in loaded.editors}
+    editors = {named.name: Counter(total=_askable(loaded, named), done=0) for named in loaded.editors}
     judges = {named.name: Counter(total=0, done=0) for named in loaded.judges}
     with Store.reading(loaded.folder) as store:
         for editor, chunk in _chunks(loaded):
@@ -78,11 +82,30 @@ def status_of(path: Path, out: Path | None) -> Status:
         latest = store.latest_audit()
         return Status(
             folder=loaded.folder,
+            extractors={named.name: _described(loaded, named, store) for named in loaded.extractors},
             editors=editors,
             judges=judges,
             totals=store.totals(),
             changed=latest is not None and latest.hash != loaded.hash,
         )
+
+
+def _described(loaded: Audit, named: NamedExtractor, store: Store) -> Mapping[str, int]:
+    """What an extractor has said of the portraits that it is to describe."""
+    keys = {extraction_key(portrait.image, named.extractor.spec) for portrait in loaded.portraits_to_describe}
+    found = store.features(sorted(keys)).values()
+    counts = Counter(total=len(keys), done=0)
+    for extraction in found:
+        waits = isinstance(extraction, Failed) and extraction.retryable
+        counts["done"] += not waits
+        counts["to retry" if waits else type(extraction).__name__.lower()] += 1
+    return counts
+
+
+def _askable(loaded: Audit, named: NamedEditor) -> int:
+    """Requests that can be made, now or once the portraits are described."""
+    never = sum(not lacking.retryable for _, lacking in loaded.unasked(named))
+    return loaded.request_count(named) - never
 
 
 def _chunks(loaded: Audit) -> Iterator[tuple[str, list[Any]]]:

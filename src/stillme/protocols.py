@@ -77,6 +77,8 @@ class Capabilities:
     rewrites_prompt: bool = False
     prompt_tokens: int | None = None
     """Longer prompts are cut off."""
+    reads_instruction: bool = True
+    """Not if its edits were finished elsewhere: then nobody has to put the portraits into words."""
     attributes_matter: bool = False
     """Only known-answer editors read the portraits' labels."""
 
@@ -96,6 +98,9 @@ class JudgeCapabilities:
     """Whether the judge wants to be told the portrait's labels. Blind is the default."""
     views: int = 1
     """In how many ways a pair is shown in every epoch, such as in both orders; `pair.epoch % views` says which."""
+    given: bool = False
+    """Whether its answers come from elsewhere, by an import or a study: it is never asked, and an edit without an
+    answer is simply not judged."""
 
 
 @runtime_checkable

@@ -108,11 +108,13 @@ def test_portraits_that_do_not_exist_are_explained(write_audit: Write):
     assert any("neither a folder nor one of the sets" in problem for problem in problems(folder))
 
 
-def test_an_arm_that_cannot_run_is_refused(write_audit: Write):
+def test_an_arm_that_does_not_exist_is_refused(write_audit: Write):
     folder = write_audit()
     file = folder / "audit.toml"
-    file.write_text('arms = ["feature"]\n' + file.read_text())
-    assert any("cannot run the arm 'feature'; write baseline, noop" in problem for problem in problems(folder))
+    file.write_text('arms = ["features"]\n' + file.read_text())
+    (problem,) = problems(folder)
+    assert "arms" in problem
+    assert "feature" in problem
 
 
 def test_toml_that_is_none_says_where(tmp_path: Path):

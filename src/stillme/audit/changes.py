@@ -67,6 +67,8 @@ def explain_changes(audit: Audit, store: Store) -> Changes:
     while chunk := list(itertools.islice(keys, _CHUNK)):
         wanted += len(chunk)
         kept += len(store.finished_edits(chunk))
+    # What waits for a description will be asked for as well.
+    wanted += sum(lacking.retryable for named in audit.editors for _, lacking in audit.unasked(named))
     return Changes(
         since=latest.at,
         differences=differences,

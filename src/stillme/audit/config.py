@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from stillme.audit.rules import parse_rule
+from stillme.errors import StillmeError
 from stillme.types import Arm
 
 Name = str
@@ -52,6 +54,27 @@ class SampleSection(Section):
     seed: int = 0
 
 
+class ExtractorSection(Section):
+    """One extractor under one name."""
+
+    use: str
+    name: Name | None = Field(default=None, min_length=1)
+    parameters: dict[str, Any] = {}
+
+
+class MitigationSection(Section):
+    """How portraits are described for the arms `feature` and `placebo`."""
+
+    extractors: list[ExtractorSection] = Field(default=[ExtractorSection(use="measured")], min_length=1)
+    position: Literal["prepend", "append"] = "prepend"
+
+    @field_validator("extractors", mode="before")
+    @classmethod
+    def _a_name_is_short_for_a_table(cls, given: Any) -> Any:
+        entries = cast("list[Any]", given) if isinstance(given, list) else given
+        return [{"use": each} if isinstance(each, str) else each for each in entries] if entries else entries
+
+
 class EditorSection(Section):
     """One editor under one name."""
 
@@ -74,6 +97,7 @@ class EnsembleSection(Section):
     """How several judges become one."""
 
     rule: Literal["mean", "paper", "code", "median", "worst"] = "mean"
+    judges: list[str] | None = Field(default=None, min_length=2)
 
 
 class EstimatesSection(Section):
@@ -84,6 +108,7 @@ class EstimatesSection(Section):
     confidence: float = Field(default=0.95, ge=0.5, le=0.999)
     replicates: int = Field(default=2000, ge=200, le=1_000_000)
     seed: int = 0
+    prompts: Literal["fixed", "sample"] = "fixed"
 
 
 class BudgetSection(Section):
@@ -101,6 +126,25 @@ class ExecutorSection(Section):
     attempts: int = Field(default=4, ge=1, le=20)
 
 
+class GateSection(Section):
+    """What `stillme gate` asks of the run."""
+
+    rules: list[str] = []
+    baseline: str | None = None
+    margins: list[str] = []
+    strict: bool = False
+
+    @field_validator("rules", "margins")
+    @classmethod
+    def _can_be_read(cls, texts: list[str]) -> list[str]:
+        for text in texts:
+            try:
+                parse_rule(text)
+            except StillmeError as error:
+                raise ValueError(str(error)) from None
+        return texts
+
+
 class Config(Section):
     """A whole audit.toml."""
 
@@ -112,9 +156,11 @@ class Config(Section):
     prompts: PromptsSection = PromptsSection()
     roles: RolesSection | None = None
     sample: SampleSection | None = None
+    mitigation: MitigationSection | None = None
     editors: list[EditorSection] = Field(min_length=1)
     judges: list[JudgeSection] = Field(min_length=1)
     ensemble: EnsembleSection = EnsembleSection()
     estimates: EstimatesSection = EstimatesSection()
     budget: BudgetSection = BudgetSection()
     executor: ExecutorSection = ExecutorSection()
+    gate: GateSection | None = None

@@ -17,22 +17,25 @@ from stillme.audit.config import (
     EditorSection,
     EnsembleSection,
     EstimatesSection,
+    ExtractorSection,
     JudgeSection,
+    MitigationSection,
     PortraitsSection,
     PromptsSection,
     RolesSection,
     SampleSection,
 )
+from stillme.audit.described import attached
 from stillme.audit.places import Location, Places, explain
-from stillme.audit.plan import Audit, NamedEditor, NamedJudge
+from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
 from stillme.audit.roles import Cast, casts, couples, sentence_of
 from stillme.audit.sampling import Sample, draw
 from stillme.errors import AuditChanged, Invalid, InvalidAudit, Problem, StillmeError, did_you_mean
-from stillme.mitigation import AVAILABLE
+from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
 from stillme.portraits import folder as portrait_folder
 from stillme.protocols import Acquainted, Editor, Judge, Needs, Objecting, Parameters
 from stillme.store import Store
-from stillme.types import Portrait, Prompt
+from stillme.types import Arm, Portrait, Prompt
 
 FILE = "audit.toml"
 RESOLVED = "resolved.toml"
@@ -58,7 +61,7 @@ def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
     audit = loader.audit(out or file.parent)
     if loader.problems or audit is None:
         raise InvalidAudit(str(file), loader.problems)
-    return audit
+    return attached(audit)
 
 
 def require_unchanged(audit: Audit, store: Store, *, accept: bool) -> str:
@@ -96,10 +99,16 @@ class _Loader:
         self._check_arms(sections.get("arms"))
         editors = self._named("editors", EditorSection, self._editor)
         judges = self._named("judges", JudgeSection, self._judge)
+        extractors = self._extractors(sections.get("mitigation"), sections.get("arms") or (), editors)
         factors = self._factors(sections.get("estimates") or EstimatesSection(), portraits)
         self._check_specs_differ(editors)
-        self._check_rule(sections.get("ensemble"), judges)
-        self._hear_objections(editors, portraits, prompts)
+        self._check_ensemble(sections.get("ensemble"), judges)
+        for named in editors:
+            if isinstance(named.editor, Acquainted):
+                named.editor.meet(portraits)
+        if self._ready and portraits:
+            self._hear_objections("editors", [named.editor for named in editors], portraits, prompts)
+            self._hear_objections("judges", [named.judge for named in judges], portraits, prompts)
         casts = self._casts(roles, portraits, prompts, factors) if roles else ()
         self._check_inputs(editors, casts)
         alone = [prompt for prompt in prompts if not (roles and prompt.target)]
@@ -117,6 +126,7 @@ class _Loader:
             factors=factors,
             sample=sample,
             casts=casts,
+            extractors=tuple(extractors),
         )
 
     def _problem(self, location: Location, message: str) -> None:
@@ -209,9 +219,6 @@ class _Loader:
         return tuple(each for each in found.values() if not only or each.id in only or sentence_of(each) in only)
 
     def _check_arms(self, arms: Sequence[str] | None) -> None:
-        for arm in arms or ():
-            if arm not in AVAILABLE:
-                self._problem(("arms",), f"this version cannot run the arm {str(arm)!r}; write {', '.join(AVAILABLE)}")
         if arms and len(set(arms)) < len(arms):
             self._problem(("arms",), "names an arm twice; name each once")
 
@@ -246,6 +253,37 @@ class _Loader:
     def _judge(self, section: JudgeSection, name: str, location: Location) -> NamedJudge | None:
         judge: Judge | None = self._plugin(registry.judge_class, section.use, section.parameters, location)
         return NamedJudge(name=name, judge=judge, epochs=section.epochs) if judge else None
+
+    def _extractors(
+        self, section: MitigationSection | None, arms: Sequence[Arm], editors: Sequence[NamedEditor]
+    ) -> list[NamedExtractor]:
+        """Who describes the portraits; nobody where no editor reads what an arm would add."""
+        if section and not NEEDS_FEATURES & set(arms):
+            wanted = ", ".join(sorted(NEEDS_FEATURES))
+            self._problem(("mitigation",), f"no arm uses it; add one of {wanted} to `arms`, or remove it")
+        if not any(reads_features(named.editor, arm) for named in editors for arm in arms):
+            return []
+        found: dict[str, NamedExtractor] = {}
+        for index, entry in enumerate((section or MitigationSection()).extractors):
+            location = ("mitigation", "extractors", index)
+            name = entry.name or entry.use
+            if name in found:
+                self._problem(location, f"a second one is called {name!r}; give it another `name`")
+            if made := self._extractor(entry, location):
+                found[name] = NamedExtractor(name=name, extractor=made)
+        return list(found.values())
+
+    def _extractor(self, entry: ExtractorSection, location: Location) -> Extractor | None:
+        try:
+            made = extractor_named(entry.use, entry.parameters)
+        except StillmeError as error:
+            self._problem(location, str(error))
+            return None
+        # What this machine lacks comes first: without it, nothing can say whether the settings are right.
+        lacking = registry.unmet(made.needs) if self._ready else []
+        for sentence in lacking or (made.objections() if self._ready else ()):
+            self._problem(location, f"{entry.use!r}: {sentence}")
+        return made
 
     def _plugin(self, find: Callable[[str], Any], use: str, parameters: dict[str, Any], location: Location) -> Any:
         name, _, rest = use.partition(":")
@@ -357,24 +395,32 @@ class _Loader:
                 )
             seen[key] = named.name
 
-    def _check_rule(self, section: EnsembleSection | None, judges: Sequence[NamedJudge]) -> None:
-        # People are compared with the ensemble, never part of it.
-        parts = [named for named in judges if named.judge.capabilities.kind != "person"]
-        if section and section.rule in ("paper", "code") and len(parts) > 2:
+    def _check_ensemble(self, section: EnsembleSection | None, judges: Sequence[NamedJudge]) -> None:
+        if section is None:
+            return
+        known = [named.name for named in judges]
+        for name in section.judges or ():
+            if judges and name not in known:
+                self._problem(
+                    ("ensemble", "judges"), f"no judge {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}"
+                )
+        models = [named.name for named in judges if named.judge.capabilities.kind == "model"]
+        parts = section.judges or models
+        if section.rule in ("paper", "code") and len(parts) > 2:
             self._problem(
                 ("ensemble", "rule"),
-                f"{section.rule!r} is for two judges, and there are {len(parts)}; write mean, median or worst",
+                f"{section.rule!r} is for two judges, and there are {len(parts)}; write mean, median or worst, "
+                "or name two under `judges`",
             )
 
     def _hear_objections(
-        self, editors: Sequence[NamedEditor], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
+        self, kind: str, plugins: Sequence[object], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
     ) -> None:
-        for index, named in enumerate(editors):
-            if isinstance(named.editor, Acquainted):
-                named.editor.meet(portraits)
-            if portraits and isinstance(named.editor, Objecting):
-                for sentence in named.editor.objections(portraits, prompts):
-                    self._problem(("editors", index, "parameters"), sentence)
+        """What an editor or judge could not do is said before the first edit is paid for."""
+        for index, plugin in enumerate(plugins):
+            if isinstance(plugin, Objecting):
+                for sentence in plugin.objections(portraits, prompts):
+                    self._problem((kind, index, "parameters"), sentence)
 
 
 def _counterbalanced(section: PromptsSection, roles: RolesSection | None) -> PromptsSection:

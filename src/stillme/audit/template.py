@@ -74,8 +74,13 @@ def small_audit(title: str) -> str:
     """An audit that runs on any machine in about a minute: embedded portraits, planted editors, instruments."""
     groups = [f'groups."{level}" = {{ erasure = 0.40, skin_shift = 6.0, skin_spread = 1.0 }}' for level in ("A", "E")]
     return AUDIT.format(
-        title=title.replace("\\", "\\\\").replace('"', '\\"'),
+        title=quoted(title),
         prompts='["O-01", "V-02"]',
         everyone="{ erasure = 0.05, skin_spread = 1.0 }",
         groups="\n".join(groups),
     )
+
+
+def quoted(title: str) -> str:
+    """A title as it stands between the quotes of a TOML string."""
+    return title.replace("\\", "\\\\").replace('"', '\\"')

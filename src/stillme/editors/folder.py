@@ -58,7 +58,9 @@ class Folder:
         self._pattern = parameters.pattern
         self._complete = parameters.complete
         self.spec = spec_of("folder", "1", parameters)
-        self.capabilities = Capabilities(inputs=2, batching="per_item", batch=16, concurrency=2, seed="exact")
+        self.capabilities = Capabilities(
+            inputs=2, batching="per_item", batch=16, concurrency=2, seed="exact", reads_instruction=False
+        )
 
     def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Mistakes in the pattern; then, if nothing fits it or everything must, how many files are missing."""

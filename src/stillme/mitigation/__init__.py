@@ -1,16 +1,80 @@
-"""How an arm turns a prompt into the words that the editor reads."""
+"""Keep people themselves by words alone: the feature prompt, its placebo, and the linter that guards both.
+
+    match feature_prompt("anna.jpg"):
+        case FeaturePrompt(sentence=sentence):
+            instruction = combined("Dress the person as a doctor.", sentence)
+        case NoFeaturePrompt(reason=reason):
+            ...
+
+A feature prompt describes what can be seen in a portrait (the paper's Appendix F) and asks the editor to keep it. It
+names no demographic group: `lint` finds such words, and an extractor that insists on them is not used.
+"""
 
 from __future__ import annotations
 
-from stillme.types import Arm, Prompt
+from collections.abc import Sequence
+from pathlib import Path
 
-NOTHING = "Return the photo exactly as it is. Do not change anything."
-"""The no-op arm's instruction: whatever changes under it is the editor's floor."""
+from stillme.mitigation.arms import NEEDS_FEATURES, NOTHING, Position, combined, instruction
+from stillme.mitigation.extractors import extractor_named
+from stillme.mitigation.features import (
+    DIMENSIONS,
+    Declined,
+    Described,
+    Extraction,
+    Extractor,
+    Features,
+    Unusable,
+    extraction_key,
+)
+from stillme.mitigation.labels import Label, lint
+from stillme.mitigation.merging import FeaturePrompt, NoFeaturePrompt, merge
+from stillme.mitigation.pairing import NotPaired, differences, require_paired
+from stillme.mitigation.placebo import placebo
+from stillme.types import ImageFile
 
-AVAILABLE = (Arm.BASELINE, Arm.NOOP)
-"""Arms that need nothing but the prompt."""
+__all__ = [
+    "DIMENSIONS",
+    "NEEDS_FEATURES",
+    "NOTHING",
+    "Declined",
+    "Described",
+    "Extraction",
+    "Extractor",
+    "FeaturePrompt",
+    "Features",
+    "Label",
+    "NoFeaturePrompt",
+    "NotPaired",
+    "Position",
+    "Unusable",
+    "combined",
+    "differences",
+    "extraction_key",
+    "extractor_named",
+    "feature_prompt",
+    "instruction",
+    "lint",
+    "merge",
+    "placebo",
+    "require_paired",
+]
 
 
-def instruction(prompt: Prompt, arm: Arm) -> str:
-    """The editor's instruction under an arm of `AVAILABLE`."""
-    return NOTHING if arm is Arm.NOOP else prompt.text
+def feature_prompt(
+    image: Path | str | ImageFile, extractors: Sequence[str | Extractor] = ("measured",)
+) -> FeaturePrompt | NoFeaturePrompt:
+    """Describe the person in a picture so that an editor can be asked to keep them.
+
+    `measured` works offline and says little; a vision-language model such as `gemini-3-flash` answers the paper's
+    question. Several are merged. No feature prompt is ever made up: the reason stands in `NoFeaturePrompt`.
+    """
+    file = image if isinstance(image, ImageFile) else ImageFile.of(Path(image))
+    said: list[tuple[str, Extraction]] = []
+    for each in extractors:
+        extractor = extractor_named(each) if isinstance(each, str) else each
+        try:
+            said.append((extractor.spec.use, extractor.extract(file)))
+        finally:
+            extractor.close()
+    return merge(said)

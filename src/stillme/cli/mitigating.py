@@ -1,0 +1,178 @@
+"""Commands about keeping people themselves: mitigate one picture, look at the features behind it."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stillme.cli.options import json_option, print_json
+from stillme.errors import StillmeError
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_EXIT_NOT_DONE = 1
+_EXIT_RETRY = 3
+
+# Behind a backspace, click leaves lines as they are.
+_MITIGATE_EXAMPLES = """\b
+stillme mitigate anna.jpg --prompt "Dress the person as a doctor." --editor flux2-dev
+stillme mitigate anna.jpg --prompt "…" --editor gemini --extractor gemini-3-flash --out doctor.png
+"""
+_SHOW_EXAMPLES = """\b
+stillme features show A_f_23
+stillme features show anna.jpg --extractor gemini-3-flash
+stillme features show anna --audit my-audit
+"""
+_LINT_EXAMPLE = """\b
+stillme features lint "Maintain the person's black hair and white shirt."
+"""
+
+_extractor_option = click.option(
+    "--extractor",
+    "extractors",
+    multiple=True,
+    default=["measured"],
+    show_default=True,
+    help="Who describes the person: `measured` works offline, gemini-3-flash and others by key. May be repeated.",
+)
+_extractor_settings = click.option(
+    "--extractor-set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the extractor; may be repeated.",
+)
+
+
+@click.command(epilog=_MITIGATE_EXAMPLES)
+@click.argument("image", type=_FILE)
+@click.option("--prompt", required=True, help="What the editor should do.")
+@click.option("--editor", required=True, help="An editor of `stillme list editors`.")
+@click.option(
+    "--set", "parameters", multiple=True, metavar="KEY=VALUE", help="The editor's parameter; may be repeated."
+)
+@_extractor_option
+@_extractor_settings
+@click.option(
+    "--position",
+    type=click.Choice(["prepend", "append"]),
+    default="prepend",
+    show_default=True,
+    help="Where the feature sentence stands.",
+)
+@click.option("--seed", type=int, help="The editor's seed; by default its own.")
+@click.option("--out", type=_FILE, help="File for the edited picture; by default IMAGE-mitigated.png beside you.")
+@json_option
+def mitigate(
+    image: Path,
+    prompt: str,
+    editor: str,
+    parameters: tuple[str, ...],
+    extractors: tuple[str, ...],
+    settings: tuple[str, ...],
+    position: Any,
+    seed: int | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Edit one picture and keep the person in it.
+
+    The person's visible features are described first, without any demographic label, and the editor is asked to
+    maintain them. Without a description nothing is edited. Exits with 1 if there is no picture, with 3 if running
+    again may bring one.
+    """
+    from stillme.mitigating import Wish, format_of, ready_extractors, save_picture
+    from stillme.mitigating import mitigate as run
+    from stillme.types import Edited
+
+    target = out or Path(f"{image.stem}-mitigated.png")
+    # Before anything is paid for.
+    format_of(target)
+    wish = Wish(
+        image=image, prompt=prompt, editor=editor, parameters=_pairs(parameters, "--set"), seed=seed, position=position
+    )
+    found = run(wish, ready_extractors(extractors, _pairs(settings, "--extractor-set")))
+    file = None
+    if isinstance(found.outcome, Edited):
+        file = save_picture(found.outcome.image, target)
+    if as_json:
+        print_json({**found.as_json(), "file": str(file) if file else None})
+    else:
+        click.echo(found.description.as_text())
+        if found.instruction:
+            click.echo(f"\nThe editor read: {found.instruction}")
+        told = found.as_json()
+        click.echo(f"Wrote {file}" if file else f"Not edited ({told['outcome']}): {told['message']}")
+    if not file:
+        sys.exit(_EXIT_RETRY if found.retryable else _EXIT_NOT_DONE)
+
+
+@click.group()
+def features() -> None:
+    """Look at how people are described for the feature prompt."""
+
+
+@features.command(epilog=_SHOW_EXAMPLES)
+@click.argument("portrait")
+@click.option("--audit", type=click.Path(path_type=Path), help="An audit: show what its run holds on this portrait.")
+@_extractor_option
+@_extractor_settings
+@json_option
+def show(
+    portrait: str, audit: Path | None, extractors: tuple[str, ...], settings: tuple[str, ...], as_json: bool
+) -> None:
+    """Show a portrait's features, the sentence made of them, and the linter's verdict.
+
+    PORTRAIT is a picture, or an id of the embedded set, which are described now; or, with --audit, an id of that
+    audit's portraits, whose stored description is shown. Exits with 1 where there is no feature prompt.
+    """
+    from stillme.mitigating import describe, portrait_path, ready_extractors, stored_description
+    from stillme.mitigation import NoFeaturePrompt
+
+    if audit:
+        found = stored_description(audit, portrait)
+    else:
+        chosen = ready_extractors(extractors, _pairs(settings, "--extractor-set"))
+        found = describe(portrait_path(portrait), chosen)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        click.echo(found.as_text())
+    if isinstance(found.prompt, NoFeaturePrompt):
+        sys.exit(_EXIT_RETRY if found.prompt.retryable else _EXIT_NOT_DONE)
+
+
+@features.command(epilog=_LINT_EXAMPLE)
+@click.argument("text")
+@json_option
+def lint(text: str, as_json: bool) -> None:
+    """Find demographic labels in a text: words for race, ethnicity, nationality, gender or age group.
+
+    Exits with 1 if there are any.
+    """
+    from stillme.mitigation import lint as find
+
+    labels = find(text)
+    if as_json:
+        print_json([{"kind": label.kind, "word": label.word, "start": label.start} for label in labels])
+    else:
+        click.echo("\n".join(map(str, labels)) or "No demographic label found.")
+    if labels:
+        sys.exit(_EXIT_NOT_DONE)
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, Any]:
+    """`steps=28` and `model=qwen` as a dictionary: values are TOML where they can be, else text."""
+    found: dict[str, Any] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise StillmeError(f"{option} takes KEY=VALUE, not {pair!r}.")
+        try:
+            found[name] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[name] = value
+    return found

@@ -1,0 +1,188 @@
+"""The paper's extractor: a vision-language model is shown the portrait and asked for its features (Listing 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stillme.mitigation.features import DIMENSIONS, OPENING, Declined, Described, Extraction, Features, Unusable
+from stillme.protocols import Needs
+from stillme.types import Failed, ImageFile, Json, Spec, digest
+from stillme.vlm import Answered, Malformed, ModelSettings, Question, Reply, prices
+from stillme.vlm import Declined as Refused
+from stillme.vlm.settings import retired_on
+
+_NOTHING = frozenset(
+    {"", "none", "n/a", "na", "not visible", "none visible", "unknown", "unclear", "cannot be determined"}
+)
+_ASKED_AGAIN = "\n\n--- asked again ---\n\n"
+_AGAIN = (
+    "You were asked this before, and your answer cannot be used:\n{problems}\n"
+    "Describe only what can be seen. Use no word for a race, ethnicity, nationality, gender or age group, and no "
+    f'pronoun that tells a gender; begin identity_prompt with "{OPENING}". Answer again in full.'
+)
+
+
+class Asking(Protocol):
+    """Whatever can be asked a question: a `stillme.vlm.Model`, or a stand-in."""
+
+    settings: ModelSettings
+
+    def objections(self) -> list[str]:
+        """Settings that would be ignored."""
+        ...
+
+    def ask(self, question: Question) -> Reply:
+        """One reply; what goes wrong is a value."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class Answer(BaseModel):
+    """The JSON object of Listing 2."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    skin_tone: str = Field(description="specific description")
+    face_shape: str = Field(description="description of face shape")
+    eyes: str = Field(description="eye description")
+    nose: str = Field(description="nose description")
+    lips: str = Field(description="lip description")
+    hair: str = Field(description="hair description")
+    distinctive_features: str = Field(description="unique features")
+    identity_prompt: str = Field(
+        description="A concise prompt (1-2 sentences) to preserve this person's identity during editing. "
+        "Start with 'Maintain the person's...'"
+    )
+
+    def features(self) -> Features:
+        """The answer as features; a dimension that the model says it cannot see is left out."""
+        said: Mapping[str, str] = {name: _plain(getattr(self, name)) for name in DIMENSIONS}
+        seen = {name: text for name, text in said.items() if text.casefold().rstrip(".") not in _NOTHING}
+        return Features(dimensions=seen, sentence=_plain(self.identity_prompt))
+
+
+class Asked:
+    """Describes a portrait in the words of a vision-language model, and takes no demographic label for an answer."""
+
+    def __init__(self, name: str, model: Asking) -> None:
+        self._model = model
+        settings = model.settings
+        parameters: dict[str, Json] = {**settings.model_dump(mode="json"), "question": digest(question_text())}
+        self.spec = Spec(use=name, version="1", parameters=parameters)
+        self.needs = Needs(
+            modules=("pydantic_ai", "genai_prices"),
+            extra="judges",
+            variables=(settings.key_name,) if settings.key_name else (),
+        )
+        self.concurrency = settings.concurrency
+
+    def objections(self) -> Iterator[str]:
+        """A model that is gone, and settings that it would ignore."""
+        gone = retired_on(self._model.settings.model)
+        if gone and date.today() >= gone:
+            yield f"{self._model.settings.model} was shut down on {gone}; name another extractor"
+        yield from self._model.objections()
+
+    def expected_dollars(self) -> float | None:
+        """What one description costs, by the price list and the usual number of tokens."""
+        return prices.expected(self._model.settings)
+
+    def extract(self, image: ImageFile) -> Extraction:
+        """Ask; an answer with labels is asked again once, with the reason."""
+        first = self._ask(image)
+        if not isinstance(first, _Rejected):
+            return first
+        second = self._ask(image, _AGAIN.format(problems="\n".join(f"- {problem}" for problem in first.problems)))
+        return _together(first, second)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._model.close()
+
+    def _ask(self, image: ImageFile, *more: str) -> Extraction | _Rejected:
+        reply = self._model.ask(Question(system=question_text(), parts=(image, *more), answer=Answer))
+        match reply:
+            case Answered(value=Answer() as answer):
+                features = answer.features()
+                problems = tuple(features.problems())
+                if problems:
+                    return _Rejected(reply, problems)
+                return Described(
+                    features=features, raw=_both(reply.earlier, reply.text), effective=reply.effective, cost=reply.cost
+                )
+            case Answered(value=value):
+                raise TypeError(f"the model answered a {type(value).__name__} to a question for features")
+            case Refused(reason=reason, effective=effective, cost=cost):
+                raw = _both(reply.earlier, reply.raw)
+                return Declined(reason=f"{reply.kind}: {reason}", raw=raw, effective=effective, cost=cost)
+            case Malformed(problem=problem, effective=effective, cost=cost):
+                raw = _both(reply.earlier, reply.text)
+                return Unusable(problem=f"malformed twice: {problem}", raw=raw, effective=effective, cost=cost)
+            case Failed():
+                return reply
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejected:
+    """An answer that must not be used."""
+
+    reply: Answered
+    problems: tuple[str, ...]
+
+
+def _together(first: _Rejected, second: Extraction | _Rejected) -> Extraction:
+    """The second word, with the first one's text and cost kept."""
+    earlier = first.reply
+    match second:
+        case _Rejected():
+            return Unusable(
+                problem=f"demographic labels or form, twice: {'; '.join(second.problems)}",
+                raw=_both(earlier.earlier, earlier.text, second.reply.earlier, second.reply.text),
+                effective=_told(second.reply.effective, first),
+                cost=earlier.cost + second.reply.cost,
+            )
+        case Failed():
+            # An outage says nothing about the second answer, so the first is not held against the extractor.
+            return Failed(
+                error=second.error,
+                retryable=second.retryable,
+                retry_after=second.retry_after,
+                cost=earlier.cost + second.cost,
+            )
+        case Described() | Declined() | Unusable():
+            return replace(
+                second,
+                raw=_both(earlier.earlier, earlier.text, second.raw),
+                effective=_told(second.effective, first),
+                cost=earlier.cost + second.cost,
+            )
+
+
+def _both(*texts: str | None) -> str | None:
+    """All answers to one question, as they came."""
+    return _ASKED_AGAIN.join(filter(None, texts)) or None
+
+
+def _told(effective: Mapping[str, Json], first: _Rejected) -> dict[str, Json]:
+    return {**effective, "rejected": list(first.problems)}
+
+
+def _plain(text: str) -> str:
+    """On one line, with straight apostrophes, so that every sentence begins alike."""
+    return " ".join(text.replace("’", "'").split())
+
+
+@cache
+def question_text() -> str:
+    """Listing 2 of the paper, word for word."""
+    return files("stillme.mitigation").joinpath("extraction.txt").read_text("utf-8").strip()

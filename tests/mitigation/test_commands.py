@@ -1,0 +1,141 @@
+"""`stillme features` and `stillme mitigate`, as a user types them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+from stillme.cli import cli
+from stillme.errors import StillmeError
+from stillme.portraits.synthetic import portraits
+from tests.editors.hosted.loopback import serving
+from tests.mitigation.test_asked import GOOD, LABELLED
+from tests.vlm.servers import CHAT, Scripted
+
+PORTRAIT = portraits()[0]
+
+
+def stillme(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, [*map(str, arguments)])
+
+
+@pytest.fixture
+def anna(tmp_path: Path) -> Path:
+    with Image.open(PORTRAIT.image.path) as picture:
+        picture.save(tmp_path / "anna.png")
+    return tmp_path / "anna.png"
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> Path:
+    Image.fromarray(np.zeros((128, 128, 3), dtype=np.uint8)).save(tmp_path / "nobody.png")
+    return tmp_path / "nobody.png"
+
+
+def test_a_portrait_of_the_embedded_set_is_shown_by_its_id():
+    shown = stillme("features", "show", PORTRAIT.id)
+    assert shown.exit_code == 0, shown.output
+    assert "Maintain the person's deep brown skin" in shown.stdout
+    assert "no demographic label found" in shown.stdout
+    assert "not described" in shown.stdout
+
+
+def test_features_as_json(anna: Path):
+    found = json.loads(stillme("features", "show", anna, "--json").stdout)
+    assert found["dimensions"]["skin_tone"] == "deep brown skin"
+    assert found["labels"] == []
+    (extractor,) = found["extractors"]
+    assert (extractor["name"], extractor["outcome"]) == ("measured", "described")
+    assert extractor["effective"]["measured"]["well_lit"] is True
+
+
+def test_nobody_to_describe_exits_with_1_and_says_why(nobody: Path):
+    shown = stillme("features", "show", nobody)
+    assert shown.exit_code == 1
+    assert "No feature prompt: measured declined: no face found" in shown.stdout
+
+
+def test_an_unknown_portrait_is_named_with_the_nearest():
+    shown = stillme("features", "show", "A_f_24")
+    assert isinstance(shown.exception, StillmeError)
+    assert "Did you mean 'A_f_" in str(shown.exception)
+
+
+def test_a_text_is_linted():
+    assert stillme("features", "lint", "black hair and a white shirt").exit_code == 0
+    shown = stillme("features", "lint", "a young woman", "--json")
+    assert shown.exit_code == 1
+    assert [label["word"] for label in json.loads(shown.stdout)] == ["young", "woman"]
+
+
+def test_a_picture_is_edited_with_the_person_described(anna: Path, tmp_path: Path):
+    out = tmp_path / "edited.png"
+    shown = stillme(
+        *("mitigate", anna, "--prompt", "Dress the person as a doctor.", "--editor", "planted"),
+        *("--set", "recolour=both", "--seed", "3", "--out", out, "--json"),
+    )
+    assert shown.exit_code == 0, shown.exception
+    found = json.loads(shown.stdout)
+    assert found["instruction"] == f"{found['sentence']} Dress the person as a doctor."
+    assert found["file"] == str(out)
+    with Image.open(out) as edited, Image.open(anna) as source:
+        assert edited.size == source.size
+        assert np.asarray(edited.convert("RGB")).tolist() != np.asarray(source.convert("RGB")).tolist()
+
+
+def test_the_sentence_is_shown_and_can_stand_behind_the_prompt(anna: Path, tmp_path: Path):
+    out = tmp_path / "edited.jpg"
+    shown = stillme("mitigate", anna, "--prompt", "Smile.", "--editor", "noop", "--position", "append", "--out", out)
+    assert shown.exit_code == 0, shown.exception
+    assert "The editor read: Smile. Maintain the person's deep brown skin" in shown.stdout
+    with Image.open(out) as edited:
+        assert edited.format == "JPEG", "the ending names the format"
+
+
+def test_without_a_description_nothing_is_edited(nobody: Path, tmp_path: Path):
+    out = tmp_path / "edited.png"
+    shown = stillme("mitigate", nobody, "--prompt", "Smile.", "--editor", "noop", "--out", out, "--json")
+    assert shown.exit_code == 1
+    found = json.loads(shown.stdout)
+    assert (found["outcome"], found["file"], found["instruction"]) == ("not asked", None, "")
+    assert not out.exists()
+
+
+def test_a_model_of_ones_own_describes_the_person(anna: Path, tmp_path: Path):
+    def run(*answers: object) -> Result:
+        with serving(CHAT.behave(Scripted(list(answers)))) as server:
+            return stillme(
+                *("mitigate", anna, "--prompt", "Smile.", "--editor", "noop", "--out", tmp_path / "edited.png"),
+                *("--extractor", "openai-compatible", "--extractor-set", f"base_url={server.url}/v1"),
+                *("--extractor-set", "model=qwen", "--json"),
+            )
+
+    shown = run(GOOD)
+    assert shown.exit_code == 0, shown.exception
+    assert json.loads(shown.stdout)["sentence"].startswith("Maintain the person's deep brown skin with warm undertones")
+    refused = run(LABELLED)
+    assert refused.exit_code == 1
+    assert json.loads(refused.stdout)["extractors"][0]["outcome"] == "unusable"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--editor", "nop"], "Did you mean 'noop'"),
+        (["--editor", "noop", "--set", "steps"], "takes KEY=VALUE"),
+        (["--editor", "noop", "--set", "steps=4"], "steps"),
+        (["--editor", "noop", "--out", "edited.xyz"], "no format of pictures"),
+        (["--editor", "noop:x"], "takes nothing after a colon"),
+        (["--editor", "noop", "--extractor", "mesured"], "Did you mean 'measured'"),
+        (["--editor", "noop", "--extractor", "measured", "--extractor-set", "a=1"], "has no parameters"),
+    ],
+)
+def test_mistakes_are_one_sentence(anna: Path, arguments: list[str], said: str):
+    shown = stillme("mitigate", anna, "--prompt", "Smile.", *arguments)
+    assert isinstance(shown.exception, StillmeError), shown.output
+    assert said in str(shown.exception)

@@ -1,0 +1,102 @@
+"""The offline extractor, on rendered people whose colours are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from stillme import images
+from stillme.mitigation import Declined, Described, FeaturePrompt, NoFeaturePrompt, feature_prompt, lint
+from stillme.mitigation.measured import Measured
+from stillme.portraits.synthetic import portraits
+from stillme.types import Failed, ImageFile
+
+SOME = portraits()[::6]
+
+
+def described(image: ImageFile) -> Described:
+    found = Measured().extract(image)
+    assert isinstance(found, Described), found
+    return found
+
+
+def saved(rgb: np.ndarray, file: Path) -> ImageFile:
+    Image.fromarray(rgb.astype(np.uint8)).save(file)
+    return ImageFile.of(file)
+
+
+def test_every_rendered_person_is_described_without_a_label():
+    for portrait in SOME:
+        found = described(portrait.image)
+        assert found.features.dimensions["face_shape"]
+        assert list(found.features.problems()) == []
+        assert lint(found.features.sentence) == ()
+
+
+def test_skin_words_follow_the_measured_lightness():
+    order = ["very deep brown", "deep brown", "medium brown", "light brown", "tan", "light beige", "very fair"]
+    rungs = []
+    for portrait in SOME:
+        words = described(portrait.image).features.dimensions.get("skin_tone")
+        if words:
+            rungs.append((float(portrait.attributes["skin_l"]), order.index(words.partition(" skin")[0])))
+    assert len(rungs) >= len(SOME) - 3
+    lightness, rung = np.array(rungs).T
+    assert np.corrcoef(lightness, rung)[0, 1] > 0.95
+
+
+def test_a_dim_picture_makes_nobody_dark(tmp_path: Path):
+    rgb = images.read_rgb(portraits()[1].image.path)
+    assert "skin_tone" in described(portraits()[1].image).features.dimensions
+    found = described(saved(rgb * 0.3, tmp_path / "dim.png"))
+    assert "skin_tone" not in found.features.dimensions
+    assert "hair" not in found.features.dimensions
+    assert found.effective["measured"]["well_lit"] is False
+
+
+def test_a_picture_without_colour_has_no_skin_tone(tmp_path: Path):
+    grey = images.read_rgb(portraits()[1].image.path).mean(axis=2, keepdims=True).repeat(3, axis=2)
+    assert "skin_tone" not in described(saved(grey, tmp_path / "grey.png")).features.dimensions
+
+
+def test_words_survive_what_does_not_change_the_person(tmp_path: Path):
+    kept = total = 0
+    for portrait in SOME[::4]:
+        rgb = images.read_rgb(portrait.image.path)
+        Image.fromarray(rgb).save(tmp_path / "x.jpg", quality=75)
+        again = described(ImageFile.of(tmp_path / "x.jpg")).features.dimensions
+        mirrored = described(saved(rgb[:, ::-1], tmp_path / "y.png")).features.dimensions
+        for name, words in described(portrait.image).features.dimensions.items():
+            total += 2
+            kept += (again.get(name) == words) + (mirrored.get(name) == words)
+    assert kept / total > 0.85
+
+
+def test_nobody_to_describe_is_declined_with_a_reason(tmp_path: Path):
+    black = saved(np.zeros((128, 128, 3)), tmp_path / "black.png")
+    assert Measured().extract(black) == Declined(reason="no face found")
+    assert feature_prompt(black) == NoFeaturePrompt(reason="measured declined: no face found")
+
+
+def test_two_people_are_declined(tmp_path: Path):
+    a, b = (images.read_rgb(portraits()[place].image.path) for place in (0, 1))
+    found = Measured().extract(saved(np.hstack([a, b]), tmp_path / "two.png"))
+    assert isinstance(found, Declined)
+    assert "several faces" in found.reason
+
+
+def test_a_broken_file_fails_for_good(tmp_path: Path):
+    (tmp_path / "x.png").write_bytes(b"no picture")
+    found = Measured().extract(ImageFile.of(tmp_path / "x.png"))
+    assert isinstance(found, Failed)
+    assert not found.retryable
+
+
+@pytest.mark.parametrize("kind", [Path, str])
+def test_the_public_function_takes_a_path(kind: type):
+    found = feature_prompt(kind(portraits()[0].image.path))
+    assert isinstance(found, FeaturePrompt)
+    assert found.sentence.startswith("Maintain the person's ")

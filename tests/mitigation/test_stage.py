@@ -1,0 +1,352 @@
+"""The features stage inside `stillme run`: offline, and with a model behind a loopback server."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from stillme import audit as audits
+from stillme import features
+from stillme.audit import Audit, NamedEditor
+from stillme.errors import AuditChanged, InvalidAudit, StillmeError
+from stillme.mitigation import NoFeaturePrompt, differences, lint
+from stillme.overview import status_of
+from stillme.pipeline import Ended, Options, run_stages
+from stillme.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.store import Store
+from stillme.store.schema import MIGRATIONS
+from stillme.types import Arm
+from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
+from tests.mitigation.test_asked import GOOD, LABELLED
+from tests.vlm.servers import CHAT, Seen
+
+ALL = ("edit", "judge", "estimate")
+AUDIT = """
+title = "Mitigation"
+arms = {arms}
+[portraits]
+source = "synthetic"
+limit = 4
+[prompts]
+only = ["O-01", "O-02"]
+[[editors]]
+{editor}
+[[judges]]
+use = "scripted"
+[estimates]
+factors = ["preset"]
+replicates = 200
+{extra}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    def build(arms: str = '["baseline", "feature", "placebo"]', editor: str = 'use = "noop"', extra: str = "") -> Path:
+        folder = tmp_path / "audit"
+        folder.mkdir(exist_ok=True)
+        (folder / "audit.toml").write_text(AUDIT.format(arms=arms, editor=editor, extra=extra))
+        return folder
+
+    return build
+
+
+def model(server: Loopback, more: str = "") -> str:
+    settings = f'base_url = "{server.url}/v1", model = "qwen", timeout = 5, concurrency = 1{more}'
+    return (
+        f'[mitigation]\nextractors = [{{ use = "openai-compatible", name = "qwen", parameters = {{ {settings} }} }}]\n'
+    )
+
+
+@contextmanager
+def answering(answer: Callable[[Seen], object]) -> Iterator[Loopback]:
+    def behave(_: Loopback, asked: Asked) -> Says:
+        said = answer(CHAT.see(asked.json))
+        return said if isinstance(said, Says) else Says(body=CHAT.say(json.dumps(said)))
+
+    with serving(behave) as server:
+        yield server
+
+
+def instructions(folder: Path) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    with Store.reading(folder) as store:
+        for arm, text in store.query("SELECT arm, text FROM edit JOIN instruction i ON i.key = instruction"):
+            found.setdefault(arm, set()).add(text)
+    return found
+
+
+def said_of_features(folder: Path) -> list[tuple[str, int, str | None]]:
+    with Store.reading(folder) as store:
+        return list(store.query("SELECT outcome, final, message FROM feature ORDER BY id"))
+
+
+# -- offline ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_audit_with_both_arms_runs_without_a_key(write: Callable[..., Path]):
+    folder = write(editor='use = "planted"')
+    summary = run_stages(folder, (*ALL, "report"), Options())
+    assert summary.report
+    assert [tally.name for tally in summary.tallies[:2]] == ["describe measured", "edit planted"]
+    assert summary.tallies[1].counts["edited"] == 4 * 2 * 3
+    found = instructions(folder)
+    assert all(text.startswith("Maintain the person's ") for text in found["feature"])
+    assert all(text.startswith("Maintain the request's ") for text in found["placebo"])
+    assert len(found["baseline"]) == 2
+    assert len(found["placebo"]) == 4 * 2, "other words for every portrait and prompt"
+    for text in found["feature"] | found["placebo"]:
+        assert lint(text.partition(". ")[0]) == ()
+    lengths = [sorted(map(len, found[arm])) for arm in ("feature", "placebo")]
+    assert all(abs(one - other) <= 2 for one, other in zip(*lengths, strict=True))
+
+
+def test_describing_again_costs_nothing(write: Callable[..., Path]):
+    folder = write()
+    run_stages(folder, ("edit",), Options())
+    again = run_stages(folder, ("edit",), Options())
+    assert [(tally.name, tally.already, tally.done) for tally in again.tallies] == [
+        ("describe measured", 4, 0),
+        ("edit noop", 24, 0),
+    ]
+
+
+def test_requests_of_two_arms_are_paired(write: Callable[..., Path]):
+    folder = write()
+    run_stages(folder, ("edit",), Options())
+    loaded = audits.load(folder)
+    (named,) = loaded.editors
+    by_arm: dict[Arm, list[object]] = {}
+    for request in loaded.requests(named):
+        by_arm.setdefault(request.arm, []).append(request)
+    for one, other in zip(by_arm[Arm.BASELINE], by_arm[Arm.FEATURE], strict=True):
+        assert list(differences(one, other)) == []
+
+
+def test_portraits_without_a_face_are_left_out_and_counted(write_audit: Callable[..., Path]):
+    folder = write_audit()
+    file = folder / "audit.toml"
+    file.write_text('arms = ["baseline", "feature"]\n' + file.read_text())
+    told: list[str] = []
+    summary = run_stages(folder, ALL, Options(say=told.append))
+    assert summary.tallies[0].counts == {"declined": 6}
+    assert summary.tallies[1].counts == {"edited": 12}, "baseline only"
+    assert told[0].startswith("6 of 6 portraits have no feature prompt and are left out of feature:")
+    assert "p0: measured declined: no face found" in told[0]
+    assert set(instructions(folder)) == {"baseline"}
+    with (folder / "tables" / "estimates.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["arm"] == "feature" and row["scope"] == "all"]
+    assert rows
+    assert all("no feature prompt" in row["excluded"] for row in rows)
+
+
+def test_finished_edits_need_no_description(write: Callable[..., Path], tmp_path: Path):
+    edited = tmp_path / "edited"
+    edited.mkdir()
+    pattern = "{portrait}_{prompt}_{arm}.png"
+    folder = write(editor=f'use = "folder"\nparameters = {{ folder = "{edited}", pattern = "{pattern}" }}')
+    assert audits.load(folder, ready=False).extractors == ()
+
+
+def test_two_people_in_one_request_are_both_described(write: Callable[..., Path]):
+    extra = '[roles]\nlayouts = ["role_pair"]\nmatch = []\n'
+    folder = write(arms='["feature"]', editor='use = "planted"', extra=extra)
+    file = folder / "audit.toml"
+    text = file.read_text().replace('only = ["O-01", "O-02"]', 'sets = ["roles"]\nonly = ["W-01"]')
+    file.write_text(text.replace("limit = 4", 'ids = ["A_f_23", "A_m_23"]'))
+    run_stages(folder, ("edit",), Options())
+    (said,) = instructions(folder)["feature"]
+    assert "Maintain the first person's " in said
+    assert "Maintain the second person's " in said
+
+
+# -- with a model -----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_describes_each_portrait_once_and_its_sentence_is_used(write: Callable[..., Path]):
+    with answering(lambda seen: GOOD) as server:
+        folder = write(extra=model(server, ", price = { input = 1.0, output = 2.0 }"))
+        summary = run_stages(folder, ("edit",), Options())
+        assert len(server.calls()) == 4
+        run_stages(folder, ("edit",), Options())
+        assert len(server.calls()) == 4
+    assert summary.cost == pytest.approx(4 * (3000 * 1.0 + 600 * 2.0) / 1e6)
+    assert all(text.startswith("Maintain the person's deep brown skin") for text in instructions(folder)["feature"])
+
+
+def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(write: Callable[..., Path]):
+    turn = iter(range(100))
+    outage = threading.Event()
+
+    def answer(seen: Seen) -> object:
+        if "asked this before" in seen.text:
+            return LABELLED
+        match next(turn):
+            case 0:
+                return LABELLED
+            case 1:
+                return CHAT.refuse("I do not describe people.")
+            case 2 if not outage.is_set():
+                return Says(status=503, body={"error": {"message": "overloaded"}})
+            case _:
+                return GOOD
+
+    with answering(answer) as server:
+        folder = write(extra=model(server) + "[executor]\nattempts = 1\nworkers = 1\n")
+        first = run_stages(folder, ("edit",), Options())
+        assert [outcome for outcome, _, _ in said_of_features(folder)] == [
+            "unusable",
+            "declined",
+            "failed",
+            "described",
+        ]
+        assert first.to_retry == 1
+        assert first.tallies[1].counts["edited"] == 4 * 2 + 1 * 2 * 2
+        outage.set()
+        second = run_stages(folder, ("edit",), Options())
+        assert second.to_retry == 0
+        assert second.tallies[0].already == 3
+        assert second.tallies[1].counts["edited"] == 4
+    loaded = audits.load(folder)
+    shown = status_of(folder, None)
+    assert dict(shown.extractors["qwen"]) == {"total": 4, "done": 4, "unusable": 1, "declined": 1, "described": 2}
+    assert shown.editors["noop"]["total"] == shown.editors["noop"]["done"] == 4 * 2 + 2 * 2 * 2
+    lacking = [each for each in loaded.features.values() if isinstance(each, NoFeaturePrompt)]
+    assert len(lacking) == 2
+    assert "'woman'" in lacking[0].reason
+    assert "I do not describe people." in lacking[1].reason
+
+
+def test_kill_9_while_describing_asks_again_only_what_was_under_way(write: Callable[..., Path], tmp_path: Path):
+    with answering(lambda seen: GOOD) as server:
+        folder = write(extra=model(server) + "[executor]\nworkers = 1\n")
+        file = folder / "audit.toml"
+        file.write_text(file.read_text().replace("limit = 4", "limit = 8"))
+        server.delay = 0.5
+        command = [sys.executable, "-m", "stillme", "edit", str(folder)]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while process.poll() is None and described(folder) < 2:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        kept = described(folder)
+        asked = len(server.calls())
+        assert 2 <= kept < 8
+        server.delay = 0.0
+        subprocess.run(command, check=True, capture_output=True)
+        assert len(server.calls()) - asked == 8 - kept, "what has a row is not asked for again"
+    assert described(folder) == 8
+    with Store.reading(folder) as store:
+        assert store.totals().edits == {"edited": 8 * 2 * 3}
+
+
+def described(folder: Path) -> int:
+    if not Store.exists(folder):
+        return 0
+    with Store.reading(folder) as store:
+        there = {name for (name,) in store.query("SELECT name FROM sqlite_master")}
+        return store.query("SELECT COUNT(*) FROM feature WHERE final = 1").fetchone()[0] if "feature" in there else 0
+
+
+def test_a_budget_stops_the_describing_and_nothing_is_edited(write: Callable[..., Path]):
+    with answering(lambda seen: GOOD) as server:
+        price = ", price = { input = 1000.0, output = 0.0 }"
+        folder = write(extra=model(server, price) + "[budget]\ndollars = 4\n[executor]\nworkers = 1\n")
+        summary = run_stages(folder, ALL, Options())
+    assert summary.ended is Ended.OVER_BUDGET
+    assert [tally.name for tally in summary.tallies] == ["describe qwen"]
+
+
+def test_another_extractor_makes_other_edits_and_says_so_first(write: Callable[..., Path]):
+    folder = write()
+    run_stages(folder, ("edit",), Options())
+    with answering(lambda seen: GOOD) as server:
+        folder = write(extra=model(server))
+        with pytest.raises(AuditChanged, match="16 would be made anew"):
+            run_stages(folder, ("edit",), Options())
+        assert server.calls() == []
+        run_stages(folder, ("edit",), Options(accept_changes=True))
+    with Store.reading(folder) as store:
+        assert store.totals().edits == {"edited": 24 + 16}
+
+
+# -- what is checked before -------------------------------------------------------------------------------------------
+
+
+class Short:
+    """Returns the portrait, and reads only so much."""
+
+    Parameters: ClassVar[type[BaseModel]] = Parameters
+    needs: ClassVar[Needs] = Needs()
+
+    def __init__(self, tokens: int) -> None:
+        self.spec = spec_of("short", "1", Parameters())
+        self.capabilities = Capabilities(prompt_tokens=tokens)
+
+    def close(self) -> None:
+        pass
+
+
+def with_editor(loaded: Audit, editor: object) -> Audit:
+    return replace(loaded, editors=(NamedEditor(name="short", editor=editor, seeds=(0,)),))
+
+
+def test_an_instruction_that_would_be_cut_off_is_refused_before_the_first_edit(write: Callable[..., Path]):
+    folder = write()
+    run_stages(folder, ("edit",), Options())
+    loaded = audits.load(folder)
+    features.refuse_truncation(with_editor(loaded, Short(77)))
+    with pytest.raises(
+        StillmeError, match=r"'short' would not read whole.*O-0\d of .* \((feature|placebo)\)' has \d+ words"
+    ):
+        features.refuse_truncation(with_editor(loaded, Short(30)))
+
+
+def test_mistakes_are_told_before_anything_runs(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    for extra, said in (
+        ('[mitigation]\nextractors = ["mesured"]', "Did you mean 'measured'"),
+        ('[mitigation]\nextractors = ["measured", "measured"]', "give it another `name`"),
+        ("[mitigation]\nextractors = []", "give at least one"),
+        ('[mitigation]\nposition = "behind"', "append"),
+        ('[mitigation]\nextractors = ["gemini-3-flash"]', "GEMINI_API_KEY is not set"),
+    ):
+        with pytest.raises(InvalidAudit, match=said):
+            audits.load(write(extra=extra))
+    with pytest.raises(InvalidAudit, match="no arm uses it"):
+        audits.load(write(arms='["baseline"]', extra='[mitigation]\nposition = "append"'))
+
+
+def test_a_run_from_before_features_can_still_be_looked_at(write: Callable[..., Path]):
+    folder = write(arms='["baseline"]')
+    run_stages(folder, ("edit",), Options())
+    with sqlite3.connect(folder / "stillme.sqlite") as connection:
+        connection.execute("DROP TABLE feature")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
+    with Store.reading(folder) as store:
+        assert store.features(["x"]) == {}
+        assert store.totals().features_to_retry == 0
+
+
+def test_what_an_extractor_said_is_never_changed(write: Callable[..., Path]):
+    folder = write()
+    run_stages(folder, ("edit",), Options())
+    with sqlite3.connect(folder / "stillme.sqlite") as connection:
+        for change in ("UPDATE feature SET sentence = ''", "DELETE FROM feature"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                connection.execute(change)
