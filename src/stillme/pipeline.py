@@ -9,11 +9,24 @@ from typing import Any, Literal
 
 import tomli_w
 
-from stillme import __version__, audit, calibration, edits, estimates, judgements, known_answers, report, results
-from stillme.audit import Audit, NamedJudge
+from stillme import (
+    __version__,
+    audit,
+    calibration,
+    disputes,
+    edits,
+    estimates,
+    features,
+    judgements,
+    report,
+    reporting,
+    results,
+)
+from stillme.audit import Audit
 from stillme.audit.load import FILE, RESOLVED
 from stillme.errors import StillmeError
-from stillme.protocols import Vouched
+from stillme.report.data import Redaction
+from stillme.report.manuscript import Format, Written, write_figures
 from stillme.store import Store
 from stillme.types import Estimate
 from stillme.work import Budget, Ended, Stop, Tally, Terms
@@ -21,6 +34,9 @@ from stillme.work import Budget, Ended, Stop, Tally, Terms
 __all__ = ["Ended", "Name", "Options", "Summary", "run_stages"]
 
 Name = Literal["edit", "judge", "estimate", "report"]
+
+FIGURES = "figures"
+"""The folder of figures for a manuscript, in the run folder."""
 
 
 def _ignore(_: Any) -> None:
@@ -36,6 +52,10 @@ class Options:
     accept_changes: bool = False
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
+    redact: Redaction = "none"
+    """Whether the report and its figures show portraits."""
+    figures: tuple[Format, ...] = ()
+    """Formats in which figures for a manuscript are written beside the report."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +70,7 @@ class Summary:
     """Failures that a rerun would retry."""
     tables: list[Path] = field(default_factory=lambda: list[Path]())
     report: Path | None = None
+    figures: Written | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -64,6 +85,8 @@ class Summary:
             "cost": self.cost,
             "tables": [str(path) for path in self.tables],
             "report": str(self.report) if self.report else None,
+            "figures": [str(path) for path in self.figures.files] if self.figures else [],
+            "figures_skipped": dict(self.figures.skipped) if self.figures else {},
         }
 
     def as_text(self) -> str:
@@ -79,6 +102,10 @@ class Summary:
             lines.append(f"tables: {self.tables[0].parent}")
         if self.report:
             lines.append(f"report: {self.report}")
+        if self.figures:
+            where = f" in {self.figures.files[0].parent}" if self.figures.files else ""
+            lines.append(f"figures: {len(self.figures.files)}{where}")
+            lines += [f"  without {name}: {reason}" for name, reason in self.figures.skipped]
         if self.ended is not Ended.COMPLETE:
             lines.append(
                 f"{str(self.ended).capitalize()}. Everything finished is saved; run the same command to go on"
@@ -112,6 +139,8 @@ class _Run:
         budget = self._audit.config.budget
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
         terms = Terms(budget=limit, stop=self._stop, watch=self._options.watch)
+        if "edit" in stages and self._audit.extractors:
+            self._describe(terms)
         for name, work in (("edit", edits.edit), ("judge", judgements.judge)):
             if name in stages and self._summary.ended is Ended.COMPLETE:
                 ended, tallies = work(self._audit, self._store, terms)
@@ -119,18 +148,34 @@ class _Run:
                 self._summary.tallies += tallies
         totals = self._store.totals()
         self._summary.cost = totals.cost
-        self._summary.to_retry = totals.edits.get("to retry", 0) + totals.assessments_to_retry
+        self._summary.to_retry = (
+            totals.edits.get("to retry", 0) + totals.assessments_to_retry + totals.features_to_retry
+        )
         if self._summary.ended is Ended.COMPLETE and {"estimate", "report"} & set(stages):
             self._estimate(stages)
         return self._summary
+
+    def _describe(self, terms: Terms) -> None:
+        """Put the portraits into words, for the arms whose instructions need them."""
+        self._summary.ended, tallies = features.extract(self._audit, self._store, terms)
+        self._summary.tallies += tallies
+        self._audit = audit.with_features(self._audit, self._store)
+        if note := features.without_prompt(self._audit):
+            self._options.say(note)
+        features.refuse_truncation(self._audit)
 
     def _estimate(self, stages: Sequence[Name]) -> None:
         gathered = results.gather(self._audit, self._store)
         found = estimates.estimate(gathered.edits, gathered.scores, settings_of(self._audit))
         if "estimate" in stages:
             self._summary.tables = estimates.write_tables(found, self._audit.folder, standing_of(self._audit))
+            self._summary.tables += disputes.write_judges(self._audit, gathered, settings_of(self._audit))
         if "report" in stages:
-            self._summary.report = write_report(self._audit, self._store, gathered, found)
+            data = report_data_of(self._audit, self._store, gathered, found, redact=self._options.redact)
+            self._summary.report = report.write(self._audit.folder, data)
+            if self._options.figures:
+                where = self._audit.folder / FIGURES
+                self._summary.figures = write_figures(where, data, self._options.figures)
 
 
 def settings_of(loaded: Audit) -> estimates.Settings:
@@ -142,6 +187,7 @@ def settings_of(loaded: Audit) -> estimates.Settings:
         confidence=section.confidence,
         replicates=section.replicates,
         seed=section.seed,
+        prompts=section.prompts,
     )
 
 
@@ -153,35 +199,18 @@ def standing_of(loaded: Audit) -> estimates.Standing:
     }
 
 
-def write_report(loaded: Audit, store: Store, gathered: results.Results, found: Sequence[Estimate]) -> Path:
-    """Write report.html into the run folder."""
-    return report.write(
-        loaded.folder,
-        report.ReportData(
-            title=loaded.config.title,
-            audit_hash=loaded.hash,
-            version=__version__,
-            edits=gathered.edits,
-            scores=gathered.scores,
-            estimates=tuple(found),
-            settings=settings_of(loaded),
-            image_path=store.pictures.find,
-            editors=tuple(report.Described(name=n.name, text=_described(n.editor)) for n in loaded.editors),
-            judges=tuple(_described_judge(named) for named in loaded.judges),
-            standing=standing_of(loaded),
-            badges=("synthetic portraits",) if loaded.config.portraits.source == "synthetic" else (),
-            planted=tuple(known_answers.gaps(loaded, gathered)),
-        ),
+def report_data_of(
+    loaded: Audit,
+    store: Store,
+    gathered: results.Results,
+    found: Sequence[Estimate],
+    *,
+    redact: Redaction = "none",
+) -> report.ReportData:
+    """What the report of these rows shows."""
+    return reporting.report_data(
+        loaded, store, gathered, found, settings=settings_of(loaded), standing=standing_of(loaded), redact=redact
     )
-
-
-def _described_judge(named: NamedJudge) -> report.Described:
-    cards = tuple(named.judge.cards()) if isinstance(named.judge, Vouched) else ()
-    return report.Described(name=named.name, text=_described(named.judge), cards=cards)
-
-
-def _described(plugin: object) -> str:
-    return (type(plugin).__doc__ or "").partition("\n")[0]
 
 
 def _keep_resolved(loaded: Audit, store: Store) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme import rubric
 from stillme.audit import Audit, NamedJudge
@@ -49,6 +51,9 @@ def gather(audit: Audit, store: Store) -> Results:
         for key, axis, outcome, score in store.judgements(list(places)):
             index, judge = places[key]
             table.rate(index, judge, axis, outcome, score)
+    for index, editor in enumerate(audit.editors):
+        for request, lacking in audit.unasked(editor):
+            table.add(index, request, None, EditState.MISSING if lacking.retryable else EditState.WITHHELD)
     return table.results()
 
 
@@ -67,8 +72,24 @@ def joined(one: Results, other: Results) -> Results:
         prompts=(*a.prompts, *b.prompts),
         editors=(*a.editors, *b.editors),
         arms=(*a.arms, *b.arms),
+        second=_one_after_the_other(a, b, "second", -1, len(a.portraits)),
+        matching=_one_after_the_other(a, b, "matching", 0),
+        seed=_one_after_the_other(a, b, "seed", 0),
     )
     return Results(edits=edits, scores=_joined_scores(one.scores, other.scores), truths=())
+
+
+def _one_after_the_other(
+    a: Edits, b: Edits, column: Literal["second", "matching", "seed"], absent: int, shift: int = 0
+) -> NDArray[np.int32] | None:
+    """An optional column of both; where one audit has none, its rows hold what means that."""
+    first: NDArray[np.int32] | None = getattr(a, column)
+    then: NDArray[np.int32] | None = getattr(b, column)
+    if first is None and then is None:
+        return None
+    one = first if first is not None else np.full(len(a), absent, dtype=np.int32)
+    other = np.where(then >= 0, then + shift, then) if then is not None else np.full(len(b), absent)
+    return np.concatenate([one, other]).astype(np.int32)
 
 
 def _joined_scores(first: Sequence[Scores], then: Sequence[Scores]) -> tuple[Scores, ...]:
@@ -102,18 +123,21 @@ class _Table:
         self._prompt_codes = {name: index for index, name in enumerate(prompts)}
         self._arms = tuple(str(arm) for arm in audit.config.arms)
         self._total = sum(audit.request_count(named) for named in audit.editors)
+        self._seeds: dict[int, int] = {}
         self._keys: list[str] = []
         self._images: list[str] = []
-        self._codes = np.zeros((7, self._total), dtype=np.int32)
+        self._codes = np.zeros((8, self._total), dtype=np.int32)
         self._sums: dict[tuple[str, str], _Sums] = {}
         self._truths: dict[str, _Sums] = {}
         for named in audit.judges:
             for axis in _axes(named):
                 self._sums[named.name, axis] = _Sums(self._total)
 
-    def add(self, editor: int, request: Request, stored: StoredEdit | None) -> _Row:
+    def add(
+        self, editor: int, request: Request, stored: StoredEdit | None, absent: EditState = EditState.MISSING
+    ) -> _Row:
         index = len(self._keys)
-        state = _STATES[stored.outcome] if stored else EditState.MISSING
+        state = _STATES[stored.outcome] if stored else absent
         self._keys.append(request.key)
         self._images.append((stored.image or "") if stored else "")
         self._codes[:, index] = (
@@ -124,6 +148,7 @@ class _Table:
             state,
             self._portraits[request.portraits[1].id] if len(request.portraits) > 1 else -1,
             self._audit.expected_place(request),
+            self._seeds.setdefault(request.seed, len(self._seeds)),
         )
         for quantity, value in _numbers(stored.truth if stored else None):
             self._truths.setdefault(quantity, _Sums(self._total)).add(index, "rated", value)
@@ -134,9 +159,10 @@ class _Table:
             self._sums[judge, axis].add(index, outcome, score)
 
     def results(self) -> Results:
-        portrait, prompt, editor, arm, state, second, matching = self._codes
+        portrait, prompt, editor, arm, state, second, matching, seed = self._codes
         in_pairs = bool((second >= 0).any())
         scores = tuple(sums.scores(judge, axis) for (judge, axis), sums in self._sums.items())
+        parts = [each for each in scores if each.judge in self._audit.ensemble]
         return Results(
             edits=Edits(
                 keys=self._keys,
@@ -152,8 +178,9 @@ class _Table:
                 arms=self._arms,
                 second=second if in_pairs else None,
                 matching=matching if in_pairs else None,
+                seed=seed if len(self._seeds) > 1 else None,
             ),
-            scores=(*scores, *_ensemble(scores, self._audit.config.ensemble.rule)),
+            scores=(*scores, *_ensemble(parts, self._audit.config.ensemble.rule)),
             truths=tuple(sums.scores("planted", quantity) for quantity, sums in self._truths.items()),
         )
 
@@ -181,24 +208,25 @@ class _Sums:
 
 
 def _ensemble(scores: Sequence[Scores], rule: str) -> Iterator[Scores]:
-    """One more judge: the others combined, on every scale that several of them answer."""
+    """One more judge: these combined, on every scale that several of them answer."""
     for axis in dict.fromkeys(each.axis for each in scores):
         parts = [each for each in scores if each.axis == axis]
         known = rubric.load().axes.get(axis)
         if len(parts) > 1 and known and known.is_scale:
-            yield _combined(parts, rule, axis)
+            yield combined(parts, rule, axis)
 
 
-def _combined(parts: Sequence[Scores], rule: str, axis: str) -> Scores:
+def combined(parts: Sequence[Scores], rule: str, axis: str) -> Scores:
+    """Several judges of one axis as one, by a named rule."""
     value = np.full(len(parts[0].value), np.nan)
     # Where no judge gave a score, the first judge's state says why.
     state = parts[0].state.copy()
     given = np.stack([part.value for part in parts])
     for index in np.flatnonzero(~np.isnan(given).all(axis=0)):
         column = [None if np.isnan(score) else float(score) for score in given[:, index]]
-        combined = combine(column, rule=rule, axis=axis)
-        if isinstance(combined, Combined):
-            value[index] = combined.score
+        made = combine(column, rule=rule, axis=axis)
+        if isinstance(made, Combined):
+            value[index] = made.score
             state[index] = RatingState.RATED
     return Scores(judge=f"ensemble ({rule})", axis=axis, value=value, state=state)
 

@@ -1,23 +1,75 @@
-"""What the rows say, and how surely."""
+"""What the rows say, and how surely.
 
+Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Settings say what is compared and how finely.
+
+- `estimate`: every mean and named rate, for all, by group, as contrast and as disparity; `gap` is one contrast.
+- `by_prompt`, `by_intersection`, `at_every_cut`: the same for each prompt or kind of prompt, where attributes meet,
+  and at every cut of the scales. `Edits.where`, `.pooled` and `.crossed` make other parts.
+- `contrasts`: difference, ratio and Cliff's delta against the reference, the rest or each other, and their tests.
+- `equivalence`: whether a gap is surely small. `likeness`: how alike the edits of one portrait are.
+- `paired_effects`: a mitigation against the baseline. `above_floor`: less what the no-op arm gives.
+- `adherence`: role prompts. `specification_curve`: a gap under every rule, cut, judge and disclosure.
+- `row_tests`, `paired_row_tests`: the classical tests on single edits, marked naive where they are.
+- `odds_ratios`: a mixed ordinal model, for comparison.
+- `agreement` (a room of its own): raters among themselves, judges against people, rates corrected by people.
+- `holm`, `benjamini_hochberg`: many tests at once.
+"""
+
+from stillme.estimates.breakdowns import at_every_cut, by_intersection, by_prompt
+from stillme.estimates.classical import RowTest, paired_row_tests, row_tests
+from stillme.estimates.clustering import Likeness, likeness
+from stillme.estimates.contrasts import Contrast, contrasts
 from stillme.estimates.disparity import Disparity, NullBand
+from stillme.estimates.equivalence import Equivalence, equivalence
 from stillme.estimates.estimating import estimate, gap
+from stillme.estimates.mixed import OddsRatio, odds_ratios
+from stillme.estimates.multiplicity import benjamini_hochberg, holm
+from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
+from stillme.estimates.permuting import Chance
+from stillme.estimates.roles import Adherence, Genders, adherence
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
+from stillme.estimates.specifications import Curve, Specification, specification_curve
 from stillme.estimates.standing import Standing, mark
 from stillme.estimates.tables import write_tables
 
 __all__ = [
+    "Adherence",
+    "Chance",
+    "Contrast",
+    "Curve",
     "Disparity",
     "EditState",
     "Edits",
+    "Equivalence",
+    "Genders",
+    "Likeness",
     "NullBand",
+    "OddsRatio",
+    "PairedEffect",
     "RatingState",
+    "RowTest",
     "Scores",
     "Settings",
+    "Specification",
     "Standing",
+    "above_floor",
+    "adherence",
+    "at_every_cut",
+    "benjamini_hochberg",
+    "by_intersection",
+    "by_prompt",
+    "contrasts",
+    "equivalence",
     "estimate",
     "gap",
+    "holm",
+    "likeness",
     "mark",
+    "odds_ratios",
+    "paired_effects",
+    "paired_row_tests",
+    "row_tests",
+    "specification_curve",
     "write_tables",
 ]

@@ -7,14 +7,16 @@ squares that their standard error needs, are then one matrix product, however ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantiles import normal, student, wilson
-from stillme.estimates.quantities import Flags, Floats, Quantity, sums_by
+from stillme.estimates.quantities import Floats, Quantity, sums_by
+from stillme.estimates.rows import Flags
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable, digest
 
@@ -45,42 +47,56 @@ class Resampled:
     """Whether a level has the same value in all its units, so that resampling cannot move it."""
 
 
-_NOTHING = Resampled(outcomes=(), groups=np.empty((0, 0)), values=np.empty(0), flat=False)
+Limits = Callable[[float], Interval | NotEstimable]
+"""An interval at any confidence."""
 
 
 def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[Resampled]:
     """Intervals of every comparison of a plan, for each quantity in turn."""
-    if not plan.comparisons:
-        yield from [_NOTHING] * len(quantities)
-        return
+    levels = len(plan.levels)
+    for quantity, results in _each(plan, quantities, settings):
+        clustering = _Clustering.of([each.sides for each in results])
+        yield Resampled(
+            outcomes=tuple(_outcome(plan, quantity, each, clustering, settings.confidence) for each in results),
+            groups=_stacked([each.values for each in results[:levels]], settings.replicates),
+            values=np.array([each.sides.value for each in results[:levels]]),
+            flat=any(each.sides.flat[0] for each in results[:levels]),
+        )
+
+
+def limits(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[tuple[Limits, ...]]:
+    """For each quantity and each comparison of a plan: its interval at any confidence, from the same resamples."""
+    for quantity, results in _each(plan, quantities, settings):
+        clustering = _Clustering.of([each.sides for each in results])
+        yield tuple(partial(_outcome, plan, quantity, each, clustering) for each in results)
+
+
+def _stacked(columns: Sequence[Floats], rows: int) -> Floats:
+    return np.stack(columns, axis=1) if columns else np.empty((rows, 0))
+
+
+def _each(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[tuple[Quantity, list[_Result]]]:
     for start in range(0, len(quantities), BATCH):
-        yield from _batch(plan, quantities[start : start + BATCH], settings)
+        batch = quantities[start : start + BATCH]
+        yield from zip(batch, _batch(plan, batch, settings) if plan.comparisons else [[] for _ in batch], strict=True)
 
 
-def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[Resampled]:
+def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[list[_Result]]:
     table = [[_Sides.of(plan, quantity, each) for each in plan.comparisons] for quantity in quantities]
     shape = (len(quantities), len(plan.comparisons), settings.replicates)
     value, variance = np.empty(shape), np.empty(shape)
     done = 0
-    for counts in _draws(plan, settings):
+    for counts in draws(plan, settings):
         end = done + len(counts[0])
         for row, sides_of_quantity in enumerate(table):
             for column, sides in enumerate(sides_of_quantity):
                 value[row, column, done:end], variance[row, column, done:end] = sides.under(counts)
         done = end
-    levels = len(plan.levels)
-    for row, quantity in enumerate(quantities):
-        results = [_Result(*each) for each in zip(table[row], value[row], variance[row], strict=True)]
-        clustering = _Clustering.of(table[row])
-        yield Resampled(
-            outcomes=tuple(_outcome(plan, quantity, each, clustering, settings) for each in results),
-            groups=value[row, :levels].T,
-            values=np.array([sides.value for sides in table[row][:levels]]),
-            flat=any(sides.flat[0] for sides in table[row][:levels]),
-        )
+    for row in range(len(quantities)):
+        yield [_Result(*each) for each in zip(table[row], value[row], variance[row], strict=True)]
 
 
-def _draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
+def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
     """Chunks of resamples: for each stratum, replicates × units, how often each unit was drawn."""
     streams = [
         # Seeded by what is drawn from, so that a number does not depend on which others are computed.
@@ -129,8 +145,9 @@ class _Sides:
         masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
         edits = tuple(float(quantity.counts[mask].sum()) for mask in masks)
         either = comparison.everyone
-        centre = float(quantity.sums[either].sum() / max(1.0, quantity.counts[either].sum()))
-        columns = [_by_unit(plan, mask, each) for mask in masks for each in (quantity.sums, quantity.counts)]
+        sums = quantity.sums_in.get(comparison.group, quantity.sums)
+        centre = float(sums[either].sum() / max(1.0, quantity.counts[either].sum()))
+        columns = [by_unit(plan, mask, each) for mask in masks for each in (sums, quantity.counts)]
         for place in range(0, len(columns), 2):
             columns[place] = columns[place] - centre * columns[place + 1]
         sides = np.stack(columns, axis=1)
@@ -187,8 +204,13 @@ class _Sides:
             for place in range(0, self.width, 2):
                 sign = 1.0 if place == 0 else -1.0
                 ratio = total[:, place] / total[:, place + 1]
-                value += sign * ratio
-                weights += [sign / total[:, place + 1], -sign * ratio / total[:, place + 1]]
+                steep = sign / total[:, place + 1]
+                if self.comparison.scale == "log ratio":
+                    value += sign * np.log(np.maximum(ratio + self.centre, 0.0))
+                    steep = steep / (ratio + self.centre)
+                else:
+                    value += sign * ratio
+                weights += [steep, -steep * ratio]
             return value, [_stratum_variance(size, part, weights) for size, part in sums]
 
 
@@ -217,7 +239,8 @@ def _stratum_variance(size: int, part: Floats, weights: Sequence[Floats]) -> Flo
     return size / (size - 1) * (second - first * first / size)
 
 
-def _by_unit(plan: Plan, mask: Flags, values: Floats) -> Floats:
+def by_unit(plan: Plan, mask: Flags, values: Floats) -> Floats:
+    """Sum the values of these portraits within each unit of the plan."""
     inside = mask & (plan.unit >= 0)
     return sums_by(plan.unit[inside], values[inside], len(plan.names))
 
@@ -252,15 +275,17 @@ class _Result:
 
 
 def _outcome(
-    plan: Plan, quantity: Quantity, result: _Result, clustering: _Clustering, settings: Settings
+    plan: Plan, quantity: Quantity, result: _Result, clustering: _Clustering, confidence: float
 ) -> Interval | NotEstimable:
     """Choose the interval that this much data supports."""
-    sides, tail = result.sides, (1 + settings.confidence) / 2
+    sides, tail = result.sides, (1 + confidence) / 2
     if min(sides.active) < 2:
         name = "the group" if sides.comparison.against is None else "one side"
         found = "no rated edit" if min(sides.active) == 0 else "rated edits of only one portrait or block"
         return NotEstimable(reason=f"{name} has {found}")
     error = math.sqrt(sides.variance)
+    if sides.comparison.scale == "log ratio" and sides.shares()[1] <= 0:
+        return NotEstimable(reason="never seen on the other side, so there is no ratio to it")
     if result.is_steady:
         keep = result.spread_out
         t = (result.values[keep] - sides.value) / np.sqrt(result.variances[keep])
@@ -268,7 +293,7 @@ def _outcome(
         low, high = sides.value - above * error, sides.value - below * error
         method = f"bootstrap-t over {plan.noun}"
     elif quantity.is_rate:
-        low, high = _score_interval(sides, clustering, settings.confidence)
+        low, high = _score_interval(sides, clustering, confidence)
         method = f"Wilson on the effective number of edits, by {plan.noun}"
     elif all(sides.flat):
         low = high = sides.value
@@ -277,12 +302,12 @@ def _outcome(
         half = student(tail, sides.freedom()) * error
         low, high = sides.value - half, sides.value + half
         method = f"Student's t over {plan.noun}"
-    if quantity.bounds:
+    if quantity.bounds and sides.comparison.scale == "difference":
         least, most = quantity.bounds
         if sides.comparison.against is not None:
             least, most = least - most, most - least
         low, high = max(least, low), min(most, high)
-    return Interval(value=sides.value, low=low, high=high, confidence=settings.confidence, method=method)
+    return Interval(value=sides.value, low=low, high=high, confidence=confidence, method=method)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,9 +343,21 @@ def _score_interval(sides: _Sides, clustering: _Clustering, confidence: float) -
     ]
     if len(shares) == 1:
         return limits[0]
+    if sides.comparison.scale == "log ratio":
+        return _ratio_interval(shares, limits)
     difference = shares[0] - shares[1]
     (low_a, high_a), (low_b, high_b) = limits
     return (
         difference - math.hypot(shares[0] - low_a, high_b - shares[1]),
         difference + math.hypot(high_a - shares[0], shares[1] - low_b),
     )
+
+
+def _ratio_interval(shares: Sequence[float], limits: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Donner and Zou's ratio of two rates from each one's own limits, as logarithms."""
+    (a, b), ((low_a, high_a), (low_b, high_b)) = shares, limits
+    under, over = high_b * (2 * b - high_b), low_b * (2 * b - low_b)
+    # Where the other side's upper limit is beyond twice its rate, the formula has a pole; a ratio of 0 is the limit.
+    low = (a * b - math.sqrt(max(0.0, (a * b) ** 2 - low_a * (2 * a - low_a) * under))) / under if under > 0 else 0.0
+    high = (a * b + math.sqrt(max(0.0, (a * b) ** 2 - high_a * (2 * a - high_a) * over))) / over
+    return math.log(low) if low > 0 else -math.inf, math.log(high)

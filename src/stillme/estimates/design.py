@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stillme.errors import UnknownName
-from stillme.estimates.quantities import Columns, Flags
+from stillme.estimates.quantities import Columns
+from stillme.estimates.rows import Flags
 from stillme.types import Scope
 
 Places = NDArray[np.intp]
@@ -27,6 +29,8 @@ class Comparison:
     members: Flags
     """Per portrait."""
     against: Flags | None = None
+    scale: Literal["difference", "log ratio"] = "difference"
+    """How the two sides are set against each other."""
 
     @property
     def everyone(self) -> Flags:
@@ -141,10 +145,10 @@ def _units(columns: Columns, codes: Places, large: list[int]) -> tuple[Places, t
     """
     part = np.isin(codes, large)
     block, names = _blocks(columns, part)
-    held = [np.unique(codes[part & (block == place)]) for place in range(len(names))]
-    if len(large) > 1 and len(names) > 1 and all(len(levels) == len(large) for levels in held):
+    held = _levels_held(block, codes, part, len(names))
+    if len(large) > 1 and len(names) > 1 and (held == len(large)).all():
         return block, names, True, "blocks of portraits, paired"
-    if all(len(levels) == 1 for levels in held):
+    if (held == 1).all():
         noun = "portraits" if len(names) == part.sum() else "blocks of portraits"
         return block, names, False, noun
     ids = tuple(portrait.id for portrait in columns.portraits)
@@ -157,21 +161,29 @@ def _permuting(columns: Columns, codes: Places, enough: list[int]) -> Permuting 
     part = np.isin(codes, enough)
     block, names = _blocks(columns, part)
     label = np.searchsorted(np.array(enough), codes)
-    if all(len(np.unique(codes[block == place])) == 1 for place in range(len(names))):
+    if (_levels_held(block, codes, part, len(names)) == 1).all():
         # A factor that never varies inside a block can only be dealt to whole blocks.
-        first = np.array([int(np.argmax(block == place)) for place in range(len(names))], dtype=np.intp)
+        first = np.unique(block[part], return_index=True)[1]
+        first = np.flatnonzero(part)[first]
         return Permuting(unit=block, level=label[first], within=np.zeros(len(names), dtype=np.intp), names=names)
     places = np.flatnonzero(part)
     portraits = [portrait for portrait, inside in zip(columns.portraits, part, strict=True) if inside]
-    known = sorted({portrait.block for portrait in portraits})
+    known = {name: place for place, name in enumerate(sorted({portrait.block for portrait in portraits}))}
     unit = np.full(len(codes), -1, dtype=np.intp)
     unit[places] = np.arange(len(places))
     return Permuting(
         unit=unit,
         level=label[places],
-        within=np.array([known.index(portrait.block) for portrait in portraits], dtype=np.intp),
+        within=np.array([known[portrait.block] for portrait in portraits], dtype=np.intp),
         names=tuple(portrait.id for portrait in portraits),
     )
+
+
+def _levels_held(block: Places, codes: Places, part: Flags, blocks: int) -> Places:
+    """How many different levels each block holds."""
+    width = int(codes.max()) + 1
+    held = np.unique(block[part] * width + codes[part])
+    return np.bincount(held // width, minlength=blocks)
 
 
 def _blocks(columns: Columns, part: Flags) -> tuple[Places, tuple[str, ...]]:

@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.estimates.bootstrap import BATCH, CELLS, Resampled
+from stillme.estimates.bootstrap import BATCH, Resampled
 from stillme.estimates.design import Permuting, Plan
+from stillme.estimates.permuting import DEALS, deals, reached
 from stillme.estimates.quantiles import normal, student
 from stillme.estimates.quantities import Floats, Quantity, sums_by
 from stillme.estimates.settings import Settings
-from stillme.types import Estimate, Interval, NotEstimable, digest
-
-DEALS = 5
-"""Permutations per bootstrap replicate: a p-value must be able to get small enough to survive Holm."""
+from stillme.types import Estimate, Interval, NotEstimable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ def interval(plan: Plan, quantity: Quantity, found: Resampled, settings: Setting
         low=max(0.0, observed - max(error_range, below)),
         high=min(observed + max(error_range, above), _widest(quantity)),
         confidence=settings.confidence,
-        method=f"bootstrap of the range of errors over {plan.noun}",
+        method=f"bootstrap of the range of errors over {'prompts and ' * (settings.prompts == 'sample')}{plan.noun}",
     )
 
 
@@ -135,7 +133,7 @@ def _batch(
     spread = np.empty((len(quantities), DEALS * settings.replicates))
     squares = np.empty_like(spread)
     done = 0
-    for dealt in _deals(permuting, settings):
+    for dealt in deals(permuting, settings):
         end = done + len(dealt)
         hands = np.stack([dealt == level for level in range(len(plan.levels))]).astype(np.float64)
         for row, (unit_sums, keep) in enumerate(zip(sums, usable, strict=True)):
@@ -153,8 +151,8 @@ def _batch(
         yield NullBand(
             mean=float(under_chance.mean()),
             high=float(np.quantile(under_chance, settings.confidence)),
-            p=_reached(under_chance, float(observed[0][0])),
-            omnibus=_reached(squares[row][np.isfinite(squares[row])], float(observed[1][0])),
+            p=reached(under_chance, float(observed[0][0])),
+            omnibus=reached(squares[row][np.isfinite(squares[row])], float(observed[1][0])),
         )
 
 
@@ -169,31 +167,9 @@ def _differences(sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
     return np.ptp(values, axis=0), (counts * (values - middle) ** 2).sum(axis=0)
 
 
-def _reached(under_chance: Floats, observed: float) -> float:
-    # Equal up to rounding counts as reached: the same deal adds up in another order.
-    reached = int(np.count_nonzero(under_chance >= observed * (1 - 1e-9) - 1e-12))
-    return (1 + reached) / (1 + len(under_chance))
-
-
 def _unit_sums(permuting: Permuting, quantity: Quantity, keep: NDArray[np.bool_]) -> Floats:
     inside = permuting.unit >= 0
     where, size = permuting.unit[inside], len(permuting.level)
     both = [sums_by(where, each[inside], size) for each in (quantity.sums, quantity.counts)]
     # Levels without an estimate of their own take no part.
     return np.asfortranarray(np.stack(both, axis=1) * keep[permuting.level][:, None])
-
-
-def _deals(permuting: Permuting, settings: Settings) -> Iterator[NDArray[np.intp]]:
-    """Chunks of replicates × units: each unit's label after dealing labels anew within its block."""
-    stream = np.random.default_rng(int(digest([settings.seed, "permute", list(permuting.names)]), 16))
-    size = len(permuting.level)
-    by_block = np.argsort(permuting.within, kind="stable")
-    chunk = max(1, CELLS // max(1, size * (1 + int(permuting.level.max()))))
-    total = DEALS * settings.replicates
-    for start in range(0, total, chunk):
-        rows = min(chunk, total - start)
-        shuffled = np.argsort(permuting.within + stream.random((rows, size)), axis=1)
-        dealt = np.empty((rows, size), dtype=np.intp)
-        # Sorting by block number plus a random fraction keeps blocks together and shuffles inside.
-        dealt[:, by_block] = permuting.level[shuffled]
-        yield dealt

@@ -9,11 +9,12 @@ import numpy as np
 
 from stillme.errors import UnknownName
 from stillme.estimates import design, disparity
-from stillme.estimates.bootstrap import Resampled, resample
+from stillme.estimates.bootstrap import Resampled
 from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.disparity import Disparity, NullBand
-from stillme.estimates.quantities import Columns, Flags, Quantity
-from stillme.estimates.rows import Edits, Scores
+from stillme.estimates.quantities import Columns, Quantity
+from stillme.estimates.resampling import resample
+from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable, Scope
 
@@ -27,7 +28,11 @@ def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list
     order the rows come and whichever other quantities are asked for.
     """
     columns = Columns.of(edits)
-    quantities = list(columns.quantities(scores))
+    return estimate_all(columns, list(columns.quantities(scores, prompts=settings.prompts == "sample")), settings)
+
+
+def estimate_all(columns: Columns, quantities: Sequence[Quantity], settings: Settings) -> list[Estimate]:
+    """The same, for quantities that are collapsed already."""
     plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
     found: list[Estimate] = []
@@ -36,7 +41,7 @@ def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list
         bands = list(disparity.null_bands(plan, quantities, resampled, settings))
         for quantity, one, band in zip(quantities, resampled, bands, strict=True):
             found += _of_plan(plan, quantity, one, band, settings)
-    return sorted(found, key=_place)
+    return sorted(found, key=order_of)
 
 
 def gap(
@@ -59,11 +64,23 @@ def gap(
     chosen = settings or Settings(factors=(factor,))
     chosen = replace(chosen, factors=(factor,), reference={factor: reference} if reference else {})
     columns = Columns.of(edits)
-    offered = [each for each in columns.quantities(scores) if each.editor == editor and each.arm == arm]
+    offered = [
+        each
+        for each in columns.quantities(scores, prompts=chosen.prompts == "sample")
+        if each.editor == editor and each.arm == arm
+    ]
     matching = [each for each in offered if each.name == quantity and (not judge or each.judge == judge)]
     if not matching:
         known = sorted({each.name for each in offered})
         raise UnknownName.among("quantity", quantity, known, f"{editor} ({arm}) has {', '.join(known) or 'no rows'}.")
+    return contrast_of(columns, matching[0], chosen, factor=factor, level=level)
+
+
+def contrast_of(
+    columns: Columns, quantity: Quantity, settings: Settings, *, factor: str, level: str
+) -> Interval | NotEstimable:
+    """One contrast of a quantity that is collapsed already: against the reference of `settings`, or the rest."""
+    reference = settings.reference.get(factor)
     plan = design.by_factor(columns, factor, reference)
     wanted = f"{level} - {reference or REST}"
     place = next((i for i, each in enumerate(plan.comparisons) if each.group == wanted), None)
@@ -72,7 +89,7 @@ def gap(
             return NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")
         raise UnknownName.among("level", level, plan.levels, f"{factor} has {', '.join(plan.levels)}.")
     # The whole plan, because how alike a portrait's edits are is pooled over its groups.
-    return next(resample(plan, matching[:1], chosen)).outcomes[place]
+    return next(resample(plan, [quantity], settings)).outcomes[place]
 
 
 def _of_plan(
@@ -88,7 +105,7 @@ def _of_plan(
         held = "1 portrait" if only == 1 else f"{only} portraits of one block"
         found.append(_estimate(plan, quantity, lonely, NotEstimable(reason=f"only {held} in this group")))
     if plan.factor:
-        found.append(_disparity(plan, quantity, resampled, band, settings))
+        found.append(disparity_of(plan, quantity, resampled, band, settings))
     return found
 
 
@@ -109,9 +126,10 @@ def _estimate(plan: Plan, quantity: Quantity, comparison: Comparison, outcome: I
     )
 
 
-def _disparity(
+def disparity_of(
     plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings
 ) -> Disparity:
+    """Max - min over the groups that could be estimated."""
     usable = disparity.comparable(resampled)
     members = np.zeros(len(quantity.counts), dtype=np.bool_)
     for each, keep in zip(plan.comparisons, usable, strict=False):
@@ -142,7 +160,7 @@ def _portraits(quantity: Quantity, members: Flags) -> int:
     return int(np.count_nonzero(quantity.counts[members]))
 
 
-def _place(found: Estimate) -> tuple[str | int, ...]:
+def order_of(found: Estimate) -> tuple[str | int, ...]:
     """The order of tables: by editor and quantity, from everyone down to contrasts."""
     scope = _SCOPES.index(found.scope)
     return (found.editor, found.arm, found.judge, found.quantity, found.factor, scope, found.group)

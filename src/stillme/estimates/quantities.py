@@ -3,24 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stillme import rubric
-from stillme.estimates.rows import Edits, EditState, RatingState, Scores
-from stillme.rubric import Axis
+from stillme.estimates.cuts import cuts
+from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores
+from stillme.rubric import Axis, Rate
 from stillme.types import Portrait
 
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
-REASONS = ("edit missing", "refused", "edit failed", "not judged", "abstained", "judge failed")
+REASONS = (
+    "edit missing",
+    "refused",
+    "edit failed",
+    "not judged",
+    "abstained",
+    "judge failed",
+    "not paired",
+    "no feature prompt",
+)
 """Why an edit may be absent from a number, in the order in which it is asked."""
 
 EDIT_RATES = {"refused": "Refused", "failed": "Failed"}
 """Rates of the editing itself; no judge is asked."""
+
+
+def _none() -> Mapping[str, Floats]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One mean or rate of one editor, arm and judge, edit by edit in the order of `Columns`."""
+
+    name: str
+    editor: str
+    arm: str
+    judge: str
+    value: Floats
+    counted: Flags
+    """The edits that have a value."""
+    absent: Mapping[int, Flags]
+    """Edits that should have one, by the place of the reason in `REASONS`."""
+    bounds: tuple[float, float] | None
+    """The values that are possible at all."""
+    is_rate: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +66,19 @@ class Quantity:
     """Per portrait of `Columns.portraits`: the sum of the values."""
     counts: Floats
     """Per portrait: how many edits have a value."""
+    squares: Floats
+    """Per portrait: the sum of the squared values."""
     excluded: NDArray[np.int64]
     """Per portrait and reason: how many edits have none."""
     bounds: tuple[float, float] | None
     """The values that are possible at all."""
     is_rate: bool
+    sums_in: Mapping[str, Floats] = field(default_factory=_none)
+    """Sums that depend on who is compared with whom, by the comparison's name."""
+    by_prompt: tuple[Floats, Floats] | None = None
+    """Sums and counts by portrait and prompt, where prompts are a sample too."""
+    by_prompt_in: Mapping[str, Floats] = field(default_factory=_none)
+    """As `sums_in`, by portrait and prompt."""
 
     def excluded_within(self, members: Flags) -> Mapping[str, int]:
         """What is missing for these portraits, by reason; reasons that did not occur are left out."""
@@ -56,6 +95,8 @@ class Columns:
     """Row numbers, sorted by key."""
     rank: NDArray[np.intp]
     """Each row's portrait as its place among the portraits sorted by id, in `order`."""
+    prompt: NDArray[np.intp]
+    """Each row's prompt as its place among the prompts sorted by id, in `order`."""
     portraits: tuple[Portrait, ...]
     """Sorted by id."""
     places: NDArray[np.intp]
@@ -67,17 +108,29 @@ class Columns:
         by_id = sorted(range(len(edits.portraits)), key=lambda place: edits.portraits[place].id)
         places = np.array(by_id, dtype=np.intp)
         rank = np.argsort(places)
+        prompts = sorted(range(len(edits.prompts)), key=lambda place: edits.prompts[place].id)
+        prompt_rank = np.argsort(np.array(prompts, dtype=np.intp))
         order = np.argsort(np.asarray(edits.keys, dtype=np.str_), kind="stable") if len(edits) else _no_rows()
         return cls(
             edits=edits,
             order=order,
             rank=rank[edits.portrait[order]],
+            prompt=prompt_rank[edits.prompt[order]],
             portraits=tuple(edits.portraits[place] for place in by_id),
             places=places,
         )
 
-    def quantities(self, scores: Sequence[Scores]) -> Iterator[Quantity]:
-        """Every quantity the rows can give: the edit rates, then each judge's axes with their rates."""
+    def quantities(
+        self, scores: Sequence[Scores], *, every_cut: bool = False, prompts: bool = False
+    ) -> Iterator[Quantity]:
+        """Every quantity the rows can give, collapsed; with `prompts`, also by prompt."""
+        return (self.collapse(each, prompts=prompts) for each in self.measured(scores, every_cut=every_cut))
+
+    def measured(self, scores: Sequence[Scores], *, every_cut: bool = False) -> Iterator[Measured]:
+        """Every quantity the rows can give: the edit rates, then each judge's axes with their rates.
+
+        With `every_cut`, rates at every cut of a scale instead of the named ones.
+        """
         edits = self.edits
         state = edits.state[self.order]
         asked = sorted(scores, key=lambda score: (score.judge, score.axis))
@@ -87,9 +140,37 @@ class Columns:
                 if not here.any():
                     continue
                 cell = _Cell(self, edits.editors[editor_code], edits.arms[arm_code], here, state)
-                yield from cell.edit_rates()
+                if not every_cut:
+                    yield from cell.edit_rates()
                 for score in asked:
-                    yield from cell.judged(score)
+                    yield from cell.judged(score, every_cut=every_cut)
+
+    def collapse(self, measured: Measured, *, prompts: bool = False) -> Quantity:
+        """Sum up per portrait."""
+        size, counted = len(self.portraits), measured.counted
+        rank, value = self.rank[counted], measured.value[counted]
+        excluded = np.zeros((size, len(REASONS)), dtype=np.int64)
+        for reason, rows in measured.absent.items():
+            excluded[:, reason] = np.bincount(self.rank[rows], minlength=size)
+        return Quantity(
+            name=measured.name,
+            editor=measured.editor,
+            arm=measured.arm,
+            judge=measured.judge,
+            sums=sums_by(rank, value, size),
+            counts=np.bincount(rank, minlength=size).astype(np.float64),
+            squares=sums_by(rank, value * value, size),
+            excluded=excluded,
+            bounds=measured.bounds,
+            is_rate=measured.is_rate,
+            by_prompt=self._by_prompt(rank, self.prompt[counted], value) if prompts else None,
+        )
+
+    def _by_prompt(self, rank: NDArray[np.intp], prompt: NDArray[np.intp], value: Floats) -> tuple[Floats, Floats]:
+        shape = (len(self.portraits), len(self.edits.prompts))
+        place, size = rank * shape[1] + prompt, shape[0] * shape[1]
+        counts = np.bincount(place, minlength=size).astype(np.float64)
+        return sums_by(place, value, size).reshape(shape), counts.reshape(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +183,17 @@ class _Cell:
     here: Flags
     state: NDArray[np.int32]
 
-    def edit_rates(self) -> Iterator[Quantity]:
+    def edit_rates(self) -> Iterator[Measured]:
         # A failure says nothing about the person, so it cannot count against refusal.
         answered = self.here & ((self.state == EditState.EDITED) | (self.state == EditState.REFUSED))
         missing = self.here & (self.state == EditState.MISSING)
         failed = self.here & (self.state == EditState.FAILED)
-        refused = self.state == EditState.REFUSED
-        yield self._collapse("refused", "", refused, answered, {0: missing, 2: failed}, (0.0, 1.0), is_rate=True)
-        yield self._collapse(
-            "failed", "", self.state == EditState.FAILED, answered | failed, {0: missing}, (0.0, 1.0), is_rate=True
-        )
+        withheld = self.here & (self.state == EditState.WITHHELD)
+        refused = (self.state == EditState.REFUSED).astype(np.float64)
+        yield self._rate("refused", "", refused, answered, {0: missing, 2: failed, 7: withheld})
+        yield self._rate("failed", "", failed.astype(np.float64), answered | failed, {0: missing, 7: withheld})
 
-    def judged(self, score: Scores) -> Iterator[Quantity]:
+    def judged(self, score: Scores, *, every_cut: bool) -> Iterator[Measured]:
         axis = rubric.load().axes.get(score.axis)
         order = self.columns.order
         value, rating = score.value[order], score.state[order]
@@ -129,18 +209,22 @@ class _Cell:
             3: due & edited & (rating == RatingState.MISSING),
             4: due & edited & (rating == RatingState.ABSTAINED),
             5: due & edited & (rating == RatingState.FAILED),
+            7: due & (self.state == EditState.WITHHELD),
         }
-        bounds = (1.0, 5.0) if axis and axis.is_scale else None
-        yield self._collapse(score.axis, score.judge, value, rated, absent, bounds, is_rate=False)
-        for rate in rubric.load().rates.values():
-            if rate.axis == score.axis:
-                holds = np.ones(len(value), dtype=np.bool_)
-                with np.errstate(invalid="ignore"):
-                    if rate.at_least is not None:
-                        holds &= value >= rate.at_least
-                    if rate.at_most is not None:
-                        holds &= value <= rate.at_most
-                yield self._collapse(rate.name, score.judge, holds, rated, absent, (0.0, 1.0), is_rate=True)
+        if not every_cut:
+            yield Measured(
+                name=score.axis,
+                editor=self.editor,
+                arm=self.arm,
+                judge=score.judge,
+                value=value,
+                counted=rated,
+                absent=absent,
+                bounds=(1.0, 5.0) if axis and axis.is_scale else None,
+                is_rate=False,
+            )
+        for rate in _rates(score.axis, axis, every_cut=every_cut):
+            yield self._rate(rate.name, score.judge, holds(rate, value), rated, absent)
 
     def _asked_for(self, axis: Axis | None) -> Flags:
         """Rows whose prompt the axis is for; an unanswered one elsewhere is no omission."""
@@ -149,32 +233,35 @@ class _Cell:
         fits = np.array([not only or prompt.subcategory == only for prompt in prompts], dtype=np.bool_)
         return fits[self.columns.edits.prompt[self.columns.order]]
 
-    def _collapse(
-        self,
-        name: str,
-        judge: str,
-        value: Floats | Flags,
-        counted: Flags,
-        absent: Mapping[int, Flags],
-        bounds: tuple[float, float] | None,
-        *,
-        is_rate: bool,
-    ) -> Quantity:
-        rank, size = self.columns.rank, len(self.columns.portraits)
-        excluded = np.zeros((size, len(REASONS)), dtype=np.int64)
-        for reason, rows in absent.items():
-            excluded[:, reason] = np.bincount(rank[rows], minlength=size)
-        return Quantity(
+    def _rate(self, name: str, judge: str, value: Floats, counted: Flags, absent: Mapping[int, Flags]) -> Measured:
+        return Measured(
             name=name,
             editor=self.editor,
             arm=self.arm,
             judge=judge,
-            sums=sums_by(rank[counted], value[counted].astype(np.float64), size),
-            counts=np.bincount(rank[counted], minlength=size).astype(np.float64),
-            excluded=excluded,
-            bounds=bounds,
-            is_rate=is_rate,
+            value=value,
+            counted=counted,
+            absent=absent,
+            bounds=(0.0, 1.0),
+            is_rate=True,
         )
+
+
+def holds(rate: Rate, value: Floats) -> Floats:
+    """1 where a value counts towards the rate, else 0."""
+    found = np.ones(len(value), dtype=np.bool_)
+    with np.errstate(invalid="ignore"):
+        if rate.at_least is not None:
+            found &= value >= rate.at_least
+        if rate.at_most is not None:
+            found &= value <= rate.at_most
+    return found.astype(np.float64)
+
+
+def _rates(name: str, axis: Axis | None, *, every_cut: bool) -> Sequence[Rate]:
+    if every_cut:
+        return cuts(axis) if axis else ()
+    return [rate for rate in rubric.load().rates.values() if rate.axis == name]
 
 
 def sums_by(places: NDArray[np.intp], values: Floats, size: int) -> Floats:

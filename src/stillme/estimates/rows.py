@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from stillme.types import Portrait, Prompt
 
 Codes = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+TIMES = " × "
+"""Between the parts of an intersection: `race × gender`, `Black × female`."""
 
 
 class EditState(IntEnum):
@@ -21,6 +25,8 @@ class EditState(IntEnum):
     EDITED = 1
     REFUSED = 2
     FAILED = 3
+    WITHHELD = 4
+    """Never asked for: the arm needs a feature prompt, and the portrait has none."""
 
 
 class RatingState(IntEnum):
@@ -56,6 +62,8 @@ class Edits:
     matching: Codes | None = None
     """Role requests with two portraits: whether the first (1) or the second (2) shows the gender that the prompt's
     stereotype expects; 0 elsewhere; None where no request has two."""
+    seed: Codes | None = None
+    """Each request's seed, so that arms are paired seed by seed; None where every request had the same."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -66,6 +74,44 @@ class Edits:
         names = tuple(sorted({value for value in values if value}))
         place = {name: index for index, name in enumerate(names)}
         return names, np.array([place.get(value, -1) for value in values], dtype=np.int32)
+
+    def where(self, rows: Flags) -> Edits:
+        """Only these rows; the names stay."""
+        chosen = np.flatnonzero(rows)
+        places: list[int] = chosen.tolist()
+        return replace(
+            self,
+            keys=[self.keys[row] for row in places],
+            portrait=self.portrait[chosen],
+            prompt=self.prompt[chosen],
+            editor=self.editor[chosen],
+            arm=self.arm[chosen],
+            state=self.state[chosen],
+            image=[self.image[row] for row in places],
+            second=None if self.second is None else self.second[chosen],
+            matching=None if self.matching is None else self.matching[chosen],
+            seed=None if self.seed is None else self.seed[chosen],
+        )
+
+    def crossed(self, factors: Iterable[str]) -> Edits:
+        """The same rows, with the intersection of these attributes as one more attribute of each portrait."""
+        parts = tuple(factors)
+        return replace(
+            self,
+            portraits=tuple(
+                replace(portrait, attributes={**portrait.attributes, TIMES.join(parts): _intersection(portrait, parts)})
+                for portrait in self.portraits
+            ),
+        )
+
+    def pooled(self, name: str = "all editors") -> Edits:
+        """The same rows, as if one editor had made them all."""
+        return replace(self, editor=np.zeros(len(self), dtype=np.int32), editors=(name,))
+
+
+def _intersection(portrait: Portrait, factors: tuple[str, ...]) -> str:
+    values = [portrait.attributes.get(factor, "") for factor in factors]
+    return TIMES.join(values) if all(values) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +125,7 @@ class Scores:
     """NaN unless rated."""
     state: Codes
     """`RatingState` values."""
+
+    def where(self, rows: Flags) -> Scores:
+        """Only these rows."""
+        return replace(self, value=self.value[rows], state=self.state[rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from stillme.errors import StillmeError
 
@@ -24,10 +25,14 @@ class Settings:
     replicates: int = 2000
     """Bootstrap resamples. Permutations for null bands and p-values are five times as many."""
     seed: int = 0
+    prompts: Literal["fixed", "sample"] = "fixed"
+    """`fixed`: numbers speak of these prompts. `sample`: of prompts like these, so prompts are drawn anew too."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
             raise StillmeError(f"confidence is {self.confidence}; write a share from 0.5 up to, not including, 1.")
+        if self.prompts not in ("fixed", "sample"):
+            raise StillmeError(f"prompts is {self.prompts!r}; write 'fixed' or 'sample'.")
         if self.replicates < 100:
             raise StillmeError(f"replicates is {self.replicates}; fewer than 100 give no usable interval.")
         if stray := sorted(set(self.reference) - set(self.factors)):

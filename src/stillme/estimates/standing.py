@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stillme import rubric
+from stillme.estimates.cuts import rate_of
 
 Standing = Mapping[str, Mapping[str, str]]
 """Judge to axis to `passed`, `failed` or `untested`; a judge that is absent was never calibrated."""
@@ -19,5 +19,5 @@ def mark(standing: Standing, judge: str, quantity: str) -> str:
     axes = standing.get(judge)
     if axes is None:
         return "not calibrated"
-    rate = rubric.load().rates.get(quantity)
+    rate = rate_of(quantity)
     return _WORDS[axes.get(rate.axis if rate else quantity, "untested")]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stillme import rubric
+from stillme.estimates.cuts import rate_of
 from stillme.estimates.disparity import Disparity
 from stillme.estimates.quantities import EDIT_RATES
 from stillme.estimates.standing import Standing, mark
@@ -20,7 +21,19 @@ _NAMED = ("editor", "arm", "judge", "quantity", "factor", "group")
 _INTERVAL = ("value", "low", "high", "confidence")
 NOTE = "judge_note"
 _NULL = ("null_mean", "null_high", "null_p", "omnibus_p")
-_EVERYTHING = (*_NAMED, "scope", *_INTERVAL, *_NULL, "method", "not_estimable", "portraits", "edits", "excluded", NOTE)
+_EVERYTHING = (
+    *_NAMED,
+    "prompts",
+    "scope",
+    *_INTERVAL,
+    *_NULL,
+    "method",
+    "not_estimable",
+    "portraits",
+    "edits",
+    "excluded",
+    NOTE,
+)
 _CHANCE = ("chance alone stays below", "p")
 _GROUPS = (*_NAMED, "estimate", "portraits", "edits", NOTE)
 _DISPARITIES = (*_NAMED, "estimate", *_CHANCE, "portraits", "edits", NOTE)
@@ -39,19 +52,20 @@ def write_tables(estimates: Iterable[Estimate], folder: Path, standing: Standing
     within = [{**_readable(each), **note} for each, note in noted if each.scope in ("all", "group")]
     between = [{**_readable(each), **note} for each, note in noted if each.scope in ("disparity", "contrast")]
     return [
-        _write(tables / "estimates.csv", _EVERYTHING, [{**_everything(each), **note} for each, note in noted]),
-        _write(tables / "groups.csv", _GROUPS, within),
-        _write(tables / "disparities.csv", _DISPARITIES, between),
+        write_csv(tables / "estimates.csv", _EVERYTHING, [{**_everything(each), **note} for each, note in noted]),
+        write_csv(tables / "groups.csv", _GROUPS, within),
+        write_csv(tables / "disparities.csv", _DISPARITIES, between),
     ]
 
 
 def title(quantity: str) -> str:
     """What to call a quantity in front of people."""
-    return EDIT_RATES.get(quantity) or rubric.load().title(quantity)
+    rate = rate_of(quantity)
+    return EDIT_RATES.get(quantity) or (rate.title if rate else rubric.load().title(quantity))
 
 
 def _everything(found: Estimate) -> Row:
-    row = {name: str(getattr(found, name)) for name in (*_NAMED, "scope", "portraits", "edits")}
+    row = {name: str(getattr(found, name)) for name in (*_NAMED, "prompts", "scope", "portraits", "edits")}
     row["excluded"] = "; ".join(f"{reason}: {count}" for reason, count in sorted(found.excluded.items()))
     if isinstance(found.outcome, Interval):
         row |= {name: _number(getattr(found.outcome, name)) for name in _INTERVAL} | {"method": found.outcome.method}
@@ -89,7 +103,7 @@ def as_text(found: Estimate) -> str:
 
 def is_rate(quantity: str) -> bool:
     """Whether the quantity is a share of edits, to be shown in percent."""
-    return quantity in EDIT_RATES or quantity in rubric.load().rates
+    return quantity in EDIT_RATES or rate_of(quantity) is not None
 
 
 def number_text(quantity: str, value: float) -> str:
@@ -104,7 +118,8 @@ def _number(value: float) -> str:
     return f"{value + 0.0:.9g}"
 
 
-def _write(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> Path:
+def write_csv(path: Path, columns: Sequence[str], rows: Sequence[Row]) -> Path:
+    """Write a table whole or not at all; what a spreadsheet would run as a formula is marked as text."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n")
     writer.writeheader()

@@ -1,0 +1,107 @@
+"""Commands that write tables: the paper's, and every further analysis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stillme.cli.options import audit_argument, json_option, out_option, print_json
+
+
+@click.command()
+@audit_argument
+@click.option("--table", "numbers", type=int, multiple=True, metavar="N", help="Only this one; may be repeated.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["md", "csv", "tex"]),
+    default="md",
+    show_default=True,
+    help="What is printed.",
+)
+@click.option("--by", "factor", default="", metavar="ATTRIBUTE", help="Groups; by default the audit's first factor.")
+@click.option(
+    "--judge", default="", help="Whose scores; by default the ensemble's, else the first judge's that answers."
+)
+@out_option
+@json_option
+def tables(
+    audit: Path, numbers: tuple[int, ...], kind: str, factor: str, judge: str, out: Path | None, as_json: bool
+) -> None:
+    r"""Write the paper's Tables 4, 5, 6, 7, 18, 19, 20, 21 and 26 for this audit.
+
+    Rows are your editors and the groups of your portraits; every number has its interval and how many portraits and
+    edits it rests on; where there is none, the reason stands instead. Each table is written as CSV, Markdown and
+    LaTeX into tables/paper of the run folder, and shown in the format that you choose.
+
+    \b
+    stillme tables my-audit --table 4 --table 20 --by race --format tex
+    """
+    from stillme.papertables import NUMBERS, Chosen, make_tables, write
+    from stillme.papertables.writing import FORMATS
+
+    chosen = Chosen(numbers=numbers or NUMBERS, factor=factor, judge=judge)
+    folder, made = make_tables(audit, chosen, out=out)
+    written = {table.number: write(table, folder) for table in made}
+    if as_json:
+        print_json(
+            {
+                "tables": [
+                    {
+                        "number": table.number,
+                        "caption": table.caption,
+                        "not_estimable": table.absent or None,
+                        "files": [str(path) for path in written[table.number]],
+                    }
+                    for table in made
+                ]
+            }
+        )
+    else:
+        click.echo("\n".join(FORMATS[kind](table) for table in made), nl=False)
+        click.echo(f"\nWrote {folder / 'tables' / 'paper'}", err=True)
+
+
+@click.command()
+@audit_argument
+@click.option("--only", multiple=True, metavar="NAME", help="Only this analysis; may be repeated.")
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.05,
+    show_default=True,
+    help="For equivalence: the largest difference between rates that would not matter.",
+)
+@out_option
+@json_option
+def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | None, as_json: bool) -> None:
+    r"""Write every further analysis of a run into tables/statistics, one CSV each.
+
+    \b
+    contrasts       every group against the reference, the rest and each other: difference, ratio, Cliff's delta,
+                    permutation p
+    equivalence     is a gap surely smaller than the margin?
+    cuts            the rates at every cut of every scale
+    prompts, subcategories, intersections
+    likeness        how alike the edits of one portrait are: ICC and design effect
+    row_tests       the classical tests on single edits, marked naive where they are
+    mitigation      each arm against the baseline, by group, with the asymmetry
+    above_floor     less what the no-op arm gives
+    roles           how often role edits follow the stereotype
+    agreement       of judges; against_people, corrected: judges beside people
+    specifications  the largest gaps under every rule, cut, judge and disclosure
+    odds_ratios     a mixed ordinal model
+
+    docs/statistics.md explains each.
+    """
+    from stillme.analyses import analyse
+
+    written = analyse(audit, out=out, only=only, margin=margin)
+    if as_json:
+        print_json(
+            {name: {"file": str(path) if rows else None, "rows": rows} for name, (path, rows) in written.items()}
+        )
+    else:
+        for name, (path, rows) in written.items():
+            click.echo(f"{name:<15} {f'{rows:>6,} rows  {path}' if rows else '     -  nothing in this audit'}")

@@ -1,0 +1,27 @@
+"""How far raters agree with one another, and judges with people.
+
+- `agreement`: Fleiss' and weighted Cohen's kappa, Krippendorff's alpha, exact and within-one agreement of raters.
+- `against_people`: a judge's bias, error, correlation and within-one share against people, by axis and by group.
+- `corrected`: means and rates by a judge on all edits, corrected by the part that people rated too.
+- `alpha`, `fleiss`, `cohen`: the bare numbers of a table of items × raters.
+"""
+
+from stillme.estimates.agreement.correcting import Corrected, corrected
+from stillme.estimates.agreement.judging import AgainstPeople, against_people, mean_of
+from stillme.estimates.agreement.measures import Level, alpha, cohen, fleiss
+from stillme.estimates.agreement.raters import Agreement, agreement, ratings_of
+
+__all__ = [
+    "AgainstPeople",
+    "Agreement",
+    "Corrected",
+    "Level",
+    "against_people",
+    "agreement",
+    "alpha",
+    "cohen",
+    "corrected",
+    "fleiss",
+    "mean_of",
+    "ratings_of",
+]

@@ -1,0 +1,164 @@
+"""A judge against people, on the edits that both rated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stillme.errors import StillmeError
+from stillme.estimates import design
+from stillme.estimates.agreement.measures import Measure, without_noise
+from stillme.estimates.agreement.raters import interval, ratings_of
+from stillme.estimates.bootstrap import resample
+from stillme.estimates.design import Plan
+from stillme.estimates.quantities import REASONS, Columns, Floats, Quantity, sums_by
+from stillme.estimates.rows import Edits, Flags, RatingState, Scores
+from stillme.estimates.settings import Settings
+from stillme.types import Interval, NotEstimable, Scope
+
+MEASURES = ("bias", "mae", "within_one", "exact", "pearson", "spearman")
+"""Judge less people; its size; how often within a point; how often equal; correlation of scores and of ranks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgainstPeople:
+    """One number of a judge against people on one axis."""
+
+    axis: str
+    judge: str
+    people: str
+    editor: str
+    """Empty for all editors."""
+    measure: str
+    """One of `MEASURES`."""
+    scope: Scope
+    factor: str
+    group: str
+    """A level, `level - rest`, or empty for everyone."""
+    outcome: Interval | NotEstimable
+    portraits: int
+    edits: int
+
+
+def mean_of(people: Sequence[Scores], name: str = "people") -> Scores:
+    """Several raters of one axis as one: the mean of those who rated."""
+    axes = {each.axis for each in people}
+    if len(axes) != 1:
+        raise StillmeError(f"Raters of one axis are averaged, but these have {', '.join(sorted(axes)) or 'none'}.")
+    rated = np.stack([each.state == RatingState.RATED for each in people])
+    values = np.where(rated, np.stack([each.value for each in people]), 0.0)
+    number = rated.sum(axis=0)
+    mean: Floats = np.where(number > 0, values.sum(axis=0) / np.maximum(number, 1), np.nan)
+    state = np.where(number > 0, RatingState.RATED, RatingState.MISSING).astype(np.int32)
+    return Scores(judge=name, axis=axes.pop(), value=without_noise(mean), state=state)
+
+
+def against_people(
+    edits: Edits, judge: Scores, people: Scores, settings: Settings, *, by_editor: bool = True
+) -> list[AgainstPeople]:
+    """Bias, error and agreement of a judge: for all, by group, each group against the rest, and by editor.
+
+    A contrast of the bias is what matters most for gaps: it is the part of a gap that is the judge's own.
+    """
+    if judge.axis != people.axis:
+        raise StillmeError(f"The judge answers {judge.axis!r} and people {people.axis!r}; compare one axis.")
+    columns = Columns.of(edits)
+    table = ratings_of(columns, [judge, people])
+    both: Flags = np.isfinite(table[:, 0]) & np.isfinite(table[:, 1])
+    chosen: list[tuple[str, Flags]] = [("", both)]
+    if by_editor and len(edits.editors) > 1:
+        of = edits.editor[columns.order]
+        chosen += [(name, both & (of == edits.editors.index(name))) for name in sorted(edits.editors)]
+    plans = [design.everyone(columns)]
+    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    return [
+        found
+        for editor, rows in chosen
+        if rows.any()
+        for plan in plans
+        for found in _of_plan(columns, plan, table, rows, (judge, people, editor), settings)
+    ]
+
+
+def _of_plan(
+    columns: Columns, plan: Plan, table: Floats, rows: Flags, who: tuple[Scores, Scores, str], settings: Settings
+) -> list[AgainstPeople]:
+    judge, people, editor = who
+    rank, pairs = columns.rank[rows], table[rows]
+    off = pairs[:, 0] - pairs[:, 1]
+    size = len(columns.portraits)
+    means = {
+        "bias": _quantity(rank, off, size, is_rate=False),
+        "mae": _quantity(rank, np.abs(off), size, is_rate=False),
+        "within_one": _quantity(rank, (np.abs(off) <= 1 + 1e-9).astype(np.float64), size, is_rate=True),
+        "exact": _quantity(rank, (np.abs(off) <= 1e-9).astype(np.float64), size, is_rate=True),
+    }
+    found: list[AgainstPeople] = []
+
+    def add(measure: str, comparison: design.Comparison, outcome: Interval | NotEstimable) -> None:
+        members = comparison.everyone
+        found.append(
+            AgainstPeople(
+                axis=judge.axis,
+                judge=judge.judge,
+                people=people.judge,
+                editor=editor,
+                measure=measure,
+                scope=comparison.scope,
+                factor=plan.factor,
+                group=comparison.group,
+                outcome=outcome,
+                portraits=int(np.count_nonzero(means["bias"].counts[members])),
+                edits=int(means["bias"].counts[members].sum()),
+            )
+        )
+
+    for measure, resampled in zip(means, resample(plan, list(means.values()), settings), strict=True):
+        for comparison, outcome in zip(plan.comparisons, resampled.outcomes, strict=True):
+            add(measure, comparison, outcome)
+    for comparison in plan.comparisons:
+        if comparison.against is None:
+            inside = comparison.members[rank]
+            for measure in ("pearson", "spearman"):
+                add(measure, comparison, _correlated(columns, rank[inside], pairs[inside], measure, settings))
+    return found
+
+
+def _correlated(
+    columns: Columns, rank: np.ndarray, pairs: Floats, measure: str, settings: Settings
+) -> Interval | NotEstimable:
+    if len(pairs) < 3 or (np.ptp(pairs, axis=0) == 0).any():
+        return NotEstimable(reason="one of the two always gives the same score" if len(pairs) > 2 else "too few edits")
+    if measure == "spearman":
+        pairs = np.stack([_mid_ranks(pairs[:, 0]), _mid_ranks(pairs[:, 1])], axis=1)
+    x, y = (pairs - pairs.mean(axis=0)).T
+    moments = np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
+    return interval(Measure(moments, _correlation), rank, columns.portraits, settings, is_correlation=True)
+
+
+def _correlation(total: Floats) -> Floats:
+    number, x, y, xx, yy, xy = total.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (xy - x * y / number) / np.sqrt((xx - x * x / number) * (yy - y * y / number))
+
+
+def _mid_ranks(values: Floats) -> Floats:
+    ordered = np.sort(values)
+    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")) / 2.0
+
+
+def _quantity(rank: np.ndarray, value: Floats, size: int, *, is_rate: bool) -> Quantity:
+    return Quantity(
+        name="",
+        editor="",
+        arm="",
+        judge="",
+        sums=sums_by(rank, value, size),
+        counts=np.bincount(rank, minlength=size).astype(np.float64),
+        squares=sums_by(rank, value * value, size),
+        excluded=np.zeros((size, len(REASONS)), dtype=np.int64),
+        bounds=(0.0, 1.0) if is_rate else None,
+        is_rate=is_rate,
+    )

@@ -1,0 +1,162 @@
+"""The tests that papers print: row by row, as if every edit were another person.
+
+They stand beside the estimates for comparison. Where a portrait has several edits they are marked naive: on audits
+without any difference between groups they find one far too often (docs/statistics.md has the numbers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+import numpy as np
+
+from stillme.estimates.design import REST
+from stillme.estimates.pairing import Paired, pair_arms
+from stillme.estimates.quantities import Columns, Floats, Measured
+from stillme.estimates.rows import Edits, Scores
+from stillme.estimates.settings import Settings
+from stillme.types import Arm
+
+Test = Literal["Kruskal–Wallis", "Mann–Whitney", "Wilcoxon signed-rank"]
+
+DECIMALS = 6
+"""Means of three raters differ in their last bit where they are equal; ranks must not see that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTest:
+    """One classical test on single edits."""
+
+    test: Test
+    quantity: str
+    editor: str
+    arm: str
+    judge: str
+    factor: str
+    """Empty where two arms are compared."""
+    group: str
+    """`level - rest` or `level - reference`; empty for all groups or for two arms."""
+    statistic: float | None
+    p: float | None
+    reason: str
+    """Why there is no result; empty where there is one."""
+    naive: bool
+    """Whether the test counts a portrait's edits as independent although a portrait has several."""
+    portraits: int
+    edits: int
+
+
+def row_tests(
+    edits: Edits, scores: Sequence[Scores], settings: Settings, *, quantities: Collection[str] | None = None
+) -> list[RowTest]:
+    """Kruskal–Wallis over each factor, and Mann–Whitney of each level against the reference or the rest, per axis."""
+    columns = Columns.of(edits)
+    found: list[RowTest] = []
+    for measured in columns.measured(scores):
+        if measured.is_rate or (quantities is not None and measured.name not in quantities):
+            continue
+        for factor in settings.factors:
+            found += _between_groups(columns, measured, factor, settings.reference.get(factor))
+    return found
+
+
+def paired_row_tests(
+    edits: Edits,
+    scores: Sequence[Scores],
+    *,
+    arm: str = Arm.FEATURE,
+    against: str = Arm.BASELINE,
+    quantities: Collection[str] | None = None,
+) -> list[RowTest]:
+    """Wilcoxon's signed-rank test of two arms on the same edits, per axis."""
+    columns = Columns.of(edits)
+    pairs = pair_arms(columns, scores, arm=arm, against=against)
+    return [_wilcoxon(pair) for pair in pairs if not pair.is_rate and (quantities is None or pair.name in quantities)]
+
+
+def _between_groups(columns: Columns, measured: Measured, factor: str, reference: str | None) -> Iterator[RowTest]:
+    names, codes = columns.edits.levels(factor)
+    rows = np.flatnonzero(measured.counted)
+    rank = columns.rank[rows]
+    level = codes[columns.places][rank]
+    value = np.round(measured.value[rows], DECIMALS)
+    groups = {name: value[level == code] for code, name in enumerate(names) if (level == code).any()}
+    everyone = level >= 0
+
+    def tested(test: Test, group: str, samples: Sequence[Floats], among: np.ndarray) -> RowTest:
+        statistic = p = None
+        reason = _impossible(samples)
+        if not reason:
+            statistic, p = _by_scipy(test, *samples)
+        return RowTest(
+            test=test,
+            quantity=measured.name,
+            editor=measured.editor,
+            arm=measured.arm,
+            judge=measured.judge,
+            factor=factor,
+            group=group,
+            statistic=statistic,
+            p=p,
+            reason=reason,
+            naive=_repeats(rank[among]),
+            portraits=len(np.unique(rank[among])),
+            edits=int(np.count_nonzero(among)),
+        )
+
+    yield tested("Kruskal–Wallis", "", list(groups.values()), everyone)
+    for name in groups:
+        if name == reference:
+            continue
+        mine = level == names.index(name)
+        other = level == names.index(reference) if reference in names else everyone & ~mine
+        against = reference if reference in names else REST
+        yield tested("Mann–Whitney", f"{name} - {against}", [value[mine], value[other]], mine | other)
+
+
+def _wilcoxon(pair: Paired) -> RowTest:
+    change = np.round(pair.after - pair.before, DECIMALS)
+    statistic = p = None
+    reason = "no edit has a value under both arms" if not len(change) else ""
+    reason = reason or ("no edit differs between the arms" if not change.any() else "")
+    if not reason:
+        statistic, p = _by_scipy("Wilcoxon signed-rank", change)
+    return RowTest(
+        test="Wilcoxon signed-rank",
+        quantity=pair.name,
+        editor=pair.editor,
+        arm=f"{pair.arm} - {pair.against}",
+        judge=pair.judge,
+        factor="",
+        group="",
+        statistic=statistic,
+        p=p,
+        reason=reason,
+        naive=_repeats(pair.rank),
+        portraits=len(np.unique(pair.rank)),
+        edits=len(pair.rank),
+    )
+
+
+def _by_scipy(test: Test, *samples: Floats) -> tuple[float, float]:
+    """Statistic and two-sided p-value."""
+    # Imported here because it takes a while, and by name because it has no types.
+    stats: Any = import_module("scipy.stats")
+    run = {"Kruskal–Wallis": "kruskal", "Mann–Whitney": "mannwhitneyu", "Wilcoxon signed-rank": "wilcoxon"}[test]
+    found = getattr(stats, run)(*samples)
+    return float(found.statistic), float(found.pvalue)
+
+
+def _impossible(samples: Sequence[Floats]) -> str:
+    if sum(len(sample) > 0 for sample in samples) < 2:
+        return "fewer than two groups have a rated edit"
+    if np.ptp(np.concatenate(list(samples))) == 0:
+        return "every edit has the same value"
+    return ""
+
+
+def _repeats(rank: np.ndarray) -> bool:
+    return len(np.unique(rank)) < len(rank)

@@ -1,0 +1,250 @@
+"""Raters among themselves, judges against people, and rates that people correct."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import krippendorff
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from stillme.errors import StillmeError
+from stillme.estimates import EditState, RatingState, Scores, Settings
+from stillme.estimates.agreement import against_people, agreement, alpha, cohen, corrected, fleiss, mean_of
+from stillme.types import NotEstimable
+
+from .worlds import ordinal, people, rows, shuffled
+
+quick = Settings(factors=(), replicates=200)
+LEVELS = ("nominal", "ordinal", "interval")
+
+
+def tables(missing: bool) -> st.SearchStrategy[np.ndarray]:
+    answer = st.integers(1, 5).map(float)
+    cell = st.one_of(st.just(float("nan")), answer) if missing else answer
+    return st.integers(2, 4).flatmap(
+        lambda raters: st.lists(st.lists(cell, min_size=raters, max_size=raters), min_size=2, max_size=20).map(np.array)
+    )
+
+
+@given(tables(missing=True))
+def test_alpha_equals_krippendorff_with_ties_and_missing_ratings(table: np.ndarray) -> None:
+    pairable = table[(~np.isnan(table)).sum(axis=1) > 1]
+    seen = pairable[~np.isnan(pairable)]
+    if not len(seen) or np.ptp(seen) == 0:
+        assert all(np.isnan(alpha(table, level)) for level in LEVELS)
+        return
+    for level in LEVELS:
+        assert alpha(table, level) == pytest.approx(krippendorff.alpha(table.T, level_of_measurement=level), abs=1e-9)
+
+
+def test_alpha_equals_krippendorff_on_many_distinct_values() -> None:
+    stream = np.random.default_rng(0)
+    table = stream.normal(0, 1, (80, 1)) + stream.normal(0, 1, (80, 3))
+    table[stream.random(table.shape) < 0.2] = np.nan
+    table = np.round(table, 9)
+    for level in LEVELS:
+        assert alpha(table, level) == pytest.approx(krippendorff.alpha(table.T, level_of_measurement=level))
+
+
+def test_alpha_of_ten_thousand_continuous_items_needs_no_table_of_values() -> None:
+    stream = np.random.default_rng(1)
+    table = stream.normal(0, 1, (10_000, 1)) + stream.normal(0, 1, (10_000, 3))
+    assert alpha(table, "interval") == pytest.approx(0.5, abs=0.03)
+    assert alpha(table, "ordinal") == pytest.approx(0.5, abs=0.05)
+
+
+@given(tables(missing=False))
+def test_fleiss_kappa_equals_statsmodels(table: np.ndarray) -> None:
+    from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
+
+    if np.ptp(table) == 0:
+        assert np.isnan(fleiss(table))
+        return
+    counts, _ = aggregate_raters(table.astype(int))
+    assert fleiss(table) == pytest.approx(fleiss_kappa(counts), abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=2, max_size=30))
+def test_weighted_cohen_kappa_equals_statsmodels(answers: list[tuple[int, int]]) -> None:
+    from statsmodels.stats.inter_rater import cohens_kappa
+
+    one, other = np.array(answers).T
+    assume(np.ptp(one) > 0 or np.ptp(other) > 0)
+    table = np.zeros((5, 5))
+    np.add.at(table, (one - 1, other - 1), 1)
+    for ours, theirs in (("none", None), ("linear", "linear"), ("quadratic", "quadratic")):
+        # Its z-value may be 0 / 0; only kappa is compared.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            expected = cohens_kappa(table, wt=theirs).kappa
+        assert cohen(one, other, ours) == pytest.approx(expected, abs=1e-9)
+
+
+def raters(seed: int, count: int = 3, *, seen: float = 1.0, noise: float = 0.7, portraits: int = 24):
+    """People who see the same edits with their own noise, each only some."""
+    stream = np.random.default_rng(seed)
+    latent = 1.0 + stream.normal(0, 0.6, (portraits, 1)) + stream.normal(0, 0.8, (portraits, 6))
+    edits, _ = rows(people("AB", portraits // 2), ordinal(latent))
+    judges = []
+    for number in range(count):
+        value = ordinal(latent + stream.normal(0, noise, latent.shape)).ravel()
+        given = stream.random(value.size) < seen
+        judges.append(
+            Scores(
+                judge=f"rater {number}",
+                axis="race_change",
+                value=np.where(given, value, np.nan),
+                state=np.where(given, RatingState.RATED, RatingState.MISSING).astype(np.int32),
+            )
+        )
+    return edits, judges
+
+
+def test_agreement_gives_every_measure_with_an_interval_that_holds_it() -> None:
+    edits, judges = raters(0, seen=0.8)
+    found = {each.measure: each for each in agreement(edits, judges, quick)}
+    table = np.stack([each.value for each in judges], axis=1)
+    assert found["alpha_ordinal"].outcome.value == pytest.approx(alpha(table, "ordinal"))
+    assert found["fleiss_kappa"].outcome.value == pytest.approx(fleiss(table))
+    usable = (~np.isnan(table)).sum(axis=1) > 1
+    assert found["exact"].items == usable.sum()
+    assert found["exact"].ratings == np.count_nonzero(~np.isnan(table[usable]))
+    assert set(found) == {"fleiss_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval", "exact", "within_one"}
+    for each in found.values():
+        assert each.outcome.low < each.outcome.value < each.outcome.high
+        assert "portraits" in each.outcome.method
+    assert found["exact"].outcome.value < found["within_one"].outcome.value
+
+
+def test_two_raters_have_cohens_kappa_and_groups_have_their_own() -> None:
+    edits, judges = raters(1, 2)
+    found = agreement(edits, judges, replace(quick, factors=("race",)))
+    (quadratic,) = [each for each in found if each.measure == "kappa_quadratic" and not each.factor]
+    assert quadratic.outcome.value == pytest.approx(cohen(judges[0].value, judges[1].value, "quadratic"))
+    (a,) = [each for each in found if each.measure == "exact" and each.group == "A"]
+    assert a.outcome.value == pytest.approx((judges[0].value == judges[1].value)[:72].mean())
+    assert (a.portraits, a.items) == (12, 72)
+
+
+def test_raters_who_always_say_the_same_have_nothing_to_agree_on() -> None:
+    edits, judges = raters(2, 2)
+    same = [replace(each, value=np.ones_like(each.value)) for each in judges]
+    found = {each.measure: each.outcome for each in agreement(edits, same, quick)}
+    assert isinstance(found["alpha_interval"], NotEstimable)
+    assert found["exact"].value == 1.0
+
+
+def test_one_rater_agrees_with_nobody_and_unedited_rows_do_not_count() -> None:
+    edits, judges = raters(3, 2)
+    assert agreement(edits, judges[:1], quick) == []
+    refused = replace(edits, state=np.full(len(edits), EditState.REFUSED, dtype=np.int32))
+    assert all(isinstance(each.outcome, NotEstimable) for each in agreement(refused, judges, quick))
+
+
+def test_coverage_of_alpha_is_near_nominal_over_portraits() -> None:
+    _, large = raters(99, 2, portraits=20_000)
+    truth = alpha(np.stack([each.value for each in large], axis=1))
+    held = 0
+    for seed in range(60):
+        edits, judges = raters(seed, 3, portraits=60)
+        (found,) = [each for each in agreement(edits, judges, quick) if each.measure == "alpha_interval"]
+        held += found.outcome.low <= truth <= found.outcome.high
+    assert held / 60 > 0.84
+
+
+def test_a_judges_bias_and_its_difference_between_groups_are_found() -> None:
+    stream = np.random.default_rng(4)
+    truth = stream.normal(3, 0.7, (40, 1)) + stream.normal(0, 0.5, (40, 8))
+    edits, human = rows(people("AB", 20), truth, axis="skin_delta_l")
+    bias = np.where(np.arange(40) < 20, 1.0, 0.2)[:, None]
+    _, judge = rows(people("AB", 20), truth + bias + stream.normal(0, 0.3, (40, 8)), axis="skin_delta_l")
+    found = {
+        (each.measure, each.group): each
+        for each in against_people(edits, judge, human, replace(quick, factors=("race",)))
+    }
+    off = judge.value - human.value
+    assert found["bias", ""].outcome.value == pytest.approx(off.mean())
+    assert found["mae", ""].outcome.value == pytest.approx(np.abs(off).mean())
+    assert found["within_one", "B"].outcome.value == pytest.approx((np.abs(off[160:]) <= 1).mean())
+    assert found["bias", "A - rest"].outcome.low > 0.6
+    assert found["pearson", ""].outcome.value == pytest.approx(np.corrcoef(judge.value, human.value)[0, 1])
+    assert found["spearman", "A"].outcome.value == pytest.approx(
+        stats.spearmanr(judge.value[:160], human.value[:160]).statistic
+    )
+    with pytest.raises(StillmeError, match="compare one axis"):
+        against_people(edits, judge, replace(human, axis="skin_tone"), quick)
+
+
+def test_the_mean_of_people_leaves_out_who_did_not_rate() -> None:
+    _, judges = raters(5, 3, seen=0.5)
+    table = np.stack([each.value for each in judges])
+    mean = mean_of(judges)
+    rated = ~np.isnan(table).all(axis=0)
+    assert (mean.state == np.where(rated, RatingState.RATED, RatingState.MISSING)).all()
+    assert mean.value[rated] == pytest.approx(np.nanmean(table[:, rated], axis=0))
+
+
+def ppi_world(seed: int, *, noise: float = 0.7, shift: float = 0.8, labelled: float = 0.2):
+    stream = np.random.default_rng(seed)
+    latent = 1.0 + stream.normal(0, 0.6, (48, 1)) + stream.normal(0, 0.8, (48, 20))
+    edits, truth = rows(people("AB", 24), ordinal(latent))
+    value = ordinal(latent + shift + stream.normal(0, noise, latent.shape)).ravel()
+    seen = stream.random(value.size) < labelled
+    state = np.where(seen, RatingState.RATED, RatingState.MISSING).astype(np.int32)
+    human = Scores(judge="people", axis="race_change", value=np.where(seen, truth.value, np.nan), state=state)
+    return edits, replace(truth, judge="model", value=value), human, truth.value
+
+
+def test_a_biased_judge_is_corrected_and_surer_than_people_alone() -> None:
+    edits, judge, human, truth = ppi_world(0, noise=0.3)
+    found = {
+        (each.quantity, each.group): each for each in corrected(edits, judge, human, replace(quick, factors=("race",)))
+    }
+    mean = found["race_change", ""]
+    assert mean.judged > truth.mean() + 0.5
+    assert mean.outcome.low < truth.mean() < mean.outcome.high
+    assert mean.outcome.high - mean.outcome.low < mean.people.high - mean.people.low
+    assert mean.rated_by_people == np.count_nonzero(human.state == RatingState.RATED)
+    assert 0 < mean.weight <= 1
+    rate = found["race_changed", "A"]
+    assert rate.outcome.low < (truth[:480] >= 3).mean() < rate.outcome.high
+    gap = found["race_changed", "A - rest"]
+    assert gap.outcome.value == pytest.approx(
+        found["race_changed", "A"].outcome.value - found["race_changed", "B"].outcome.value
+    )
+
+
+def test_a_judge_who_guesses_counts_nothing() -> None:
+    edits, judge, human, _ = ppi_world(1)
+    noise = np.random.default_rng(0).integers(1, 6, len(judge.value)).astype(float)
+    (found,) = corrected(edits, replace(judge, value=noise), human, quick, quantities=("race_change",))
+    assert found.weight < 0.2
+    assert found.outcome.value == pytest.approx(found.people.value, abs=0.05)
+
+
+def test_coverage_of_the_corrected_mean_is_near_nominal() -> None:
+    spread = np.hypot(0.6, 0.8)
+    chances = np.diff([0, *stats.norm.cdf([0, 0.7, 1.4, 2.1], 1.0, spread), 1])
+    truth = float(chances @ np.arange(1, 6))
+    held = 0
+    for seed in range(80):
+        edits, judge, human, _ = ppi_world(seed)
+        (found,) = corrected(edits, judge, human, quick, quantities=("race_change",))
+        held += found.outcome.low <= truth <= found.outcome.high
+    assert held / 80 > 0.87
+
+
+@hypothesis_settings(max_examples=4)
+@given(order=st.integers(0, 2**31))
+def test_agreement_does_not_depend_on_the_order_of_rows(order: int) -> None:
+    edits, judges = raters(6, 3, seen=0.8, portraits=12)
+    settings = replace(quick, factors=("race",))
+    moved, rescored = shuffled(edits, judges, order)
+    assert agreement(moved, rescored, settings) == agreement(edits, judges, settings)
+    first, *_, last = sorted(rescored, key=lambda each: each.judge)
+    assert against_people(moved, first, last, settings) == against_people(edits, judges[0], judges[-1], settings)
+    assert corrected(moved, first, last, settings) == corrected(edits, judges[0], judges[-1], settings)

@@ -1,0 +1,244 @@
+"""Parts of the rows, finer groups, other cuts; how alike edits are; what is surely small."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from stillme.errors import StillmeError, UnknownName
+from stillme.estimates import (
+    Settings,
+    at_every_cut,
+    by_intersection,
+    by_prompt,
+    contrasts,
+    equivalence,
+    estimate,
+    likeness,
+)
+from stillme.estimates.tables import as_text, title, write_tables
+from stillme.types import Estimate, Interval, NotEstimable
+
+from .worlds import ordinal, people, rows, shuffled
+
+quick = Settings(factors=("race",), replicates=100)
+
+
+def value(found: list[Estimate], **wanted: str) -> float:
+    (match,) = [each for each in found if all(getattr(each, name) == given for name, given in wanted.items())]
+    assert isinstance(match.outcome, Interval), match.outcome
+    return match.outcome.value
+
+
+def test_each_prompt_subcategory_and_category_has_its_own_numbers() -> None:
+    values = ordinal(np.random.default_rng(0).normal(0.8, 1, (24, 6)))
+    edits, scores = rows(people("AB", 12), values)
+    by_id = by_prompt(edits, [scores], quick)
+    assert value(by_id, prompts="P002", quantity="race_change") == pytest.approx(values[:, 2].mean())
+    assert {each.scope for each in by_id} == {"all"}
+    by_kind = by_prompt(edits, [scores], quick, by="subcategory", groups=True)
+    assert value(by_kind, prompts="s1", quantity="race_changed", scope="group", group="B") == pytest.approx(
+        (values[12:, [1, 4]] >= 3).mean()
+    )
+    assert {each.prompts for each in by_prompt(edits, [scores], quick, by="category")} == {"c", "d"}
+
+
+def test_where_attributes_meet_is_a_group_of_its_own() -> None:
+    values = ordinal(np.random.default_rng(1).normal(0.8, 1, (24, 3)))
+    edits, scores = rows(people("AB", 12), values)
+    found = by_intersection(edits, [scores], replace(quick, reference={"race": "B"}), ("race", "gender"))
+    assert {each.factor for each in found} == {"race × gender"}
+    expected = values[:12:2].mean()
+    assert value(found, quantity="race_change", scope="group", group="A × f") == pytest.approx(expected)
+    (gap,) = [each for each in found if each.scope == "disparity" and each.quantity == "race_change"]
+    assert len(gap.levels) == 4
+    with pytest.raises(UnknownName, match="Did you mean 'gender'"):
+        by_intersection(edits, [scores], quick, ("race", "gendr"))
+
+
+def test_rates_come_at_every_cut_and_in_both_directions() -> None:
+    values = np.round(np.random.default_rng(2).uniform(1, 5, (24, 5)) * 2) / 2
+    edits, scores = rows(people("AB", 12), values, axis="edit_success")
+    other = replace(scores, axis="skin_delta_l")
+    found = at_every_cut(edits, [scores, other], quick)
+    assert {each.quantity for each in found} == {
+        *(f"edit_success>={cut}" for cut in (2, 3, 4, 5)),
+        *(f"edit_success<={cut}" for cut in (1, 2, 3, 4)),
+    }
+    assert value(found, quantity="edit_success>=3", scope="all") == pytest.approx((values >= 3).mean())
+    assert value(found, quantity="edit_success<=2", scope="group", group="A") == pytest.approx(
+        (values[:12] <= 2).mean()
+    )
+    named = estimate(edits, [scores], quick)
+    assert value(named, quantity="success", scope="all") == value(found, quantity="edit_success>=4", scope="all")
+
+
+def test_a_rate_at_a_cut_has_a_title_and_is_shown_in_percent(tmp_path) -> None:
+    edits, scores = rows(people("AB", 12), np.tile([1.0, 4.0], (24, 2)))
+    (found,) = [
+        each
+        for each in at_every_cut(edits, [scores], replace(quick, factors=()))
+        if each.quantity == "race_change>=4" and each.scope == "all"
+    ]
+    assert title("race_change>=4") == "Race Change ≥ 4"
+    assert as_text(found).startswith("50.0 %")
+    text = write_tables([replace(found, prompts="P000")], tmp_path)[0].read_text()
+    assert "race_change>=4" in text
+    assert "P000" in text
+
+
+def test_pooled_editors_are_one() -> None:
+    values = ordinal(np.random.default_rng(3).normal(0.8, 1, (24, 3, 1, 1, 2)))
+    edits, scores = rows(people("AB", 12), values, editors=("x", "y"))
+    found = estimate(edits.pooled(), [scores], quick)
+    assert {each.editor for each in found} == {"all editors"}
+    assert value(found, quantity="race_change", scope="all") == pytest.approx(values.mean())
+
+
+@hypothesis_settings(max_examples=5)
+@given(order=st.integers(0, 2**31))
+def test_breakdowns_do_not_depend_on_the_order_of_rows(order: int) -> None:
+    values = ordinal(np.random.default_rng(4).normal(0.8, 1, (20, 4)))
+    edits, scores = rows(people("AB", 10), values)
+    moved, rescored = shuffled(edits, [scores], order)
+    sample = replace(quick, prompts="sample")
+    for run in (
+        lambda e, s: by_prompt(e, s, quick),
+        lambda e, s: by_intersection(e, s, quick, ("race", "gender")),
+        lambda e, s: likeness(e, s, quick),
+        lambda e, s: estimate(e, s, sample),
+        lambda e, s: equivalence(e, s, quick, margin=0.5),
+    ):
+        assert run(moved, rescored) == run(edits, [scores])
+
+
+def test_likeness_is_the_intraclass_correlation() -> None:
+    stream = np.random.default_rng(5)
+    values = stream.normal(0, 1, (200, 1)) + stream.normal(0, 2, (200, 10))
+    edits, scores = rows(people("AB", 100), values, axis="skin_delta_l")
+    (found,) = [each for each in likeness(edits, [scores], replace(quick, replicates=400)) if each.judge]
+    between = 10 * values.mean(axis=1).var(ddof=1)
+    within = values.var(axis=1, ddof=1).mean()
+    assert isinstance(found.icc, Interval)
+    assert found.icc.value == pytest.approx((between - within) / (between + 9 * within))
+    assert found.icc.low < 0.2 < found.icc.high
+    assert found.design_effect == pytest.approx(1 + 9 * found.icc.value)
+    assert found.effective == pytest.approx(2000 / found.design_effect)
+
+
+def test_likeness_of_single_or_equal_edits_is_not_estimable() -> None:
+    for values, reason in ((np.arange(24.0)[:, None], "only one rated edit"), (np.ones((24, 3)), "the same value")):
+        edits, scores = rows(people("AB", 12), values, axis="skin_delta_l")
+        (found,) = [each for each in likeness(edits, [scores], quick) if each.judge]
+        assert isinstance(found.icc, NotEstimable)
+        assert reason in found.icc.reason
+        assert found.design_effect is None
+
+
+def test_only_a_small_gap_with_much_data_is_surely_small() -> None:
+    stream = np.random.default_rng(6)
+
+    def claims(per_level: int, gap: float, **how: str) -> tuple[bool | None, float | None]:
+        values = stream.normal(0, 0.3, (2 * per_level, 1)) + stream.normal(0, 1, (2 * per_level, 10))
+        values[:per_level] += gap
+        edits, scores = rows(people("AB", per_level), values, axis="skin_delta_l")
+        found = equivalence(edits, [scores], quick, margin=0.5, quantities=("skin_delta_l",), **how)[0]
+        assert found.holds == (found.p is not None and found.p <= 0.05)
+        return found.holds, found.p
+
+    assert claims(60, 0.0) == (True, pytest.approx(0.01, abs=0.01))
+    assert claims(4, 0.0)[0] is False
+    assert claims(60, 0.5)[0] is False
+    assert claims(60, 2.0)[0] is False
+    assert claims(60, 2.0, worse="lower")[0] is True
+    assert claims(60, 2.0, worse="higher")[0] is False
+    assert claims(60, -2.0, worse="higher")[0] is True
+
+
+def test_equivalence_is_the_interval_at_twice_alpha_within_the_margin() -> None:
+    values = ordinal(np.random.default_rng(7).normal(0.8, 1, (48, 6)))
+    edits, scores = rows(people("ABCD", 12), values)
+    wide = replace(quick, confidence=0.9)
+    table = {(e.quantity, e.group): e.outcome for e in estimate(edits, [scores], wide) if e.scope == "contrast"}
+    for each in equivalence(edits, [scores], quick, margin=0.1):
+        outcome = table[each.quantity, each.group]
+        assert isinstance(outcome, Interval)
+        assert isinstance(each.outcome, Interval)
+        assert (each.outcome.low, each.outcome.high) == pytest.approx((outcome.low, outcome.high))
+        assert each.holds == (outcome.low > -0.1 and outcome.high < 0.1)
+
+
+def test_a_margin_must_be_positive() -> None:
+    edits, scores = rows(people("AB", 12), np.ones((24, 2)))
+    with pytest.raises(StillmeError, match="largest difference that would not matter"):
+        equivalence(edits, [scores], quick, margin=0.0)
+
+
+def test_prompts_as_a_sample_widen_intervals_where_prompts_differ() -> None:
+    stream = np.random.default_rng(8)
+    values = stream.normal(0, 0.2, (48, 1)) + stream.normal(0, 2, (1, 20)) + stream.normal(0, 0.5, (48, 20))
+    edits, scores = rows(people("ABCD", 12), values, axis="skin_delta_l")
+    widths = {}
+    for prompts in ("fixed", "sample"):
+        found = estimate(edits, [scores], replace(quick, prompts=prompts))
+        (whole,) = [e for e in found if e.quantity == "skin_delta_l" and e.scope == "all"]
+        (gap,) = [e for e in found if e.quantity == "skin_delta_l" and e.group == "A - rest"]
+        assert isinstance(whole.outcome, Interval)
+        assert isinstance(gap.outcome, Interval)
+        widths[prompts] = (whole.outcome.high - whole.outcome.low, gap.outcome.high - gap.outcome.low)
+        assert ("prompts" in whole.outcome.method) == (prompts == "sample")
+    assert widths["sample"][0] > 5 * widths["fixed"][0]
+    # What prompts do to everybody alike drops out of a contrast.
+    assert widths["sample"][1] < 2 * widths["fixed"][1]
+
+
+def test_coverage_holds_for_prompts_that_were_not_tried() -> None:
+    audits, held = 60, {"fixed": 0, "sample": 0}
+    for seed in range(audits):
+        stream = np.random.default_rng(seed)
+        values = stream.normal(0, 0.5, (24, 1)) + stream.normal(0, 1, (1, 20)) + stream.normal(0, 1, (24, 20))
+        edits, scores = rows(people("AB", 12), values, axis="skin_delta_l")
+        for prompts in held:
+            found = estimate(edits, [scores], Settings(factors=(), replicates=200, seed=seed, prompts=prompts))
+            (whole,) = [each.outcome for each in found if each.quantity == "skin_delta_l"]
+            held[prompts] += whole.low <= 0 <= whole.high
+    assert held["sample"] / audits > 0.86
+    assert held["fixed"] / audits < 0.8
+
+
+def test_one_prompt_says_nothing_of_others() -> None:
+    edits, scores = rows(people("AB", 12), np.random.default_rng(9).normal(0, 1, (24, 1)), axis="skin_delta_l")
+    found = estimate(edits, [scores], replace(quick, prompts="sample"))
+    assert all(isinstance(each.outcome, NotEstimable) for each in found)
+    assert {each.outcome.reason for each in found if each.scope == "all"} == {
+        "there is only one prompt, which says nothing about others"
+    }
+
+
+@hypothesis_settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_any_rows_at_all_give_finite_numbers_or_reasons(data: st.DataObject) -> None:
+    count, prompts = data.draw(st.integers(2, 10)), data.draw(st.integers(1, 3))
+    crowd = people("AB", count, blocks=data.draw(st.booleans()))
+    score = st.one_of(st.just(float("nan")), st.integers(1, 5).map(float))
+    size = 2 * count * prompts
+    values = np.array(data.draw(st.lists(score, min_size=size, max_size=size)))
+    edits, scores = rows(crowd, values.reshape(2 * count, prompts), axis="skin_tone")
+    for mode in ("fixed", "sample"):
+        settings = replace(quick, prompts=mode)
+        found = [
+            *estimate(edits, [scores], settings),
+            *contrasts(edits, [scores], settings, against=("rest", "pairs")),
+        ]
+        for each in found:
+            if isinstance(each.outcome, Interval):
+                low, middle, high = each.outcome.low, each.outcome.value, each.outcome.high
+                assert np.isfinite([low, middle, high]).all()
+                assert low - 1e-9 <= middle <= high + 1e-9
+            else:
+                assert each.outcome.reason

@@ -1,0 +1,204 @@
+"""Difference, ratio and Cliff's delta, their intervals and their tests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from stillme.estimates import Contrast, Settings, benjamini_hochberg, contrasts, estimate, holm
+from stillme.estimates.dominance import placements
+from stillme.types import Interval, NotEstimable
+
+from .worlds import ordinal, people, rows, shuffled
+
+quick = Settings(factors=("race",), replicates=200)
+
+
+def one(found: list[Contrast], quantity: str, measure: str, group: str) -> Contrast:
+    (match,) = [each for each in found if (each.quantity, each.measure, each.group) == (quantity, measure, group)]
+    return match
+
+
+def known(found: Contrast) -> Interval:
+    assert isinstance(found.outcome, Interval), found.outcome
+    return found.outcome
+
+
+def test_every_measure_is_what_its_name_says() -> None:
+    stream = np.random.default_rng(0)
+    values = ordinal(stream.normal(0.8, 1, (36, 7)))
+    edits, scores = rows(people("ABC", 12), values)
+    found = contrasts(edits, [scores], replace(quick, reference={"race": "C"}), against=("reference", "rest", "pairs"))
+    a, c, rest = values[:12].ravel(), values[24:].ravel(), values[12:].ravel()
+    assert known(one(found, "race_change", "difference", "A - rest")).value == pytest.approx(a.mean() - rest.mean())
+    ratio = known(one(found, "race_changed", "ratio", "B - rest"))
+    others = np.concatenate([values[:12], values[24:]])
+    assert ratio.value == pytest.approx((values[12:24] >= 3).mean() / (others >= 3).mean())
+    (reference, _pair) = [
+        each for each in found if (each.quantity, each.measure, each.group) == ("race_change", "cliffs_delta", "A - C")
+    ]
+    pairs = stats.mannwhitneyu(a, c).statistic / (len(a) * len(c))
+    assert known(reference).value == pytest.approx(2 * pairs - 1)
+    assert {each.group for each in found if each.against == "B"} == {"A - B"}
+
+
+def test_the_difference_has_the_interval_of_the_estimates() -> None:
+    values = ordinal(np.random.default_rng(1).normal(0.8, 1, (48, 6)))
+    edits, scores = rows(people("ABCD", 12), values)
+    table = {(e.quantity, e.group): e.outcome for e in estimate(edits, [scores], quick) if e.scope == "contrast"}
+    found = contrasts(edits, [scores], quick, against=("rest",), measures=("difference",))
+    assert found
+    assert all(table[each.quantity, each.group] == each.outcome for each in found)
+
+
+def test_a_ratio_to_nothing_is_not_estimable_and_of_nothing_is_zero() -> None:
+    values = np.full((24, 10), 1.0)
+    values[:12, ::2] = 5.0
+    edits, scores = rows(people("AB", 12), values)
+    found = contrasts(edits, [scores], quick, against=("pairs", "rest"), measures=("ratio",))
+    never = one(found, "race_changed", "ratio", "A - rest")
+    assert isinstance(never.outcome, NotEstimable)
+    assert "never seen on the other side" in never.outcome.reason
+    zero = known(one(found, "race_changed", "ratio", "B - rest"))
+    assert zero.value == zero.low == 0
+    assert 0.05 < zero.high < 1
+
+
+def test_complete_dominance_is_one_but_not_surely() -> None:
+    values = np.repeat([5.0, 1.0], 12)[:, None] * np.ones(4)
+    edits, scores = rows(people("AB", 12), values)
+    delta = known(one(contrasts(edits, [scores], quick, against=("pairs",)), "race_change", "cliffs_delta", "A - B"))
+    assert delta.value == delta.high == 1
+    assert 0.3 < delta.low < 1
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=2, max_size=40))
+def test_placements_average_to_cliffs_delta_on_one_side_and_its_opposite_on_the_other(
+    answers: list[tuple[int, bool]],
+) -> None:
+    value = np.array([answer for answer, _ in answers], float)
+    side = np.array([flag for _, flag in answers])
+    if side.all() or not side.any():
+        assert not placements(value, side, ~side).any()
+        return
+    delta = np.sign(value[side][:, None] - value[~side][None, :]).mean()
+    placed = placements(value, side, ~side)
+    assert placed[side].mean() == pytest.approx(delta)
+    assert placed[~side].mean() == pytest.approx(-delta)
+
+
+@hypothesis_settings(max_examples=6)
+@given(order=st.integers(0, 2**31))
+def test_contrasts_do_not_depend_on_the_order_of_rows(order: int) -> None:
+    values = ordinal(np.random.default_rng(2).normal(0.8, 1, (30, 4)))
+    values[3, :2] = np.nan
+    edits, scores = rows(people("ABC", 10, blocks=True), values)
+    kinds = ("rest", "pairs")
+    settings = replace(quick, replicates=100)
+    again = contrasts(*shuffled(edits, [scores], order), settings, against=kinds)
+    assert again == contrasts(edits, [scores], settings, against=kinds)
+
+
+def test_without_an_effect_tests_find_one_in_a_twentieth_of_audits_and_naive_ones_in_most() -> None:
+    from stillme.estimates import row_tests
+
+    audits, single, any_pair, naive = 60, 0.0, 0, 0
+    for seed in range(audits):
+        stream = np.random.default_rng(seed)
+        latent = stream.normal(0.3, 1, (48, 1)) + stream.normal(0, 1, (48, 20))
+        edits, scores = rows(people("ABCD", 12), ordinal(latent))
+        found = contrasts(
+            edits,
+            [scores],
+            replace(quick, replicates=100, seed=seed),
+            against=("pairs",),
+            measures=("difference",),
+            quantities=("race_change",),
+        )
+        luck = [each.chance for each in found if each.chance]
+        assert len(luck) == 6
+        assert all(each.p <= each.max_t + 0.1 for each in luck)
+        single += np.mean([each.p <= 0.05 for each in luck])
+        any_pair += min(each.max_t for each in luck) <= 0.05
+        naive += row_tests(edits, [scores], quick)[0].p <= 0.05
+    # Three standard errors of 60 audits are 8 points.
+    assert single / audits < 0.12
+    assert any_pair / audits < 0.14
+    assert naive / audits > 0.6
+
+
+def test_a_planted_pair_is_found_and_named() -> None:
+    stream = np.random.default_rng(5)
+    latent = stream.normal(0, 0.5, (36, 1)) + stream.normal(0, 1, (36, 20))
+    latent[:12] += 1.5
+    edits, scores = rows(people("ABC", 12, blocks=True), ordinal(latent))
+    found = contrasts(edits, [scores], quick, against=("pairs",), measures=("difference",), quantities=("race_change",))
+    chance = {each.group: each.chance for each in found}
+    assert chance["A - B"].max_t < 0.01
+    assert chance["A - C"].max_t < 0.01
+    assert chance["B - C"].p > 0.05
+
+
+def test_in_small_data_the_permutation_test_is_the_exact_one() -> None:
+    stream = np.random.default_rng(8)
+    values = stream.normal(0, 1, (10, 1))
+    values[:5] += 1.0
+    edits, scores = rows(people("AB", 5), values, axis="skin_delta_l")
+    found = contrasts(edits, [scores], replace(quick, replicates=2000), against=("pairs",), measures=("difference",))
+    (chance,) = [each.chance for each in found if each.quantity == "skin_delta_l"]
+    exact = stats.permutation_test(
+        (values[:5, 0], values[5:, 0]), lambda x, y: x.mean() - y.mean(), n_resamples=np.inf
+    ).pvalue
+    assert chance.p == pytest.approx(exact, abs=0.015)
+    assert chance.max_t == chance.p
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_adjusted_p_values_equal_scipy_and_statsmodels(p: list[float]) -> None:
+    from statsmodels.stats.multitest import multipletests
+
+    assert benjamini_hochberg(p) == pytest.approx(list(stats.false_discovery_control(p)))
+    assert holm(p) == pytest.approx(list(multipletests(p, method="holm")[1]))
+
+
+def test_coverage_of_every_measure_is_near_nominal() -> None:
+    audits, held = 60, dict.fromkeys(("difference", "ratio", "cliffs_delta"), 0)
+    spread = math.hypot(0.7, 1.0)
+    chances = [
+        np.diff([0, *(stats.norm.cdf(cut, shift, spread) for cut in (0, 0.7, 1.4, 2.1)), 1]) for shift in (1.0, 0.5)
+    ]
+    group, rest = chances
+    sign = np.sign(np.arange(5)[:, None] - np.arange(5)[None, :])
+    truth = {
+        "difference": (group - rest) @ np.arange(1, 6),
+        "ratio": group[2:].sum() / rest[2:].sum(),
+        "cliffs_delta": group @ sign @ rest,
+    }
+    for seed in range(audits):
+        stream = np.random.default_rng(seed)
+        latent = 0.5 + stream.normal(0, 0.7, (48, 1)) + stream.normal(0, 1, (48, 20))
+        latent[:12] += 0.5
+        edits, scores = rows(people("ABCD", 12), ordinal(latent))
+        found = contrasts(
+            edits,
+            [scores],
+            replace(quick, seed=seed),
+            against=("rest",),
+            quantities=("race_change", "race_changed"),
+        )
+        for measure, quantity in (
+            ("difference", "race_change"),
+            ("ratio", "race_changed"),
+            ("cliffs_delta", "race_change"),
+        ):
+            limits = known(one(found, quantity, measure, "A - rest"))
+            held[measure] += limits.low <= truth[measure] <= limits.high
+    for measure, count in held.items():
+        assert count / audits > 0.86, measure

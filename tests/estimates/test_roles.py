@@ -1,0 +1,200 @@
+"""Role prompts: adherence to the stereotype, and what the pronoun does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from stillme.estimates import Adherence, Edits, EditState, RatingState, Scores, Settings, adherence
+from stillme.types import ImageFile, Interval, NotEstimable, Portrait, Prompt
+
+from .worlds import shuffled
+
+quick = Settings(factors=(), replicates=200)
+
+
+def person(number: int, gender: str) -> Portrait:
+    image = ImageFile(path=Path("none"), sha256="")
+    labels = {"gender_presentation": gender}
+    return Portrait(id=f"{gender}{number:02d}", image=image, attributes=labels, label_origin="us", licence="CC0-1.0")
+
+
+def roles(
+    sentences: int,
+    followed: dict[str, float],
+    *,
+    couples: int = 20,
+    counterbalance: bool = True,
+    seed: int = 0,
+    first: float = 0.0,
+) -> tuple[Edits, Scores]:
+    """Two people a request; the stereotype is followed with the given chance for each pronoun."""
+    stream = np.random.default_rng(seed)
+    men = [person(n, "masculine") for n in range(couples)]
+    women = [person(n, "feminine") for n in range(couples)]
+    prompts, table = [], []
+    for number in range(sentences):
+        stereotype = ("male", "female")[number % 2]
+        habit = stream.normal(0, 0.1)
+        for pronoun, chance in followed.items():
+            suffix = "" if pronoun == "pro" else f"-{pronoun}"
+            prompts.append(
+                Prompt(
+                    id=f"W-{number:02d}{suffix}",
+                    text="",
+                    category="role",
+                    subcategory="s",
+                    stereotype=stereotype,
+                    pronoun=pronoun,
+                    target="t",
+                )
+            )
+            couple = number % couples
+            expected, other = (couple, couples + couple)[:: 1 if stereotype == "male" else -1]
+            for place in (1, 2) if counterbalance else (1,):
+                pair = (expected, other) if place == 1 else (other, expected)
+                share = chance + habit + (first if place == 1 else -first)
+                drawn = place if stream.random() < share else 3 - place
+                table.append((*pair, len(prompts) - 1, place, drawn))
+    rows = np.array(table, dtype=np.int32)
+    zeros = np.zeros(len(rows), dtype=np.int32)
+    edits = Edits(
+        keys=[f"{n:05d}" for n in range(len(rows))],
+        portrait=rows[:, 0],
+        second=rows[:, 1],
+        prompt=rows[:, 2],
+        matching=rows[:, 3],
+        editor=zeros,
+        arm=zeros,
+        state=zeros + EditState.EDITED,
+        image=[""] * len(rows),
+        portraits=(*men, *women),
+        prompts=tuple(prompts),
+        editors=("editor",),
+        arms=("baseline",),
+    )
+    return edits, Scores(
+        judge="judge", axis="role_target", value=rows[:, 4].astype(float), state=zeros + RatingState.RATED
+    )
+
+
+def one(found: list[Adherence], pronoun: str, place: str = "") -> Adherence:
+    (match,) = [each for each in found if (each.pronoun, each.place) == (pronoun, place)]
+    return match
+
+
+def known(found: Adherence) -> Interval:
+    assert isinstance(found.outcome, Interval), found.outcome
+    return found.outcome
+
+
+def test_a_biased_editor_is_found_and_the_pronoun_told_apart_from_the_stereotype() -> None:
+    edits, scores = roles(40, {"pro": 0.9, "anti": 0.5, "none": 0.7})
+    found = adherence(edits, [scores], quick)
+    assert known(one(found, "pro")).low > 0.75
+    assert known(one(found, "pro")).low < 0.9 < known(one(found, "pro")).high
+    assert known(one(found, "none")).low < 0.7 < known(one(found, "none")).high
+    difference = known(one(found, "pro - anti"))
+    assert 0.1 < difference.low < 0.4 < difference.high
+    assert one(found, "pro").p < 0.01
+    assert (one(found, "").sentences, one(found, "").portraits, one(found, "").edits) == (40, 40, 240)
+
+
+def test_an_unbiased_editor_is_at_one_half() -> None:
+    wrong, held, audits = 0, 0, 50
+    for seed in range(audits):
+        edits, scores = roles(40, {"pro": 0.5}, seed=seed)
+        found = one(adherence(edits, [scores], replace(quick, seed=seed)), "pro")
+        held += known(found).low <= 0.5 <= known(found).high
+        wrong += found.p <= 0.05
+    assert held / audits > 0.86
+    assert wrong / audits < 0.14
+
+
+def test_adherence_counts_the_person_whom_the_stereotype_expects() -> None:
+    edits, scores = roles(24, {"pro": 0.8}, first=0.15)
+    found = adherence(edits, [scores], quick)
+    followed = scores.value == edits.matching
+    assert known(one(found, "")).value == pytest.approx(followed.mean())
+    for place, name in ((1, "first"), (2, "second")):
+        assert known(one(found, "pro", name)).value == pytest.approx(followed[edits.matching == place].mean())
+
+
+def test_without_counterbalance_there_is_one_place_and_no_difference() -> None:
+    edits, scores = roles(24, {"pro": 0.8}, counterbalance=False)
+    assert {(each.pronoun, each.place) for each in adherence(edits, [scores], quick)} == {("", ""), ("pro", "")}
+
+
+def test_an_abstention_is_neither_followed_nor_resisted() -> None:
+    edits, scores = roles(24, {"pro": 1.0})
+    silent = np.arange(len(edits)) % 4 == 0
+    state = np.where(silent, RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
+    found = one(
+        adherence(edits, [replace(scores, value=np.where(silent, np.nan, scores.value), state=state)], quick), ""
+    )
+    assert (found.abstained, found.edits) == (silent.sum(), (~silent).sum())
+    assert known(found).value > 0.9
+
+
+def test_one_person_at_a_time_an_editor_that_keeps_people_is_at_one_half() -> None:
+    stream = np.random.default_rng(0)
+    crowd = tuple(person(n, gender) for n in range(20) for gender in ("masculine", "feminine"))
+    prompts = tuple(
+        Prompt(id=f"W-{n:02d}", text="", category="role", subcategory="s", stereotype=("male", "female")[n % 2])
+        for n in range(20)
+    )
+    portrait = np.arange(40, dtype=np.int32)
+    zeros = np.zeros(40, dtype=np.int32)
+    edits = Edits(
+        keys=[f"{n:03d}" for n in range(40)],
+        portrait=portrait,
+        prompt=portrait // 2,
+        editor=zeros,
+        arm=zeros,
+        state=zeros + EditState.EDITED,
+        image=[""] * 40,
+        portraits=crowd,
+        prompts=prompts,
+        editors=("editor",),
+        arms=("baseline",),
+    )
+    keeps = Scores(judge="judge", axis="gender_change", value=np.ones(40), state=zeros + RatingState.RATED)
+    assert known(adherence(edits, [keeps], quick)[0]).value == 0.5
+    conflicts = (portrait % 2) != (portrait // 2 % 2)
+    flips = replace(keeps, value=np.where(conflicts & (stream.random(40) < 0.9), 5.0, 1.0))
+    found = adherence(edits, [flips], quick)[0]
+    assert found.layout == "role_single"
+    assert known(found).low > 0.7
+
+
+def test_where_everything_hangs_together_people_and_sentences_are_resampled() -> None:
+    edits, scores = roles(12, {"pro": 0.8, "anti": 0.6}, couples=2)
+    found = one(adherence(edits, [scores], quick), "pro")
+    assert "prompts and portraits" in known(found).method
+    assert found.p is None
+
+
+def test_no_role_prompt_no_adherence() -> None:
+    edits, scores = roles(4, {"pro": 0.8})
+    plain = replace(edits, prompts=tuple(replace(each, stereotype=None) for each in edits.prompts))
+    assert adherence(plain, [scores], quick) == []
+    alone = one(adherence(*_first_rows(edits, scores, 1), quick), "")
+    assert isinstance(alone.outcome, NotEstimable)
+
+
+@hypothesis_settings(max_examples=5)
+@given(order=st.integers(0, 2**31))
+def test_adherence_does_not_depend_on_the_order_of_rows(order: int) -> None:
+    edits, scores = roles(12, {"pro": 0.9, "anti": 0.5})
+    assert adherence(*shuffled(edits, [scores], order), quick) == adherence(edits, [scores], quick)
+
+
+def _first_rows(edits: Edits, scores: Scores, count: int) -> tuple[Edits, list[Scores]]:
+    rows = np.arange(len(edits)) < count
+    return edits.where(rows), [scores.where(rows)]

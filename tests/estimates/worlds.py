@@ -1,0 +1,93 @@
+"""Rows with a known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillme.estimates import Edits, EditState, RatingState, Scores
+from stillme.types import ImageFile, Portrait, Prompt
+
+
+def people(levels: str, per_level: int, *, blocks: bool = False) -> tuple[Portrait, ...]:
+    """Equal groups of a factor `race`, level by level; with blocks, the n-th of every level share one."""
+    return tuple(
+        Portrait(
+            id=f"{level}{number:04d}",
+            image=ImageFile(path=Path("none"), sha256=""),
+            attributes={"race": level, "gender": "fm"[number % 2]},
+            label_origin="simulated",
+            licence="CC0-1.0",
+            block=f"block {number:04d}" if blocks else "",
+        )
+        for level in levels
+        for number in range(per_level)
+    )
+
+
+def rows(
+    portraits: Sequence[Portrait],
+    values: NDArray[np.float64],
+    *,
+    axis: str = "race_change",
+    arms: Sequence[str] = ("baseline",),
+    editors: Sequence[str] = ("editor",),
+) -> tuple[Edits, Scores]:
+    """Columns from values by portrait, prompt, arm, seed and editor; missing axes have one entry, NaN is not judged."""
+    full = values.reshape(values.shape + (1,) * (5 - values.ndim))
+    places = np.indices(full.shape).reshape(5, -1).astype(np.int32)
+    portrait, prompt, arm, seed, editor = places
+    value = full.ravel().astype(np.float64)
+    prompts = tuple(
+        Prompt(id=f"P{n:03d}", text="Do.", category="cd"[n % 2], subcategory=f"s{n % 3}") for n in range(full.shape[1])
+    )
+    edits = Edits(
+        keys=[f"{number:08d}" for number in range(len(value))],
+        portrait=portrait,
+        prompt=prompt,
+        editor=editor,
+        arm=arm,
+        state=np.full(len(value), EditState.EDITED, dtype=np.int32),
+        image=[""] * len(value),
+        portraits=tuple(portraits),
+        prompts=prompts,
+        editors=tuple(editors),
+        arms=tuple(arms),
+        seed=seed,
+    )
+    state = np.where(np.isnan(value), RatingState.MISSING, RatingState.RATED).astype(np.int32)
+    return edits, Scores(judge="judge", axis=axis, value=value, state=state)
+
+
+def shuffled(edits: Edits, scores: Sequence[Scores], seed: int) -> tuple[Edits, list[Scores]]:
+    """The same rows and portraits in another order."""
+    stream = np.random.default_rng(seed)
+    order, crowd = stream.permutation(len(edits)), stream.permutation(len(edits.portraits))
+    moved = Edits(
+        keys=[edits.keys[row] for row in order],
+        portrait=np.argsort(crowd)[edits.portrait][order].astype(np.int32),
+        prompt=edits.prompt[order],
+        editor=edits.editor[order],
+        arm=edits.arm[order],
+        state=edits.state[order],
+        image=[edits.image[row] for row in order],
+        portraits=tuple(edits.portraits[place] for place in crowd),
+        prompts=edits.prompts,
+        editors=edits.editors,
+        arms=edits.arms,
+        second=None if edits.second is None else np.argsort(crowd)[edits.second][order].astype(np.int32),
+        matching=None if edits.matching is None else edits.matching[order],
+        seed=None if edits.seed is None else edits.seed[order],
+    )
+    return moved, [
+        Scores(judge=each.judge, axis=each.axis, value=each.value[order], state=each.state[order])
+        for each in reversed(list(scores))
+    ]
+
+
+def ordinal(latent: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A latent value as a score from 1 to 5."""
+    return 1.0 + np.searchsorted([0.0, 0.7, 1.4, 2.1], latent).astype(np.float64)
