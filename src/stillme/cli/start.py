@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stillme.cli.options import json_option, print_json
 from stillme.errors import StillmeError
 
+if TYPE_CHECKING:
+    from stillme.audit.experiments import Experiment
+
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
 @click.option("--title", default="", help="Shown in the report; by default the folder's name.")
+@click.option(
+    "--experiment",
+    type=click.Choice(["diagnosis", "mitigation", "roles"]),
+    help="One of the paper's experiments instead: its portraits' design, prompts, editors and judges.",
+)
 @click.option("--force", is_flag=True, help="Overwrite an audit.toml that is there.")
-def new(folder: Path, title: str, force: bool) -> None:
+def new(folder: Path, title: str, experiment: Experiment | None, force: bool) -> None:
     """Write a small, commented audit.toml into DIR.
 
     It runs as it is, with the embedded portraits, two known-answer editors and the offline instruments;
-    change it from there.
+    change it from there. With --experiment it is the paper's: `diagnosis` (5,040 edits), `mitigation` (500 requests
+    with and without a feature prompt), `roles` (100). Those need GPUs and keys; `stillme plan DIR` needs neither.
     """
+    from stillme.audit.experiments import experiment as paper_audit
     from stillme.audit.template import small_audit
 
     file = folder / "audit.toml"
     if file.exists() and not force:
         raise StillmeError(f"{file} is already there. Choose another folder, or overwrite it with --force.")
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(small_audit(title or folder.resolve().name), "utf-8")
-    click.echo(f"Wrote {file}. Next: stillme run {folder}")
+    name = title or folder.resolve().name
+    file.write_text(paper_audit(experiment, name) if experiment else small_audit(name), "utf-8")
+    click.echo(f"Wrote {file}. Next: stillme {'plan' if experiment else 'run'} {folder}")
 
 
 @click.command()

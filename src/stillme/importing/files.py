@@ -1,0 +1,96 @@
+"""Read CSV, JSON lines or Parquet row by row, each with the place where it stands."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from stillme.errors import MissingExtra, StillmeError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as words: what is absent is an empty word."""
+
+    place: str
+    """`line 12`, or `row 12` of a file without lines."""
+    cells: Mapping[str, str]
+
+
+def read(path: Path) -> list[Row]:
+    """All rows of a file, by its ending."""
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a file in .csv, .jsonl or .parquet.")
+    try:
+        return list(reader(path))
+    except OSError as error:
+        raise StillmeError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except UnicodeDecodeError:
+        raise StillmeError(f"{path} is not UTF-8; save it as UTF-8.") from None
+
+
+def _csv(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.DictReader(stream, strict=True)
+        columns = list(reader.fieldnames or ())
+        if twice := {name for name in columns if columns.count(name) > 1}:
+            raise StillmeError(f"{path} has two columns called {min(twice)!r}; rename one.")
+        try:
+            for entry in reader:
+                place = f"line {reader.line_num}"
+                if None in entry or None in entry.values():
+                    raise StillmeError(f"{path}, {place}: has not as many cells as the header, {len(columns)}.")
+                yield Row(place, {name: cell.strip() for name, cell in entry.items()})
+        except csv.Error as error:
+            raise StillmeError(f"{path}, line {reader.line_num}: is no CSV ({error}).") from None
+
+
+def _json_lines(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig") as stream:
+        for number, line in enumerate(stream, start=1):
+            if not line.strip():
+                continue
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise StillmeError(f"{path}, line {number}: is no JSON ({error.msg}).") from None
+            if not isinstance(entry, dict):
+                raise StillmeError(f"{path}, line {number}: is no JSON object.")
+            cells = cast("dict[str, Any]", entry)
+            yield Row(f"line {number}", {name: _word(value) for name, value in cells.items()})
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    if find_spec("pyarrow") is None:
+        raise MissingExtra(f'{path} needs pyarrow, which is not installed: run `pip install "stillme[parquet]"`.')
+    import pyarrow.parquet as parquet
+
+    try:
+        table: Any = cast("Any", parquet).read_table(path)
+    except ValueError as error:
+        raise StillmeError(f"{path} is no Parquet file ({error}).") from None
+    for number, entry in enumerate(cast("list[dict[str, Any]]", table.to_pylist()), start=1):
+        yield Row(f"row {number}", {name: _word(value) for name, value in entry.items()})
+
+
+def _word(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        # Tables with gaps keep whole numbers as floats; a seed of 1.0 is 1.
+        return str(int(value))
+    return str(value).strip()
+
+
+_READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
+    ".csv": _csv,
+    ".jsonl": _json_lines,
+    ".parquet": _parquet,
+}

@@ -1,0 +1,110 @@
+"""A table of the paper: rows of cells, each a number with its interval, a count, words, or the reason for none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, assert_never
+
+from stillme.types import Interval, NotEstimable
+
+Form = Literal["score", "change", "rate", "points"]
+"""A mean on a scale, a difference of means, a share in percent, a difference of shares in points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """An estimate."""
+
+    outcome: Interval
+    form: Form
+    portraits: int
+    edits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many there are. Counted, not estimated, so it has no interval."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A part of what was counted."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What the numbers beside it say."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absent:
+    """There is no honest number here."""
+
+    reason: str
+
+
+Cell = Number | Count | Share | Words | Absent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of a table."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    section: str = ""
+    """Rows of one section stand together under its name."""
+    summary: bool = False
+    """Whether the row sums up those above it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperTable:
+    """One table, ready to be written in any format."""
+
+    number: int
+    """In the paper."""
+    caption: str
+    head: tuple[str, ...]
+    """The first is above the rows' labels."""
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    absent: str = ""
+    """Why the whole table cannot be made; empty where it can."""
+
+
+def number(outcome: Interval | NotEstimable, form: Form, portraits: int, edits: int) -> Cell:
+    """A cell for an estimate, or the reason why there is none."""
+    if isinstance(outcome, NotEstimable):
+        return Absent(reason=outcome.reason)
+    return Number(outcome=outcome, form=form, portraits=portraits, edits=edits)
+
+
+def complement(cell: Cell) -> Cell:
+    """One minus a rate."""
+    if not isinstance(cell, Number):
+        return cell
+    known = cell.outcome
+    return replace(cell, outcome=replace(known, value=1 - known.value, low=1 - known.high, high=1 - known.low))
+
+
+def text_of(value: float, form: Form) -> str:
+    """A number as the paper writes it."""
+    # A rounded zero has no sign.
+    match form:
+        case "score":
+            return f"{value:.2f}"
+        case "change":
+            return f"{round(value, 2) + 0.0:+.2f}" if round(value, 2) else "0.00"
+        case "rate":
+            return f"{round(100 * value, 1) + 0.0:.1f}%"
+        case "points":
+            return f"{round(100 * value, 1) + 0.0:.1f} pp"
+        case never:
+            assert_never(never)

@@ -1,0 +1,168 @@
+"""What a design asks for, and what that costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stillme.audit import Audit, NamedEditor, NamedJudge
+from stillme.audit.plan import NamedExtractor
+from stillme.errors import UnknownName
+from stillme.planning.assumptions import Asked, Assumed
+from stillme.protocols import Priced
+
+_ACCELERATED = "torch"
+"""An editor that needs this runs on a GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """The work of one editor or judge. What is not known is None, and `note` says why."""
+
+    name: str
+    calls: int
+    by_arm: Mapping[str, int]
+    dollars: float | None
+    hours: float | None
+    gpu: bool
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bills:
+    """The work of all."""
+
+    editors: tuple[Bill, ...]
+    judges: tuple[Bill, ...]
+    extractors: tuple[Bill, ...]
+    """Who describes portraits for a feature prompt."""
+    gpu_dollars: float | None
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """Edits by arm."""
+        total: Counter[str] = Counter()
+        for bill in self.editors:
+            total.update(bill.by_arm)
+        return dict(total)
+
+    @property
+    def edits(self) -> int:
+        """Edits of all arms and editors."""
+        return sum(bill.calls for bill in self.editors)
+
+    @property
+    def questions(self) -> int:
+        """Calls of all judges."""
+        return sum(bill.calls for bill in self.judges)
+
+    @property
+    def _all(self) -> tuple[Bill, ...]:
+        return (*self.editors, *self.extractors, *self.judges)
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """On GPUs of one's own; None where an editor's time is not known."""
+        hours = [bill.hours for bill in self.editors if bill.gpu]
+        return None if None in hours else sum(hour for hour in hours if hour is not None)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Whose cost nobody can tell."""
+        unknown = dict.fromkeys(bill.name for bill in self._all if bill.dollars is None)
+        return (*unknown, *(("GPU hours",) if self.gpu_dollars and self.gpu_hours is None else ()))
+
+    @property
+    def dollars(self) -> float:
+        """What is known of the cost."""
+        charged = sum(bill.dollars or 0.0 for bill in self._all)
+        return charged + (self.gpu_dollars or 0.0) * (self.gpu_hours or 0.0)
+
+
+def bills(audit: Audit, asked: Asked, assumed: Assumed) -> Bills:
+    """Count every call and price it."""
+    names = [named.name for named in audit.editors]
+    for name in asked.seconds:
+        if name and name not in names:
+            raise UnknownName.among("editor", name, names, f"The audit has {', '.join(names)}.")
+    editors = tuple(_editor(audit, named, asked, assumed) for named in audit.editors)
+    pictures = sum(bill.calls for bill in editors)
+    return Bills(
+        editors=editors,
+        judges=tuple(_judge(named, pictures, assumed) for named in audit.judges),
+        extractors=tuple(_extractor(audit, named) for named in audit.extractors),
+        gpu_dollars=asked.gpu_dollars,
+    )
+
+
+def _editor(audit: Audit, named: NamedEditor, asked: Asked, assumed: Assumed) -> Bill:
+    by_arm = Counter({str(arm): 0 for arm in audit.config.arms})
+    by_arm.update(str(arm) for _, arm, _ in audit.cells(named))
+    counts = {arm: count * len(named.seeds) for arm, count in by_arm.items()}
+    calls = sum(counts.values())
+    spec, needs = named.editor.spec, named.editor.needs
+    gpu = bool(needs.memory_gb) or _ACCELERATED in needs.modules
+    measured = _first(assumed.seconds, spec.key, spec.use)
+    seconds = asked.seconds.get(named.name, asked.seconds.get("", measured))
+    dollars = _dollars(named.editor, calls, _first(assumed.dollars, spec.key, spec.use))
+    notes = [f"GPU with about {needs.memory_gb:g} GB"] if needs.memory_gb else []
+    if gpu and seconds is None:
+        notes.append("time unknown: give --seconds-per-edit")
+    if dollars is None:
+        notes.append("price unknown")
+    return Bill(
+        name=named.name,
+        calls=calls,
+        by_arm=counts,
+        dollars=dollars,
+        hours=None if seconds is None else calls * seconds / 3600,
+        gpu=gpu,
+        note="; ".join(notes),
+    )
+
+
+def _judge(named: NamedJudge, pictures: int, assumed: Assumed) -> Bill:
+    spec, given = named.judge.spec, named.judge.capabilities.given
+    calls = 0 if given else pictures * named.asked
+    dollars = _dollars(named.judge, calls, _first(assumed.dollars, spec.key, spec.use))
+    notes = ["its scores are imported"] if given else [] if dollars is not None else ["price unknown"]
+    seconds = _first(assumed.seconds, spec.key, spec.use)
+    return Bill(
+        name=named.name,
+        calls=calls,
+        by_arm={},
+        dollars=dollars,
+        hours=None if seconds is None else calls * seconds / 3600,
+        gpu=False,
+        note="; ".join(notes),
+    )
+
+
+def _extractor(audit: Audit, named: NamedExtractor) -> Bill:
+    calls = len(audit.portraits_to_describe)
+    dollars = _dollars(named.extractor, calls, None)
+    note = "" if dollars is not None else "price unknown"
+    return Bill(name=named.name, calls=calls, by_arm={}, dollars=dollars, hours=None, gpu=False, note=note)
+
+
+def _dollars(plugin: object, calls: int, measured: float | None) -> float | None:
+    if not calls or not isinstance(plugin, Priced):
+        return 0.0
+    if measured:
+        return calls * measured
+    try:
+        each = plugin.expected_dollars()
+    except ModuleNotFoundError:
+        # Planning must work before the extras are there; the price list comes with one of them.
+        return None
+    return None if each is None else calls * each
+
+
+def _first(known: Mapping[str, float], *names: str) -> float | None:
+    return next((known[name] for name in names if name in known), None)

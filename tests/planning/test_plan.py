@@ -1,0 +1,230 @@
+"""Plans of whole audits: counts, costs, and what they can see; without keys, GPUs or extras."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stillme.audit.experiments import EXPERIMENTS, PAPERS_JUDGE_ENDS, Experiment, experiment
+from stillme.cli import cli
+from stillme.errors import StillmeError
+from stillme.importing import Choice, import_judgements
+from stillme.pipeline import Options, run_stages
+from stillme.planning import Asked, plan_audit
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def diagnosis(tmp_path: Path) -> Path:
+    (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "requests"),
+    [
+        ("diagnosis", {"baseline": 5040}),
+        ("mitigation", {"baseline": 500, "feature": 500}),
+        ("roles", {"baseline": 100}),
+    ],
+)
+def test_each_experiment_asks_for_the_papers_number_of_edits(tmp_path: Path, name: str, requests: dict[str, int]):
+    """In a process without any key, and with the packages of every extra out of reach."""
+    folder = tmp_path / name
+    assert CliRunner().invoke(cli, ["new", str(folder), "--experiment", name]).exit_code == 0
+    absent = "import sys; sys.modules.update(dict.fromkeys(['torch', 'diffusers', 'pydantic_ai', 'genai_prices']))"
+    code = f"{absent}; sys.argv = ['stillme', 'plan', {str(folder)!r}, '--json']; from stillme.cli import main; main()"
+    bare = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=bare)
+    assert shown.returncode == 0, shown.stderr
+    found = json.loads(shown.stdout)
+    assert found["requests"] == requests
+    assert found["judge_calls"] == 2 * sum(requests.values())
+    assert set(found["dollars_unknown"]) == {"gemini-3-flash", "gpt-5-mini"}
+    assert found["gpu_hours"] is None
+
+
+def test_the_paper_had_two_editors_for_roles_and_three_otherwise(tmp_path: Path):
+    uses = {name: [entry["use"] for entry in tomllib.loads(experiment(name, "x"))["editors"]] for name in EXPERIMENTS}
+    three = ["flux2-dev", "qwen-image-edit-2511", "step1x-edit-v1p2"]
+    assert uses == {"diagnosis": three, "mitigation": three, "roles": three[:2]}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_templates_are_commented_and_never_name_a_model_that_is_gone(tmp_path: Path, name: str):
+    text = experiment(name, 'the "best"', today=date(2026, 11, 16))
+    assert text.count("#") > 15
+    assert "{" not in text.replace("{ ", "")
+    assert tomllib.loads(text)["title"] == 'the "best"'
+    for today, profile in ((date(2026, 12, 10), "paper"), (PAPERS_JUDGE_ENDS, "current")):
+        (tmp_path / "audit.toml").write_text(experiment(name, "x", today=today))
+        judges = tomllib.loads((tmp_path / "audit.toml").read_text())["judges"]
+        assert [judge["parameters"]["profile"] for judge in judges] == [profile] * 2
+        assert plan_audit(tmp_path).bills.judges[0].calls > 0
+
+
+def test_prices_are_known_where_the_price_list_knows_them(diagnosis: Path):
+    pytest.importorskip("genai_prices")
+    work = plan_audit(diagnosis).bills
+    # 3,000 tokens in and 600 out a pair: about 30 dollars for the paper's 5,640 pairs and both judges.
+    assert work.dollars * 5640 / 5040 == pytest.approx(30, rel=0.1)
+    assert work.unpriced == ()
+
+
+def test_hours_and_their_price_follow_from_seconds_per_edit(diagnosis: Path):
+    asked = Asked(seconds={"flux2-dev": 36.0, "": 18.0}, gpu_dollars=2.0)
+    plain, work = plan_audit(diagnosis).bills, plan_audit(diagnosis, asked).bills
+    assert work.gpu_hours == pytest.approx(1680 * (36 + 18 + 18) / 3600)
+    assert work.dollars - plain.dollars == pytest.approx(2 * (work.gpu_hours or 0))
+    with pytest.raises(StillmeError, match="Did you mean 'flux2-dev'"):
+        plan_audit(diagnosis, Asked(seconds={"flux-dev": 1.0}))
+
+
+def test_seven_groups_of_twelve_see_what_simulated_audits_saw(diagnosis: Path):
+    found = [
+        sight
+        for sight in plan_audit(diagnosis).sights
+        if sight.factor == "preset" and sight.against == "another group" and sight.base == 0.10
+    ]
+    (sight,) = found
+    assert (sight.groups, sight.portraits, sight.edits_each) == (7, 12, 20)
+    # Matched portraits are resampled in blocks, which costs degrees of freedom: a little more than the 9 to 19 points
+    # of unmatched ones.
+    assert sight.gap.low == pytest.approx(0.10, abs=0.02)
+    assert sight.gap.high == pytest.approx(0.23, abs=0.03)
+    assert sight.gap.value is not None
+    assert sight.gap.corrected is not None
+    assert sight.gap.low < sight.gap.value < sight.gap.corrected
+
+
+def test_a_wished_gap_comes_with_portraits_edits_and_dollars(diagnosis: Path):
+    plan = plan_audit(diagnosis, Asked(detect=0.1, rates=(0.1,), icc=0.05))
+    wish = next(wish for wish in plan.wishes if wish.factor == "preset")
+    assert wish.per_group is not None
+    assert wish.portraits == 7 * wish.per_group
+    assert wish.edits == wish.portraits * 60
+    assert wish.judge_calls == 2 * wish.edits
+    assert wish.dollars == pytest.approx(plan.bills.dollars * wish.portraits / 84)
+
+
+def test_a_thinner_grid_keeps_more_information_than_edits_and_buys_a_smaller_gap(diagnosis: Path):
+    designs = plan_audit(diagnosis, Asked(rates=(0.1,), icc=0.05)).alternatives
+    whole = designs[0]
+    assert (whole.edits_each, whole.size, whole.information, whole.chosen) == (20, 5040, 1, True)
+    for thin in designs[1:]:
+        assert thin.share < thin.information < 1
+        assert thin.portraits == pytest.approx(84 / thin.share, rel=0.01)
+        assert thin.wider_gap is not None
+        assert thin.gap is not None
+        assert whole.gap is not None
+        assert thin.wider_gap < whole.gap < thin.gap
+    # n_eff = m / (1 + (m - 1) ICC)
+    five = next(each for each in designs if each.edits_each == 5)
+    assert five.information == pytest.approx((5 / 1.2) / (20 / 1.95))
+
+
+def test_the_sample_of_an_audit_is_among_its_designs(diagnosis: Path):
+    (diagnosis / "audit.toml").write_text((diagnosis / "audit.toml").read_text() + "\n[sample]\nsize = 1260\n")
+    plan = plan_audit(diagnosis)
+    assert plan.bills.requests == {"baseline": 1260}
+    (chosen,) = [each for each in plan.alternatives if each.chosen]
+    assert (chosen.edits_each, chosen.size) == (5, 1260)
+
+
+def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write):
+    """Of two people every edit succeeds, of four none: the portrait decides everything."""
+    prompts = [f"O-{number:02}" for number in range(1, 6)]
+    folder = write_audit(judge='use = "scripted"', prompts=json.dumps(prompts))
+    run_stages(folder, ("edit",), Options())
+    rows = [f"p{index},{prompt},{5 if index < 2 else 1}" for index in range(6) for prompt in prompts]
+    (folder / "scores.csv").write_text("\n".join(["portrait,prompt,edit_success", *rows]))
+    import_judgements(folder / "scores.csv", folder, "lab", Choice(), declare="model")
+    plan = plan_audit(folder, Asked(like=folder, quantity="success"))
+    (likely,) = plan.assumed.rates
+    assert likely.rate == pytest.approx(1 / 3)
+    assert likely.icc == pytest.approx(0.99)
+    assert plan.assumed.origin == f"Edit succeeded in {folder}"
+    assert plan.bills.editors[0].hours is not None
+    known = plan_audit(folder, Asked(like=folder, quantity="success", portrait_sd=0.5)).assumed.rates[0]
+    assert known.rate == likely.rate
+    assert known.icc < 0.1, "what the user knows comes first"
+    # Five edits of one portrait say hardly more than one.
+    assert plan.alternatives[-1].information > 0.99
+
+
+def test_a_run_without_any_rate_has_nothing_to_tell(write_audit: Write):
+    folder = write_audit()
+    with pytest.raises(StillmeError, match="has no run yet"):
+        plan_audit(folder, Asked(like=folder))
+    run_stages(folder, ("edit",), Options())
+    with pytest.raises(StillmeError, match="no rate whose spread"):
+        plan_audit(folder, Asked(like=folder))
+    with pytest.raises(StillmeError, match=r"Unknown rate 'sucess'. Did you mean 'success'"):
+        plan_audit(folder, Asked(like=folder, quantity="sucess"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--detect", "10"], "--detect is 10; write a share between 0 and 1"),
+        (["--icc", "0.1", "--portrait-sd", "1"], "say the same thing"),
+        (["--power", "0.2"], "--power is 0.2"),
+        (["--sd", "0"], "--sd is 0"),
+        (["--quantity", "success"], "goes with --like"),
+        (["--seconds-per-edit", "flux2-dev=fast"], "is neither a number nor EDITOR=SECONDS"),
+        (["--seconds-per-edit", "0"], "is not above 0"),
+    ],
+)
+def test_a_mistake_is_one_sentence(diagnosis: Path, arguments: list[str], message: str):
+    found = CliRunner().invoke(cli, ["plan", str(diagnosis), *arguments])
+    assert isinstance(found.exception, StillmeError)
+    assert message in str(found.exception)
+
+
+def test_counterbalancing_crosses_pronouns_and_orders(tmp_path: Path):
+    """39 sentences have a pronoun and come in three variants, 11 have none; all in both orders, for two editors."""
+    text = experiment("roles", "x").replace("counterbalance = false", "counterbalance = true")
+    (tmp_path / "audit.toml").write_text(text)
+    plan = plan_audit(tmp_path)
+    assert plan.bills.requests == {"baseline": (39 * 3 + 11) * 2 * 2}
+    assert plan.sights == ()
+    before = _departure("roles", tmp_path)
+    assert all(each.departure is not None and each.departure < before for each in plan.leanings)
+
+
+def _departure(name: Experiment, folder: Path) -> float:
+    (folder / "audit.toml").write_text(experiment(name, "x"))
+    found = plan_audit(folder).leanings[0].departure
+    assert found is not None
+    return found
+
+
+def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    ran = [line.split()[1:] for line in lines if line.startswith(("stillme new", "stillme plan"))]
+    assert len(ran) == 5
+    monkeypatch.chdir(tmp_path)
+    for arguments in ran:
+        assert CliRunner().invoke(cli, arguments).exit_code == 0, arguments
+
+
+def test_people_read_what_programs_read(diagnosis: Path):
+    shown = CliRunner().invoke(cli, ["plan", str(diagnosis), "--detect", "0.1"]).output
+    assert "    5,040 edits (baseline 5,040)" in shown
+    assert "   10,080 judge calls" in shown
+    assert "unknown GPU hours" in shown
+    assert "To find 10 points between two groups" in shown
+    assert "20 (now)" in shown
