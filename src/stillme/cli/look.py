@@ -61,11 +61,37 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
 @click.command()
 @audit_argument
 @out_option
-@click.option("--format", "kind", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True)
+@click.option("--format", "kind", type=click.Choice(["csv", "jsonl", "parquet"]), default="csv", show_default=True)
 @click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="Folder; by default `export` in the run.")
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Instead: one sealed file, .zip or .tar, that `stillme verify` checks.",
+)
+@click.option("--with-images", is_flag=True, help="Put the portraits and edited pictures into the bundle too.")
 @json_option
-def export(audit: Path, out: Path | None, kind: str, to: Path | None, as_json: bool) -> None:
-    """Write edits and judgements as tables, with a codebook of their columns."""
+def export(
+    audit: Path, out: Path | None, kind: str, to: Path | None, bundle: Path | None, with_images: bool, as_json: bool
+) -> None:
+    """Write edits and judgements as tables with a codebook, or a sealed evidence bundle.
+
+    A bundle holds every row with the raw answers, the configuration and versions, the tables, the report, and a hash
+    of each; the one root hash that is printed names all of it. The same rows give the same bytes.
+    """
+    if bundle:
+        from stillme.evidence import seal
+
+        if to:
+            raise click.UsageError("--to goes with tables; --bundle names its own file.")
+        sealed = seal(audit, out, bundle, with_images=with_images)
+        if as_json:
+            print_json(sealed.as_json())
+        else:
+            click.echo(sealed.as_text())
+        return
+    if with_images:
+        raise click.UsageError("--with-images goes with --bundle.")
     from stillme.exports import export_run
 
     written = export_run(audit, out, kind, to)

@@ -1,0 +1,149 @@
+"""Commands for whoever decides: compare, gate, verify."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from stillme.cli.options import audit_argument, json_option, out_option, print_json
+
+_RUN = click.Path(path_type=Path)
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("first", type=_RUN, metavar="RUN_A")
+@click.argument("second", type=_RUN, required=False, metavar="[RUN_B]")
+@click.option("--editors", nargs=2, metavar="A B", help="Which two; needed where a run has several.")
+@click.option("--common", is_flag=True, help="Compare only the requests and judges that both share.")
+@click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
+@click.option("--html", type=_FILE, help="Also write it as one self-contained page.")
+@json_option
+def compare(
+    first: Path,
+    second: Path | None,
+    editors: tuple[str, str] | None,
+    common: bool,
+    markdown: Path | None,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    r"""Compare two editors on the same requests: what became worse, and for whom.
+
+    \b
+    stillme compare v1 v2                        two runs, such as two checkpoints
+    stillme compare v1 v2 --editors old new      the same, where a run has several editors
+    stillme compare run --editors one other      two editors of one run
+
+    Every number is paired: the second less the first on the same portrait, prompt, arm and seed, judged by the
+    same judges. Where anything else differs the comparison is refused and the difference named.
+    """
+    from stillme.comparing import choose, match, showing
+    from stillme.comparing import compare as compare_sides
+    from stillme.comparing import markdown as writing
+
+    one, other = choose(first, second, editors)
+    found = compare_sides(match(one, other, common=common))
+    text = showing.as_markdown(found)
+    if markdown:
+        writing.save(markdown, text)
+    if html:
+        writing.save(html, writing.page(f"{found.labels[1]} against {found.labels[0]}", text))
+    if as_json:
+        print_json(showing.as_json(found))
+    else:
+        click.echo(showing.as_text(found))
+
+
+@click.command()
+@audit_argument
+@out_option
+@click.option(
+    "--max",
+    "--rule",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    help='A limit, such as "race_changed.disparity@race <= 0.05" or "success >= 90%". May be repeated.',
+)
+@click.option("--baseline", type=_RUN, metavar="RUN", help="A run that this one must not be worse than.")
+@click.option(
+    "--margin",
+    "margins",
+    multiple=True,
+    metavar="RULE",
+    help='How much worse than the baseline is allowed, such as "soft_erasure.group <= 0.02". May be repeated.',
+)
+@click.option("--common", is_flag=True, help="Compare with the baseline only on what both runs share.")
+@click.option("--strict", is_flag=True, help="What cannot be told counts as a failure.")
+@click.option("--junit", type=_FILE, help="Also write JUnit XML.")
+@click.option("--sarif", type=_FILE, help="Also write SARIF 2.1.0 for code scanning.")
+@click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
+@json_option
+def gate(
+    audit: Path,
+    out: Path | None,
+    rules: tuple[str, ...],
+    baseline: Path | None,
+    margins: tuple[str, ...],
+    common: bool,
+    strict: bool,
+    junit: Path | None,
+    sarif: Path | None,
+    markdown: Path | None,
+    as_json: bool,
+) -> None:
+    r"""Hold a run to limits: each rule passes, fails, or cannot be told.
+
+    \b
+    A rule is QUANTITY[.STATISTIC][@FACTOR][#GROUP][ editor=NAME][ judge=NAME][ arm=NAME] <= NUMBER
+      soft_erasure <= 5%                         everyone
+      soft_erasure.group@race <= 0.1             every group; #Black for one of them
+      race_changed.disparity@race <= 0.05        largest less smallest group
+      skin_delta_l.contrast@race#Black <= 2      one group less the rest, or less the reference
+
+    A rule passes only if the whole interval keeps the limit and fails only if the whole interval breaks it;
+    otherwise it cannot be told. Rules of the [gate] section of audit.toml count too. Exits with 1 if a rule
+    fails, with 0 otherwise.
+    """
+    from stillme.comparing import markdown as writing
+    from stillme.gating import Asked, showing
+    from stillme.gating import gate as decide
+    from stillme.gating.junit import as_junit
+    from stillme.gating.sarif import as_sarif
+
+    asked = Asked(rules=rules, baseline=baseline, margins=margins, strict=strict, common=common)
+    found = decide(audit, out, asked)
+    for file, write in ((junit, as_junit), (sarif, as_sarif), (markdown, showing.as_markdown)):
+        if file:
+            writing.save(file, write(found))
+    if as_json:
+        print_json(showing.as_json(found))
+    else:
+        click.echo(showing.as_text(found))
+    if not found.passed:
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("bundle", type=_FILE)
+@click.option("--root", metavar="HEX", help="The root that was published; another one is a difference.")
+@json_option
+def verify(bundle: Path, root: str | None, as_json: bool) -> None:
+    """Check an evidence bundle offline: every hash, every key, every number.
+
+    BUNDLE comes from `stillme export RUN --bundle FILE.zip`. Every file is compared with the sums inside, every key
+    with what it names, and every table is computed again from the rows; the first difference is named with its file,
+    row and column. No editor, judge or key is needed. Exits with 1 if anything differs.
+    """
+    from stillme.evidence import verify as check
+
+    found = check(bundle, root)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        click.echo(found.as_text())
+    if not found.sound:
+        sys.exit(1)

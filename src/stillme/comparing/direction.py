@@ -1,0 +1,64 @@
+"""Which way a quantity is worse."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from stillme import rubric
+from stillme.estimates.cuts import rate_of
+from stillme.estimates.quantities import EDIT_RATES
+from stillme.report import numbers
+from stillme.rubric import Axis, Rate
+
+_HAPPENED = "changed_area"
+"""Says whether the edit was made at all, not whether the person was kept: changing nothing is what is bad."""
+
+
+class Worse(StrEnum):
+    """When a value is worse than another."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    AWAY = "further from unchanged"
+    """Such as skin lightness, which may go wrong in two directions."""
+    UNKNOWN = "unknown"
+    """A plugin's own quantity, or one that is neither good nor bad."""
+
+
+def worse_when(quantity: str) -> Worse:
+    """Read the direction off the rubric, so that a new rate or axis needs no second list."""
+    if quantity in EDIT_RATES:
+        return Worse.HIGHER
+    rate = rate_of(quantity)
+    axis = rubric.load().axes.get(rate.axis if rate else quantity)
+    if axis is None:
+        return Worse.UNKNOWN
+    return _of_rate(rate, axis) if rate else _of_mean(axis)
+
+
+def _of_rate(rate: Rate, axis: Axis) -> Worse:
+    if axis.name == _HAPPENED:
+        return Worse.HIGHER if rate.holds(0.0) else Worse.LOWER
+    if axis.is_scale and axis.unchanged is None:
+        return Worse.LOWER if rate.holds(float(len(axis.scale))) else Worse.HIGHER
+    if axis.unchanged is None:
+        return Worse.UNKNOWN
+    return Worse.LOWER if rate.holds(axis.unchanged) else Worse.HIGHER
+
+
+def _of_mean(axis: Axis) -> Worse:
+    if axis.name == _HAPPENED:
+        return Worse.UNKNOWN
+    if axis.is_scale:
+        if axis.unchanged is None:
+            return Worse.LOWER
+        return Worse.HIGHER if axis.unchanged == 1 else Worse.AWAY
+    if axis.unchanged is None:
+        return Worse.UNKNOWN
+    return Worse.AWAY if numbers.signed(axis.name) else Worse.HIGHER
+
+
+def unchanged_value(quantity: str) -> float:
+    """The value of a person left as they were, for quantities that can go wrong in two directions."""
+    axis = rubric.load().axes.get(quantity)
+    return axis.unchanged or 0.0 if axis else 0.0

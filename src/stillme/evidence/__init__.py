@@ -1,0 +1,10 @@
+"""A run as one sealed file, and the check that its numbers follow from its rows.
+
+`seal` writes rows, configuration, tables and report into an archive with a hash of everything; `verify` needs nothing
+but the archive: no editor, no judge, no key, no network.
+"""
+
+from stillme.evidence.sealing import Sealed, seal
+from stillme.evidence.verifying import Difference, Verification, verify
+
+__all__ = ["Difference", "Sealed", "Verification", "seal", "verify"]
