@@ -13,14 +13,14 @@ from stillme.types import ImageFile, Portrait
 TABLE = "portraits.csv"
 """The file of attributes inside a folder of portraits."""
 
-_OWN = frozenset({"id", "file", "sha256", "licence", "label_origin", "block"})
+_OWN = frozenset({"id", "file", "sha256", "licence", "label_origin", "consent", "block"})
 """Columns with a meaning of their own; every other column is an attribute."""
 
 
 def load(folder: Path) -> tuple[Portrait, ...]:
     """All portraits of `folder`, in the order of its CSV. Pictures are hashed here, decoded by `check`.
 
-    Columns: `file` (needed), `id` (else the file's stem), `licence`, `label_origin`, `block`, `sha256`;
+    Columns: `file` (needed), `id` (else the file's stem), `licence`, `label_origin`, `consent`, `block`, `sha256`;
     all others are attributes. Every problem is reported, not only the first.
     """
     table = folder / TABLE

@@ -1,0 +1,113 @@
+"""Refuse what no page of ours would send, and send headers that keep pages to themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SAFE = frozenset({"GET", "HEAD"})
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+        "form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    # `no-referrer` would make browsers send `Origin: null` with our own forms; this tells others just as little.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), browsing-topics=()",
+    "X-Frame-Options": "DENY",
+}
+_HSTS = "max-age=31536000"
+
+
+class SecurityHeaders:
+    """Adds the security headers to every answer; pages are not stored unless the answer says otherwise."""
+
+    def __init__(self, app: ASGIApp, *, secure: bool = False) -> None:
+        self._app = app
+        self._headers = {**_HEADERS, **({"Strict-Transport-Security": _HSTS} if secure else {})}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, decorating the start of the answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def decorated(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, decorated)
+
+
+class Guard:
+    """Refuses foreign hosts, changes asked for by other sites, and bodies larger than any form of ours."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, limit: int = 65_536) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 400, 403, 411 or 413, or pass on."""
+        if scope["type"] == "websocket":
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(str(scope["method"]), Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            code, sentence = refusal
+            await PlainTextResponse(sentence, status_code=code)(scope, receive, send)
+
+    def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
+        host = headers.get("host", "")
+        # Another site's name may be pointed at loopback (DNS rebinding); the Host header tells.
+        if "*" not in self._hosts and _name(host) not in self._hosts:
+            return 400, "Not served under this name."
+        if method in SAFE:
+            return None
+        if not _is_ours(headers, host):
+            return 403, "This request did not come from our own page. Open the page again and retry."
+        if "content-length" not in headers:
+            return (411, "Say how long the request is.") if "transfer-encoding" in headers else None
+        length = headers["content-length"]
+        if not length.isdigit() or int(length) > self._limit:
+            return 413, "The request is too large."
+        return None
+
+
+def _is_ours(headers: Headers, host: str) -> bool:
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        return site == "same-origin" and (origin in (None, "null") or _authority(origin) == host.lower())
+    return origin is not None and _authority(origin) == host.lower()
+
+
+def _authority(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _name(host: str) -> str:
+    """The host without its port; `[::1]:80` keeps its brackets."""
+    lowered = host.lower()
+    if lowered.startswith("["):
+        return lowered.partition("]")[0] + "]"
+    return lowered.partition(":")[0]

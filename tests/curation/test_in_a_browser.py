@@ -1,0 +1,244 @@
+"""The whole way, as people go it: two curators, a refresh, a killed server, a finished set."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from stillme import portraits as room
+from stillme.portraits.pools import Pools
+from stillme.sourcing.decisions import Log
+from stillme.sourcing.outcomes import Standing
+
+pytestmark = pytest.mark.browser
+
+expect.set_options(timeout=20_000)  # a busy machine is no fault of the page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class Server:
+    """`stillme curate` in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.address = ""
+        self.start(0)
+
+    def start(self, port: int) -> None:
+        command = [sys.executable, "-m", "stillme", "curate", str(self._folder), "--no-browser", "--port", str(port)]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr
+        for line in self._process.stderr:
+            if found := re.search(r"http://\S+", line):
+                self.address = found[0]
+                return
+        raise AssertionError("the server did not start")
+
+    @property
+    def port(self) -> int:
+        return int(re.findall(r":(\d+)", self.address)[0])
+
+    def kill(self) -> None:
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stderr
+        self._process.stderr.close()
+
+
+@pytest.fixture
+def server(pools: Pools) -> Iterator[Server]:
+    running = Server(pools.folder)
+    yield running
+    running.kill()
+
+
+def enter(browser: Browser, server: Server, name: str, **options: object) -> tuple[Page, list[str]]:
+    page = browser.new_context(**options).new_page()
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(server.address)
+    page.get_by_label("Name").fill(name)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="4 cells")).to_be_visible()
+    return page, wrong
+
+
+def standing(pools: Pools) -> Standing:
+    log = Log(pools)
+    try:
+        return Standing(pools, log.actions())
+    finally:
+        log.close()
+
+
+def press(page: Page, keys: str) -> None:
+    for key in keys.split():
+        page.keyboard.press(key)
+
+
+def card(page: Page, number: int):
+    return page.get_by_role("article", name=f"Candidate {number}")
+
+
+def test_two_curators_choose_disagree_settle_and_finalize(
+    browser: Browser, server: Server, pools: Pools, tmp_path: Path
+):
+    ada, wrong = enter(browser, server, "Ada")
+    assert Axe().run(ada).violations_count == 0
+    ada.get_by_role("link", name="Open the first of 4").click()
+    expect(ada.locator("input[type=checkbox]:checked:visible")).to_have_count(0)
+    assert Axe().run(ada).violations_count == 0
+
+    # By keyboard alone: six criteria, choose; the next one is rejected with a reason.
+    press(ada, "1 f o l i e p c")
+    expect(card(ada, 1)).to_contain_text("✓ chosen")
+    expect(ada.get_by_role("status")).to_have_text("Decided.")
+    press(ada, "ArrowRight x 2 Enter")
+    expect(card(ada, 2)).to_contain_text("✗ rejected")
+    expect(card(ada, 2)).to_contain_text("Not: clear focus")
+    press(ada, "3 z")
+    expect(ada.get_by_alt_text("Candidate 3, enlarged")).to_be_visible()
+    assert Axe().run(ada).violations_count == 0
+    press(ada, "a Escape")
+    expect(ada.get_by_alt_text("Candidate 3, enlarged")).to_be_hidden()
+
+    # A refresh loses nothing.
+    ada.reload()
+    expect(card(ada, 1)).to_contain_text("✓ chosen")
+    expect(card(ada, 2)).to_contain_text("✗ rejected")
+    assert card(ada, 1).locator("input:checked").count() == 6
+
+    # Undo goes back one by one.
+    press(ada, "u")
+    expect(card(ada, 2)).not_to_contain_text("✗ rejected")
+    press(ada, "u")
+    expect(card(ada, 1)).not_to_contain_text("✓ chosen")
+
+    # Choosing with criteria unticked is asked about; the next cells are decided alike by both.
+    press(ada, "2 c")
+    expect(ada.get_by_text("Choose although not everything is ticked?")).to_be_visible()
+    press(ada, "Enter")
+    expect(card(ada, 2)).to_contain_text("✓ chosen")
+    ada_chose = ada.locator(".candidate.chosen").get_attribute("data-id")
+    for _ in range(3):
+        press(ada, "n")
+        expect(ada.get_by_role("status")).to_have_text("")
+        ada.locator(f"[data-id='{first_of_cell(ada, pools)}']").focus()
+        press(ada, "c Enter")
+        expect(ada.get_by_role("status")).to_have_text("Decided.")
+    assert wrong == []
+
+    bo, wrong = enter(browser, server, "Bo")
+    for number in range(4):
+        bo.goto(f"{server.address.partition('?')[0]}cell/{number + 1}")
+        expect(bo.locator(".candidate.chosen")).to_have_count(0)
+        chosen = first_of_cell(bo, pools)
+        if number == 0:
+            chosen = next(each.id for each in pools.cells[pools.design.cells[0]] if each.id != ada_chose)
+        bo.locator(f"[data-id='{chosen}']").focus()
+        press(bo, "c Enter")
+        expect(bo.get_by_role("status")).to_have_text("Decided.")
+    settle_down(bo)
+    press(bo, "g")
+    expect(bo.get_by_role("heading", name="To be settled")).to_be_visible()
+    expect(bo.get_by_role("row", name=re.compile("Ada and Bo"))).to_contain_text("75 %")
+    assert Axe().run(bo).violations_count == 0
+    bo.locator(".contested a").click()
+    assert Axe().run(bo).violations_count == 0
+    bo.locator(f"[name='candidate-{ada_chose}']").check()
+    bo.get_by_role("button", name="Settle").click()
+    expect(bo.get_by_role("heading", name="To be settled")).to_be_hidden()
+    assert wrong == []
+
+    found = standing(pools)
+    assert Counter(outcome.state for outcome in found.outcomes.values()) == {"agreed": 3, "settled": 1}
+    made = subprocess.run(
+        [sys.executable, "-m", "stillme", "portraits", "finalize", str(pools.folder), str(tmp_path / "set")],
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    assert len(room.load(tmp_path / "set" / "v1")) == 4
+    verified = subprocess.run([sys.executable, "-m", "stillme", "portraits", "verify", str(tmp_path / "set")])
+    assert verified.returncode == 0
+    for page in (ada, bo):
+        page.context.close()
+
+
+def settle_down(page: Page) -> None:
+    """Wait until the server has everything."""
+    expect(page.locator("html[data-saved=true]")).to_have_count(1)
+
+
+def first_of_cell(page: Page, pools: Pools) -> str:
+    """The same candidate for everybody, wherever it stands on the screen."""
+    return sorted(page.locator(".candidate").evaluate_all("cards => cards.map(card => card.dataset.id)"))[0]
+
+
+def test_a_killed_server_loses_nothing_that_was_done(browser: Browser, server: Server, pools: Pools):
+    page, _ = enter(browser, server, "Ada")
+    page.goto(f"{server.address.partition('?')[0]}cell/1")
+    press(page, "1 f")
+    settle_down(page)
+    server.kill()
+    # Done while nobody listens: kept in the browser.
+    press(page, "o 2 x 1 Enter")
+    expect(page.get_by_text("the server does not answer")).to_be_visible()
+    server.start(server.port)
+    expect(page.locator("#unsaved")).to_be_hidden()
+    expect(card(page, 2)).to_contain_text("✗ rejected")
+    # Killed again, and the page is opened anew.
+    server.kill()
+    press(page, "3 l")
+    expect(page.get_by_text("the server does not answer")).to_be_visible()
+    server.start(server.port)
+    page.reload()
+    settle_down(page)
+    expect(card(page, 3).get_by_label("Proper lighting")).to_be_checked()
+    log = Log(pools)
+    done = [action.kind for action in log.actions()]
+    log.close()
+    assert done == ["open", "tick", "tick", "reject", "tick"]
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_a_phone_and_pass_axe_in_both_schemes(browser: Browser, server: Server, scheme: str):
+    page, wrong = enter(browser, server, "Ada", viewport={"width": 390, "height": 800}, color_scheme=scheme)
+    home = server.address.partition("?")[0]
+    for path in ("", "cell/1", "settle/1"):
+        page.goto(home + path)
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, path
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+    page.goto(home + "cell/1")
+    for button, dialog in (("Reject", "rejecting"), ("Keys", "help"), ("No candidate fits", "emptying")):
+        page.get_by_role("button", name=button).first.click()
+        expect(page.locator(f"#{dialog}")).to_be_visible()
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        press(page, "Escape")
+    assert wrong == []
+    page.context.close()

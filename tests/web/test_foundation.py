@@ -1,0 +1,234 @@
+"""What every web app of ours refuses, and what it always sends."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from fastapi import FastAPI, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.testclient import TestClient
+
+from stillme import web
+from stillme.errors import MissingExtra, StillmeError
+from stillme.web import events
+from stillme.web.app import Site, create_app
+from stillme.web.database import open_database
+from stillme.web.forms import read_form
+from stillme.web.limits import Limit
+from stillme.web.pages import Pages
+from stillme.web.serving import Server
+from stillme.web.sessions import Cookie, SingleUser, csrf_of, new_token, token_hash
+
+HOME = "http://127.0.0.1:8470"
+SITE = Site(title="A test", package="stillme.web")
+
+
+def small_app(site: Site = SITE) -> FastAPI:
+    app = create_app(site)
+
+    @app.get("/")
+    def home() -> Response:
+        return PlainTextResponse("hello")
+
+    @app.post("/change")
+    async def change(request: Request) -> Response:
+        form = await read_form(request)
+        return PlainTextResponse(form["word"])
+
+    return app
+
+
+@pytest.fixture
+def client() -> TestClient:
+    return TestClient(small_app(), base_url=HOME, headers={"Origin": HOME})
+
+
+def test_every_answer_carries_the_security_headers(client: TestClient) -> None:
+    answers = [client.get("/"), client.get("/nothing"), client.get("/", headers={"Host": "evil.example"})]
+    answers.append(client.post("/change", headers={"Origin": "https://evil.example"}))
+    assert [answer.status_code for answer in answers] == [200, 404, 400, 403]
+    for answer in answers:
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Origin": HOME}, 200),
+        ({"Origin": HOME, "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": "null", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": ""}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:9999"}, 403),
+        ({"Origin": "http://127.0.0.1:8470.evil.example"}, 403),
+        ({"Origin": "http://[::1"}, 403),
+        ({"Origin": HOME, "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": HOME, "Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "https://evil.example", "Sec-Fetch-Site": "same-origin"}, 403),
+    ],
+)
+def test_only_our_own_pages_may_change_something(headers: dict[str, str], code: int) -> None:
+    client = TestClient(small_app(), base_url=HOME)
+    assert client.post("/change", data={"word": "yes"}, headers=headers).status_code == code
+
+
+def test_without_origin_and_fetch_metadata_nothing_changes() -> None:
+    client = TestClient(small_app(), base_url=HOME)
+    assert client.post("/change", data={"word": "yes"}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "[::1]:80"])
+def test_loopback_names_are_served(client: TestClient, host: str) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::2]"])
+def test_other_names_are_not_served(client: TestClient, host: str) -> None:
+    assert client.get("/", headers={"Host": host}).status_code == 400
+
+
+def test_large_and_endless_bodies_are_refused(client: TestClient) -> None:
+    assert client.post("/change", data={"word": "x" * 70_000}).status_code == 413
+    endless = client.post("/change", content=iter([b"word=", b"yes"]))
+    assert endless.status_code == 411
+    assert client.post("/change", content=b"x", headers={"Content-Length": "-5"}).status_code == 413
+
+
+def test_only_plain_forms_are_read(client: TestClient) -> None:
+    assert client.post("/change", json={"word": "yes"}).status_code == 415
+    many = "&".join(f"f{number}=1" for number in range(300))
+    plain = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert client.post("/change", content=many, headers=plain).status_code == 400
+    assert client.post("/change", content=b"word=%ff", headers=plain).status_code == 400
+
+
+def test_static_files_are_ours_and_cannot_be_walked_out_of(client: TestClient) -> None:
+    address = Pages(SITE).static("page.css")
+    shown = client.get(address)
+    assert shown.status_code == 200
+    assert "immutable" in shown.headers["cache-control"]
+    for path in ("/static/../pages.py", "/static/%2e%2e/pages.py", "/static/..%2fpages.py", "/static//etc/passwd"):
+        assert client.get(path).status_code == 404
+
+
+def test_pages_escape_what_they_are_given() -> None:
+    site = Site(title="<script>alert(1)</script>", package="stillme.web")
+    assert b"<script>alert" not in Pages(site).show("page.html").body
+
+
+def test_a_cookie_over_https_is_bound_to_the_host() -> None:
+    response = PlainTextResponse("")
+    Cookie(name="s", secure=True).give(response, "t")
+    given = response.headers["set-cookie"]
+    assert given.startswith("__Host-s=t")
+    assert all(word in given for word in ("HttpOnly", "Path=/", "SameSite=lax", "Secure"))
+
+
+def test_tokens_are_long_and_neither_hash_nor_csrf_gives_them_away() -> None:
+    token = new_token()
+    assert len(token) >= 43
+    assert token not in token_hash(token) + csrf_of(token)
+    assert csrf_of(token) != csrf_of(new_token())
+
+
+def test_a_single_user_app_opens_with_its_key_only() -> None:
+    user, app = SingleUser(SITE), small_app()
+    user.protect(app)
+    stranger = TestClient(app, base_url=HOME)
+    refused = stranger.get("/")
+    assert refused.status_code == 403
+    assert "default-src" in refused.headers["content-security-policy"]
+    assert stranger.get("/?key=wrong").status_code == 403
+    owner = TestClient(app, base_url=HOME)
+    entered = owner.get(user.entrance, follow_redirects=False)
+    assert (entered.status_code, entered.headers["location"]) == (303, "/")
+    assert owner.get("/").text == "hello"
+
+
+def test_a_server_chooses_a_free_port_on_loopback() -> None:
+    first, second = Server.choose(), Server.choose()
+    try:
+        assert first.address != second.address
+        assert not first.public
+        assert "127.0.0.1" in first.hosts
+    finally:
+        first.listening.close()
+        second.listening.close()
+
+
+def test_a_taken_port_and_an_unknown_address_are_said_in_one_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(StillmeError, match=f"Port {port} on 127.0.0.1 is taken"):
+            Server.choose(port=port)
+    with pytest.raises(StillmeError, match="no address 192"):
+        Server.choose(host="192.0.2.1", port=port)
+    with pytest.raises(StillmeError, match="Cannot listen"):
+        Server.choose(port=70_000)
+
+
+def test_every_interface_must_be_asked_for_and_is_known_to_be_public() -> None:
+    server = Server.choose(host="0.0.0.0", public_url="https://study.example/")
+    server.listening.close()
+    assert server.public
+    assert server.secure
+    assert "study.example" in server.hosts
+    assert "*" not in server.hosts
+
+
+def test_limits_slow_one_client_and_not_another() -> None:
+    now = [0.0]
+    limit = Limit(per_minute=60, burst=3, clock=lambda: now[0])
+    assert [limit.allows("a") for _ in range(4)] == [True, True, True, False]
+    assert limit.allows("b")
+    now[0] = 1.0
+    assert [limit.allows("a"), limit.allows("a")] == [True, False]
+
+
+def test_the_log_is_append_only_and_part_of_the_transaction(tmp_path: Path) -> None:
+    metadata = sa.MetaData()
+    log = events.event_table(metadata)
+    database = open_database(tmp_path / "x.sqlite")
+    with database.writing() as connection:
+        metadata.create_all(connection)
+        events.keep_append_only(connection, log)
+        events.append(connection, log, actor="me", kind="kept", portrait="p1")
+
+    def break_off() -> None:
+        with database.writing() as connection:
+            events.append(connection, log, actor="me", kind="lost")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        break_off()
+    with database.reading() as connection:
+        (line,) = events.read(connection, log)
+    assert (line.actor, line.kind, line.detail) == ("me", "kept", {"portrait": "p1"})
+    database.close()
+    with sqlite3.connect(tmp_path / "x.sqlite") as raw:
+        for change in ("DELETE FROM event", "UPDATE event SET actor = 'you'"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                raw.execute(change)
+    raw.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "nonsense", "postgresql://nobody@127.0.0.1:1/none"])
+def test_a_database_that_cannot_be_opened_is_said_in_one_sentence(url: str) -> None:
+    with pytest.raises(StillmeError, match="database"):
+        open_database(url)
+
+
+def test_a_missing_extra_names_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r'pip install "stillme\[study\]"'):
+        web.require("study")
