@@ -7,14 +7,23 @@ import sys
 import click
 
 from stillme import __version__
+from stillme.cli.deciding import compare, gate, verify
+from stillme.cli.importing import import_
 from stillme.cli.judging import calibrate, check
 from stillme.cli.look import completion, doctor, export, list_, status
+from stillme.cli.mitigating import features, mitigate
+from stillme.cli.planning import plan
+from stillme.cli.portraits import curate, portraits
+from stillme.cli.serving import serve
 from stillme.cli.stages import edit, estimate, judge, report, run
 from stillme.cli.start import demo, new
+from stillme.cli.study import study_group
+from stillme.cli.tables import statistics, tables
+from stillme.cli.verbs import Verbs, keep_lines
 from stillme.errors import StillmeError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="stillme")
 def cli() -> None:
     r"""Does an image editor keep people themselves?
@@ -33,11 +42,13 @@ def cli() -> None:
     """
 
 
-for command in (
-    *(demo, new, run, edit, judge, estimate, report),
-    *(status, list_, check, calibrate, export, doctor, completion),
-):
-    cli.add_command(command)
+cli.add_section("Start", demo, new, plan, list_, doctor)
+cli.add_section("Run an audit", run, edit, judge, estimate, report, status, serve)
+cli.add_section("Read the results", tables, statistics, export, verify, compare, gate, import_)
+cli.add_section("Judges and single pictures", check, calibrate, mitigate, features)
+cli.add_section("Portraits and people", portraits, curate, study_group)
+cli.add_section("Shell", completion)
+keep_lines(cli)
 
 
 def main() -> None:
