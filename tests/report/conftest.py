@@ -1,16 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate
 from stillme.images import encode_png
 from stillme.report import Described, ReportData
 from stillme.types import ImageFile, Interval, PlantedGap, Portrait, Prompt
+from tests.report.columns import paper_like
 
 EDITORS = ("gentle", "harsh")
 PROMPTS = 3
@@ -24,6 +27,25 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
         colour = np.array([70 + 9 * number, 120, 200 - 8 * number], dtype=np.uint8)
         (folder / f"{number}.png").write_bytes(encode_png(np.broadcast_to(colour, (96, 96, 3)).copy()))
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def paper(pictures: Path) -> ReportData:
+    """The paper's audit in small: three editors, two judges and their mean, two arms, people for every tenth edit."""
+    files = sorted(pictures.iterdir())
+    settings = Settings(factors=("race", "gender"), replicates=100)
+    return paper_like(files, prompt_count=3, arms=("baseline", "feature"), with_people=True, settings=settings)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from stillme.estimates import Disparity, estimate
 from stillme.estimates.multiplicity import holm
 from stillme.report import ReportData, render, write
 from stillme.report.findings import find
-from stillme.report.gallery import pictures
+from stillme.report.gallery import worst
 from stillme.types import Interval
 
 Make = Callable[..., ReportData]
@@ -72,7 +72,8 @@ def test_no_user_string_becomes_markup(make_data: Make) -> None:
     scores = tuple(replace(score, judge=hostile) for score in data.scores)
     page = render(replace(data, edits=edits, scores=scores, estimates=tuple(estimate(edits, scores, data.settings))))
     tree = Tree(page)
-    assert sum(tag == "script" for tag, _ in tree.seen) == 1
+    scripts = [attributes.get("type") for tag, attributes in tree.seen if tag == "script"]
+    assert scripts == ["text/plain", "application/json", None]
     assert not any("onerror" in attributes or "onload" in attributes for _, attributes in tree.seen)
     assert "&lt;script&gt;alert(1)" in page
 
@@ -139,26 +140,26 @@ def test_a_picture_that_is_gone_leaves_a_word_not_a_hole(data: ReportData) -> No
     assert "source not found" not in page
 
 
-def test_the_gallery_shows_the_worst_in_turns_and_no_more_than_asked(data: ReportData) -> None:
-    chosen = pictures(data, 10)
-    assert len(chosen) == 10
-    assert {picture.editor for picture in chosen} == {"gentle", "harsh"}
-    assert {picture.scores[0].title for picture in chosen} == {"Edit Success", "Skin Tone Change"}
-    assert all(picture.scores[0].bad for picture in chosen)
-    assert chosen[0].labels[0][0] == "race"
-    assert pictures(data, 0) == ()
+def test_the_worst_come_in_turns_and_no_more_than_asked(data: ReportData) -> None:
+    chosen = worst(data, 10)
+    assert len(chosen) == len({row for row, _ in chosen}) == 10
+    assert {data.edits.editors[data.edits.editor[row]] for row, _ in chosen} == {"gentle", "harsh"}
+    assert {score.axis for _, score in chosen} == {"edit_success", "skin_tone"}
+    assert worst(data, 0) == []
+    # More than there are: everything that has a fault, once.
+    assert len(worst(data, 10_000)) < len(data.edits)
 
 
-def test_every_estimate_is_in_the_table(data: ReportData) -> None:
+def test_without_a_script_the_first_estimates_are_still_there(data: ReportData) -> None:
     body = render(data).partition('id="numbers"')[2].partition("</table>")[0]
-    assert body.count("<tr>") == len(data.estimates) + 1
+    assert body.count("<tr>") == min(200, len(data.estimates)) + 1
 
 
 def test_figures_draw_the_chance_band_and_speak_their_numbers(data: ReportData) -> None:
     page = render(data)
     assert page.count('class="forest"') >= 6
     assert page.count('class="chance"') >= 6
-    spoken = re.findall(r'role="img" aria-label="([^"]+)"', page)
+    spoken = re.findall(r'role="group" aria-label="([^"]+)"', page)
     assert any("Largest gap" in words and "chance alone up to" in words for words in spoken)
     assert all(float(number) >= 0 for number in re.findall(r'(?:width|height|cx|x1)="([-\d.]+)"', page))
 

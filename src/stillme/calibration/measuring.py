@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.calibration.limits import AxisLimits, load
-from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Share, Verdict
+from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Noticed, Share, Verdict
 from stillme.estimates.quantiles import student, wilson
 from stillme.results import Results
 from stillme.types import Spec
@@ -86,7 +86,17 @@ def _result(answers: _Answers, limits: AxisLimits) -> AxisResult:
         faceless=_faceless(answers) if limits.faceless is not None else None,
         smallest=_smallest(moved, limits),
         answered=float(np.mean(~np.isnan(asked.value))) if len(asked.value) else 0.0,
+        curve=tuple(_curve(moved, limits)),
     )
+
+
+def _curve(moved: _Answers, limits: AxisLimits) -> Iterator[Noticed]:
+    """The share noticed at each size of the change."""
+    for amount in sorted({float(each) for each in moved.amount}):
+        here = moved.where(moved.amount == amount)
+        share = _rate(_noticed(here, limits), here)
+        if share is not None:
+            yield Noticed(amount=amount, share=share)
 
 
 def _says_changed(answers: _Answers, limits: AxisLimits) -> Values:

@@ -35,6 +35,14 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """A known change of one size, and how often it was noticed."""
+
+    amount: float
+    share: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AxisResult:
     """One axis in one skin-tone group, or in everyone."""
 
@@ -50,6 +58,8 @@ class AxisResult:
     """The smallest change from which on at least 80 % are noticed."""
     answered: float
     """The share of pairs with an answer; the rest are abstentions and failures."""
+    curve: tuple[Noticed, ...] = ()
+    """From the smallest change to the largest; empty in calibrations of earlier versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +144,8 @@ _SHARES = ("false_alarm", "sensitivity", "bias", "faceless")
 
 def _result(entry: dict[str, Any]) -> AxisResult:
     shares = {name: Share(**entry[name]) if entry[name] else None for name in _SHARES}
-    return AxisResult(**shares, smallest=entry["smallest"], answered=entry["answered"])
+    curve = tuple(Noticed(amount=each["amount"], share=Share(**each["share"])) for each in entry.get("curve", ()))
+    return AxisResult(**shares, smallest=entry["smallest"], answered=entry["answered"], curve=curve)
 
 
 _WIDTHS = (20, 10, 22, 22, 22, 9, 10)

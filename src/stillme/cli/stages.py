@@ -12,6 +12,8 @@ from stillme.cli.options import Command, audit_argument, json_option, out_option
 
 if TYPE_CHECKING:
     from stillme.pipeline import Name
+    from stillme.report.data import Redaction
+    from stillme.report.manuscript import Format
 
 _EXIT_RETRY = 3
 _EXIT_INTERRUPTED = 130
@@ -67,19 +69,58 @@ def estimate(audit: Path, out: Path | None, wait: float, accept_changes: bool, a
 
 @click.command()
 @_stage_options
-def report(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool) -> None:
-    """Write report.html: one self-contained page."""
-    _work(audit, out, wait, accept_changes, as_json, ("report",))
+@click.option(
+    "--figures",
+    type=click.Choice(["pdf", "png", "svg"]),
+    multiple=True,
+    help="Also write the paper's figures and every forest plot into `figures` in the run. Repeatable.",
+)
+@click.option(
+    "--redact",
+    type=click.Choice(["blur", "omit"]),
+    help="Show portraits as blurred patches of colour, or leave them out; no link leads to the pictures then.",
+)
+def report(
+    audit: Path,
+    out: Path | None,
+    wait: float,
+    accept_changes: bool,
+    as_json: bool,
+    figures: tuple[Format, ...],
+    redact: Redaction | None,
+) -> None:
+    """Write report.html: one self-contained page.
+
+    It opens without a network, shows the worst edits first, and leads from every number to its rows. Figures need
+    the extra `figures`.
+    """
+    _work(audit, out, wait, accept_changes, as_json, ("report",), figures=figures, redact=redact or "none")
 
 
 def _work(
-    audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool, stages: tuple[Name, ...]
+    audit: Path,
+    out: Path | None,
+    wait: float,
+    accept_changes: bool,
+    as_json: bool,
+    stages: tuple[Name, ...],
+    *,
+    figures: tuple[Format, ...] = (),
+    redact: Redaction = "none",
 ) -> None:
     from stillme.cli.progress import progress
     from stillme.pipeline import Ended, Options, run_stages
 
     with progress(quiet=as_json) as shown:
-        options = Options(out=out, wait=wait, accept_changes=accept_changes, watch=shown, say=shown.say)
+        options = Options(
+            out=out,
+            wait=wait,
+            accept_changes=accept_changes,
+            watch=shown,
+            say=shown.say,
+            redact=redact,
+            figures=figures,
+        )
         summary = run_stages(audit, stages, options)
     if as_json:
         print_json(summary.as_json())

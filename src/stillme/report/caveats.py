@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from stillme.estimates import Disparity, EditState
+from stillme.estimates import Disparity, EditState, PairedEffect
 from stillme.report import numbers
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
@@ -44,6 +45,8 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
             "No arm asked for no change at all, so what an editor changes merely by taking a picture in and out "
             "is not subtracted.",
         )
+    if data.redact != "none":
+        yield Caveat("You cannot look for yourself.", "The portraits were blurred or left out of this page on purpose.")
     silent = sum(isinstance(each.outcome, NotEstimable) for each in data.estimates)
     if silent:
         yield Caveat(
@@ -53,6 +56,11 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
 
 
 def _rows(data: ReportData) -> Iterator[Caveat]:
+    if any("synthetic" in badge for badge in data.badges):
+        yield Caveat(
+            "The portraits are rendered.",
+            "Nobody sat for them. They show how the audit works, not how an editor treats photographs of people.",
+        )
     if data.planted:
         yield Caveat(
             "The effects were planted.",
@@ -105,11 +113,25 @@ def _people(data: ReportData, findings: Findings) -> Iterator[Caveat]:
                 f"Not everyone has a {name}.",
                 f"{unlabelled} of {len(codes)} portraits carry no label for it and appear in no group.",
             )
+    yield from _single_cells(data)
     if findings.blocks < findings.portraits:
         yield Caveat(
             "Portraits come in matched blocks.",
             f"{findings.portraits} portraits form {findings.blocks} blocks that share all but what the design varies. "
             "Contrasts inside a block are paired, and intervals count blocks, not pictures.",
+        )
+
+
+def _single_cells(data: ReportData) -> Iterator[Caveat]:
+    """Where groups meet, one portrait may stand for everybody."""
+    factors = data.settings.factors
+    labels = [tuple(each.attributes.get(factor, "") for factor in factors) for each in data.edits.portraits]
+    alone = sum(count == 1 for count in Counter(each for each in labels if all(each)).values())
+    if len(factors) > 1 and alone:
+        yield Caveat(
+            "One portrait per cell.",
+            f"{alone} of {len(set(labels))} combinations of {', '.join(map(numbers.factor, factors))} are one portrait "
+            "each: what looks like their fate may be one face’s.",
         )
 
 
@@ -152,5 +174,16 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
             yield Caveat(
                 f"{judge} failed a calibration.", f"On changes of known size it does not keep its limits for {titles}."
             )
-    if judges:
+    if judges and not data.against_people:
         yield Caveat("Judges are taken at their word.", "No comparison with people is part of this report.")
+    yield from _mitigation(data)
+
+
+def _mitigation(data: ReportData) -> Iterator[Caveat]:
+    effects = [each for each in data.mitigation if isinstance(each, PairedEffect)]
+    if effects and not any(isinstance(each.beyond_untreated, Interval) for each in effects):
+        yield Caveat(
+            "No edit was run again untreated.",
+            "If the edits were chosen because their baseline was bad, running them again improves them by itself; "
+            "this report cannot tell that from the arm’s own effect.",
+        )

@@ -21,11 +21,7 @@ from stillme.types import Estimate, Interval
 class Line:
     """One number of one editor, with its interval."""
 
-    editor: str
-    arm: str
-    judge: str
-    quantity: str
-    title: str
+    found: Estimate
     value: str
     span: str
     share: float | None
@@ -107,14 +103,14 @@ def find(data: ReportData) -> Findings:
     """Read the answers off the estimates and the rows."""
     everyone = [each for each in data.headlines if each.scope == "all" and isinstance(each.outcome, Interval)]
     lines = [_line(each, each.outcome) for each in everyone if isinstance(each.outcome, Interval)]
-    shown = sorted((line for line in lines if numbers.is_headline(line.quantity)), key=_line_place)
+    shown = sorted((line for line in lines if numbers.is_headline(line.found.quantity)), key=_line_place)
     gaps = _gaps(data)
     edits = data.edits
     used = set(edits.portrait.tolist())
     portraits = [portrait for place, portrait in enumerate(edits.portraits) if place in used]
     return Findings(
-        happened=_grid(data, _informative([line for line in shown if line.quantity in numbers.HAPPENED])),
-        themselves=_grid(data, [line for line in shown if line.quantity not in numbers.HAPPENED]),
+        happened=_grid(data, _informative([line for line in shown if line.found.quantity in numbers.HAPPENED])),
+        themselves=_grid(data, [line for line in shown if line.found.quantity not in numbers.HAPPENED]),
         gaps=gaps,
         worst=_first_by_editor(gap for gap in gaps if gap.beyond_chance),
         portraits=len(portraits),
@@ -125,14 +121,24 @@ def find(data: ReportData) -> Findings:
     )
 
 
+def alikeness(data: ReportData) -> str:
+    """What it costs that many edits show the same face: the most costly headline quantity, in a sentence."""
+    headlines = {(each.quantity, each.judge) for each in data.headlines if numbers.is_headline(each.quantity)}
+    known = [each for each in data.likeness if (each.quantity, each.judge) in headlines and each.design_effect]
+    most = max(known, key=lambda each: (each.design_effect or 0.0, each.editor, each.quantity), default=None)
+    if most is None or not isinstance(most.icc, Interval) or most.effective is None:
+        return ""
+    return (
+        f"Edits of one portrait are alike: for “{numbers.title(most.quantity)}” ({most.editor}) the intraclass "
+        f"correlation is {most.icc.value:.2f} ({most.icc.low:.2f} to {most.icc.high:.2f}), so {most.edits:,} edits say "
+        f"as much as {most.effective:,.0f} independent ones."
+    )
+
+
 def _line(found: Estimate, interval: Interval) -> Line:
     plus = numbers.signed(found.quantity)
     return Line(
-        editor=found.editor,
-        arm=found.arm,
-        judge=found.judge,
-        quantity=found.quantity,
-        title=numbers.title(found.quantity),
+        found=found,
         value=f"{numbers.number(found.quantity, interval.value, plus=plus)} {numbers.symbol(found.quantity)}".strip(),
         span=numbers.span(found.quantity, interval, plus=plus),
         share=interval.value if numbers.is_rate(found.quantity) else None,
@@ -140,19 +146,25 @@ def _line(found: Estimate, interval: Interval) -> Line:
 
 
 def _line_place(line: Line) -> tuple[int, str, str, str, str]:
-    return numbers.headline_place(line.quantity), line.quantity, line.judge, line.editor, line.arm
+    return (
+        numbers.headline_place(line.found.quantity),
+        line.found.quantity,
+        line.found.judge,
+        line.found.editor,
+        line.found.arm,
+    )
 
 
 def _informative(lines: Sequence[Line]) -> tuple[Line, ...]:
     """Leave out refusals where nothing was refused: the last card counts them anyway."""
-    refusing = any(line.share for line in lines if line.quantity == "refused")
-    return tuple(line for line in lines if line.quantity != "refused" or refusing)
+    refusing = any(line.share for line in lines if line.found.quantity == "refused")
+    return tuple(line for line in lines if line.found.quantity != "refused" or refusing)
 
 
 def _grid(data: ReportData, lines: Sequence[Line]) -> Grid:
-    columns = tuple(sorted({(line.editor, line.arm) for line in lines}))
-    cells = {(line.quantity, line.judge, line.editor, line.arm): line for line in lines}
-    rows = dict.fromkeys((line.quantity, line.judge) for line in lines)
+    columns = tuple(sorted({(line.found.editor, line.found.arm) for line in lines}))
+    cells = {(line.found.quantity, line.found.judge, line.found.editor, line.found.arm): line for line in lines}
+    rows = dict.fromkeys((line.found.quantity, line.found.judge) for line in lines)
     return Grid(
         columns=columns,
         rows=tuple(
@@ -235,6 +247,7 @@ def _left_out(data: ReportData) -> Iterable[tuple[str, str, int, int]]:
             (EditState.MISSING, "not edited yet"),
             (EditState.REFUSED, "refused"),
             (EditState.FAILED, "failed"),
+            (EditState.WITHHELD, "no feature prompt"),
         ):
             if states[state]:
                 yield editor, reason, states[state], total

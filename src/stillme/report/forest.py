@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stillme.estimates import Disparity
-from stillme.report import numbers
+from stillme.report import links, numbers
 from stillme.types import Estimate, Interval
 
-WIDTH, ROW, LABEL, VALUES, TOP = 470, 26, 106, 138, 26
+WIDTH, ROW, LABEL, VALUES, TOP = 470, 26, 112, 138, 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def draw(panel: Panel, on: Scale) -> Markup:
     quantity = panel.quantity
     height = TOP + ROW * len(panel.groups) + (ROW * 3 if panel.gap else 8)
     bottom = TOP + ROW * len(panel.groups)
-    body = [_axis(quantity, on, bottom)]
+    body = [axis(quantity, on, bottom)]
     if isinstance(panel.overall.outcome, Interval):
         body.append(_overall(panel.overall.outcome, on, bottom))
     extremes = {panel.gap.highest, panel.gap.lowest} if panel.gap else set[str]()
@@ -80,12 +80,13 @@ def draw(panel: Panel, on: Scale) -> Markup:
         body.append(_row(group, on, TOP + ROW * row + ROW / 2, strong=group.group in extremes))
     if panel.gap:
         body.append(_gap(panel.gap, on, bottom + ROW * 1.9))
-    return Markup('<svg class="forest" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+    return Markup('<svg class="forest" viewBox="0 0 {} {}" role="group" aria-label="{}">{}</svg>').format(
         WIDTH, round(height), _spoken(panel), Markup("").join(body)
     )
 
 
-def _axis(quantity: str, on: Scale, bottom: float) -> Markup:
+def axis(quantity: str, on: Scale, bottom: float) -> Markup:
+    """Grid lines with their numbers."""
     parts: list[Markup] = []
     for tick in on.ticks():
         x = _px(on.at(tick))
@@ -116,7 +117,7 @@ def _overall(interval: Interval, on: Scale, bottom: float) -> Markup:
 
 def _row(group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
     label = Markup('<text class="label{}" x="{}" y="{}">{}<title>{}</title></text>').format(
-        " strong" if strong else "", LABEL - 10, _px(y + 4), _shortened(group.group), group.group
+        " strong" if strong else "", LABEL - 10, _px(y + 4), shortened(group.group), group.group
     )
     if not isinstance(group.outcome, Interval):
         reason = Markup('<text class="none" x="{}" y="{}">{}</text>').format(LABEL, _px(y + 4), group.outcome.reason)
@@ -130,7 +131,7 @@ def _row(group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
         + Markup('<circle class="point{}" cx="{}" cy="{}" r="{}"/>').format(
             " strong" if strong else "", _px(on.at(interval.value)), _px(y), 5.5 if strong else 4.5
         )
-        + _value(group.quantity, interval, y, plus=numbers.signed(group.quantity), strong=strong)
+        + _value(group, interval, y, plus=numbers.signed(group.quantity), strong=strong)
     )
 
 
@@ -169,21 +170,25 @@ def _gap(gap: Disparity, on: Scale, y: float) -> Markup:
     parts.append(
         Markup('<path class="gap-point" d="M{} {}l6.5 6.5l-6.5 6.5l-6.5 -6.5z"/>').format(_px(x), _px(y - 6.5))
     )
-    parts.append(_value(gap.quantity, interval, y, plus=False, strong=True))
+    parts.append(_value(gap, interval, y, plus=False, strong=True))
     return Markup("").join(parts)
 
 
-def _value(quantity: str, interval: Interval, y: float, *, plus: bool, strong: bool) -> Markup:
-    return Markup('<text class="value{}" x="{}" y="{}">{}<tspan class="span" dx="6">{}</tspan></text>').format(
+def _value(found: Estimate, interval: Interval, y: float, *, plus: bool, strong: bool) -> Markup:
+    quantity = found.quantity
+    return Markup(
+        '<a href="{}"><text class="value{}" x="{}" y="{}">{}<tspan class="span" dx="6">{}</tspan></text></a>'
+    ).format(
+        links.rows_of(found),
         " strong" if strong else "",
         WIDTH - VALUES + 14,
         _px(y + 4),
         numbers.number(quantity, interval.value, plus=plus),
-        f"{_bare(quantity, interval.low)} to {_bare(quantity, interval.high)}",
+        f"{bare(quantity, interval.low)} to {bare(quantity, interval.high)}",
     )
 
 
-def _bare(quantity: str, value: float) -> str:
+def bare(quantity: str, value: float) -> str:
     """A limit without its unit: the value beside it carries one."""
     if numbers.is_rate(quantity):
         return f"{round(100 * value) + 0:d}".replace("-", "−")
@@ -205,7 +210,8 @@ def _round_step(rough: float) -> float:
     return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= rough * 0.999)
 
 
-def _shortened(name: str) -> str:
+def shortened(name: str) -> str:
+    """A label that fits beside a plot."""
     return name if len(name) <= 15 else name[:14] + "…"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stillme import rubric
+from stillme.estimates.cuts import rate_of
 from stillme.estimates.tables import is_rate, title
 from stillme.types import Estimate, Interval
 
@@ -11,6 +12,7 @@ __all__ = [
     "headline_place",
     "is_headline",
     "is_rate",
+    "is_telling",
     "limits",
     "number",
     "signed",
@@ -49,7 +51,13 @@ HAPPENED = ("success", "soft_erasure", "unchanged", "refused")
 def is_headline(quantity: str) -> bool:
     """Whether the quantity gets a figure. A plugin's own quantities do: nobody else knows what they repeat."""
     known = rubric.load()
-    return quantity in HEADLINES or not (quantity in known.axes or quantity in known.rates or quantity == "failed")
+    return quantity in HEADLINES or not (quantity in known.axes or rate_of(quantity) or quantity == "failed")
+
+
+def is_telling(axis: str) -> bool:
+    """Whether the axis, or a rate on it, has a figure of its own."""
+    rates = (rate.name for rate in rubric.load().rates.values() if rate.axis == axis)
+    return is_headline(axis) or any(is_headline(name) for name in rates)
 
 
 def headline_place(quantity: str) -> int:

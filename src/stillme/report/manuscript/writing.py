@@ -1,0 +1,95 @@
+"""Draw what the data allow, say what they do not, and write files that are the same for the same rows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from stillme.errors import StillmeError
+from stillme.report import figures
+from stillme.report.data import ReportData
+from stillme.report.findings import find
+
+Format = Literal["pdf", "png", "svg"]
+FORMATS: tuple[Format, ...] = ("pdf", "png", "svg")
+
+_METADATA: dict[Format, dict[str, Any]] = {
+    "pdf": {"CreationDate": None, "ModDate": None},
+    "png": {"Software": None},
+    "svg": {"Date": None},
+}
+"""No time of day: the same rows give the same bytes."""
+
+_STYLE: dict[str, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 300,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "stillme",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was drawn, and what could not be."""
+
+    files: tuple[Path, ...]
+    skipped: tuple[tuple[str, str], ...]
+    """Name and reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    name: str
+    draw: Callable[[], Any | str]
+    """A figure, or the reason why there is none."""
+
+
+def write_figures(folder: Path, data: ReportData, formats: Sequence[Format]) -> Written:
+    """Write every figure that the rows allow into `folder`, in each of the formats."""
+    if find_spec("matplotlib") is None:
+        raise StillmeError("Figures need matplotlib. `pip install 'stillme[figures]'` brings it.")
+    matplotlib: Any = import_module("matplotlib")
+    folder.mkdir(parents=True, exist_ok=True)
+    files: list[Path] = []
+    skipped: list[tuple[str, str]] = []
+    with matplotlib.rc_context(_STYLE):
+        for asked in _wanted(data):
+            drawn = asked.draw()
+            if isinstance(drawn, str):
+                skipped.append((asked.name, drawn))
+            else:
+                files += [_save(drawn, folder / f"{asked.name}.{each}", each) for each in formats]
+    return Written(files=tuple(files), skipped=tuple(skipped))
+
+
+def _wanted(data: ReportData) -> Iterator[_Asked]:
+    from stillme.report.manuscript import arms, forests, pictures, rates, roles
+
+    yield _Asked("figure-04-rates-by-group", lambda: rates.draw(data))
+    yield _Asked("figure-05-before-and-after", lambda: pictures.before_and_after(data))
+    yield _Asked("figure-06-what-the-arm-changes", lambda: arms.draw(data))
+    yield _Asked("figure-07-roles", lambda: roles.draw(data))
+    yield _Asked("figure-12-mosaic", lambda: pictures.mosaic(data))
+    yield _Asked("figure-13-one-instruction-every-group", lambda: pictures.grid(data))
+    for (quantity, judge, factor), panels in figures.panels(data, find(data)).items():
+        name = "-".join(part for part in ("forest", quantity, "by", factor, judge) if part)
+        yield _Asked(re.sub(r"[^\w-]+", "_", name), lambda panels=panels: forests.draw(data, panels))
+
+
+def _save(figure: Any, path: Path, kind: Format) -> Path:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    figure.savefig(partial, format=kind, metadata=_METADATA[kind], bbox_inches="tight")
+    partial.replace(path)
+    return path

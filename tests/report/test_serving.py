@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from stillme.errors import StillmeError
+from stillme.pipeline import Options, run_stages
+from stillme.report.data import Redaction
+from stillme.serving import Board, Painter, Served, Server, is_loopback, serve
+
+
+@contextmanager
+def serving(folder: Path, redact: Redaction = "none") -> Iterator[tuple[Painter, Server]]:
+    """A painter that paints when told to, and a server on a free port."""
+    board = Board()
+    served = Served(path=folder, redact=redact, port=0)
+    painter = Painter(served, board)
+    with Server(served, board, painter.folder) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield painter, server
+        server.shutdown()
+        thread.join()
+
+
+def ask(server: Server, path: str, host: str = "localhost", method: str = "GET") -> tuple[int, bytes, dict[str, str]]:
+    connection = HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+    connection.request(method, path, headers={"Host": host})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body, dict(answer.getheaders())
+
+
+@pytest.fixture
+def run(write_audit: Callable[..., Path]) -> Path:
+    folder = write_audit()
+    run_stages(folder, ("edit",), Options())
+    return folder
+
+
+def test_the_page_follows_the_run(run: Path) -> None:
+    with serving(run) as (painter, server):
+        assert b"being computed" in ask(server, "/")[1]
+        painter.look()
+        first = ask(server, "/")[1]
+        assert b"<h1>A test</h1>" in first
+        before = json.loads(ask(server, "/progress")[1])
+        assert before["page"] == 1
+        assert not before["complete"]
+        painter.look()
+        assert json.loads(ask(server, "/progress")[1])["page"] == 1, "nothing new, nothing to paint"
+        run_stages(run, ("judge",), Options())
+        painter.look()
+        after = json.loads(ask(server, "/progress")[1])
+        assert after["complete"]
+        assert after["page"] == 2
+        assert after["judges"][0]["done"] == 12
+        assert ask(server, "/")[1] != first
+
+
+def test_pictures_come_from_the_run_and_nothing_else_does(run: Path) -> None:
+    picture = next(path for path in (run / "images").rglob("*.png"))
+    with serving(run) as (_, server):
+        status, body, headers = ask(server, f"/images/{picture.parent.name}/{picture.name}")
+        assert (status, body) == (200, picture.read_bytes())
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert ask(server, "/", method="HEAD")[1] == b""
+        for path in ("/stillme.sqlite", "/images/../audit.toml", "/images/%2e%2e/audit.toml", "/audit.toml"):
+            assert ask(server, path)[0] == 404, path
+        assert ask(server, "/", method="POST")[0] == 501
+    with serving(run, redact="blur") as (_, server):
+        assert ask(server, f"/images/{picture.parent.name}/{picture.name}")[0] == 404
+
+
+def test_another_sites_name_for_this_machine_is_turned_away(run: Path) -> None:
+    with serving(run) as (_, server):
+        assert ask(server, "/", host="evil.example")[0] == 421
+        assert ask(server, "/", host="127.0.0.1:8777")[0] == 200
+        assert ask(server, "/", host="[::1]:80")[0] == 200
+
+
+def test_only_this_machine_is_loopback() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.3.2.1", "::1")))
+    assert not any(map(is_loopback, ("0.0.0.0", "192.168.0.4", "example.org", "")))
+
+
+def test_a_run_that_never_began_is_named(write_audit: Callable[..., Path]) -> None:
+    with pytest.raises(StillmeError, match="has no run yet"):
+        serve(Served(path=write_audit(), port=0), lambda _: None)
+
+
+def test_a_taken_port_is_named_with_what_to_do(run: Path) -> None:
+    with serving(run) as (_, server):
+        taken = Served(path=run, port=server.server_address[1])
+        with pytest.raises(StillmeError, match="--port 0"):
+            Server(taken, Board(), run)
+
+
+@pytest.mark.browser
+def test_a_reader_is_offered_the_newer_numbers(browser: Browser, run: Path) -> None:
+    with serving(run) as (painter, server):
+        painter.look()
+        page = browser.new_page()
+        wrong: list[str] = []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(server.address)
+        page.wait_for_function("document.querySelector('#live p').textContent.includes('going on')")
+        assert not page.get_by_role("button", name="Show the newer numbers").is_visible()
+        run_stages(run, ("judge",), Options())
+        painter.look()
+        page.get_by_role("button", name="Show the newer numbers").click(timeout=15_000)
+        page.wait_for_function("document.querySelector('#live p')?.textContent.includes('complete')")
+        assert wrong == []
+        page.close()
