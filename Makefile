@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test check format bench chromium clean
+.PHONY: all demo test check format bench chromium postgresql clean
 
 all: format check test
 
@@ -15,7 +15,7 @@ all: format check test
 demo: .venv/.installed
 	$(BIN)/stillme demo --out stillme-demo
 
-test: check chromium
+test: check chromium postgresql
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: .venv/.dev
@@ -60,3 +60,9 @@ chromium:
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
 		|| echo "No Chromium here: browser tests will be skipped."
+
+# The study's tests also run on a throw-away PostgreSQL, likewise.
+postgresql:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; } \
+		|| echo "No PostgreSQL here: its tests will be skipped."

@@ -62,8 +62,9 @@ def test_the_example_audit_uses_every_section_and_loads(tmp_path: Path):
     assert set(tomllib.loads(example)) == set(Config.model_fields)
     (tmp_path / "audit.toml").write_text(example)
     loaded = audit.load(tmp_path)
-    # 20 sampled cells, one role sentence as a pair and with each of the two alone, and who is there once as a no-op.
-    assert loaded.request_count(loaded.editors[0]) == (20 + 3 + 12) * 2
+    # 20 sampled cells and one role sentence as a pair and with each of the two alone, both under two arms; and who is
+    # there once as a no-op.
+    assert loaded.request_count(loaded.editors[0]) == ((20 + 3) * 2 + 12) * 2
 
 
 def test_the_table_of_keys_knows_every_key():

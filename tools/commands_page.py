@@ -16,6 +16,10 @@ def page() -> str:
     parts = ["# Commands", "", "Made from `--help` by `python tools/commands_page.py`.", "", _help(cli, "stillme")]
     for name, command in cli.commands.items():
         parts += ["", f"## stillme {name}", "", _help(command, f"stillme {name}")]
+        if isinstance(command, click.Group):
+            for verb, each in command.commands.items():
+                full = f"stillme {name} {verb}"
+                parts += ["", f"### {full}", "", _help(each, full)]
     return "\n".join(parts) + "\n"
 
 

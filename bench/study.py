@@ -1,0 +1,145 @@
+"""200 annotators against the real server: how long an answer takes until it is on disk, on SQLite and on PostgreSQL.
+
+First at the pace of people (about 80 answers a second together), then as fast as it goes with the server killed by
+SIGKILL on the way. Every place must be filled exactly and every acknowledged answer must be there. Annotators and
+server share this machine, so times grow with whatever else it does; the server's own CPU time an answer does not, nor
+do the ratios: against bare durable commits of one row on the same disk in the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import sqlalchemy as sa
+
+from stillme.study import schema as t
+from stillme.study.opening import open_study
+from tests.study.annotators import (
+    Annotator,
+    ServerProcess,
+    postgresql_binaries,
+    serving,
+    throw_away_postgresql,
+)
+from tests.study.studies import write_study
+
+TASKS, PER_TASK, RATERS, PEOPLE = 66, 2, 3, 200
+PLACES = TASKS * RATERS
+ANSWERS = PER_TASK * 2 * 5
+PACE = 2.4
+"""Seconds between two answers of one person: 200 people then give about 80 a second."""
+LIMITS = "\n[limits]\nentries_per_minute = 100000\nrequests_per_minute = 100000\n"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One round."""
+
+    milliseconds: np.ndarray
+    """Of every acknowledged answer."""
+    rate: float
+    """Answers a second, in the middle 80 % of them."""
+    cpu: float
+    """Milliseconds of the server's processor time an answer, pages and all included."""
+    retries: int
+
+    def __str__(self) -> str:
+        half, most, worst = np.percentile(self.milliseconds, [50, 95, 99])
+        return f"{self.rate:6.0f} answers/s   p50 {half:6.0f}   p95 {most:6.0f}   p99 {worst:6.0f} ms"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="bench-study-") as scratch:
+        folder = Path(scratch)
+        folder.chmod(0o755)
+        bare = _bare_commits(folder / "bare.sqlite")
+        print(
+            f"bare durable commit           p50 {np.percentile(bare, 50):6.1f}   p95 {np.percentile(bare, 95):6.1f} ms"
+        )
+        _rounds("SQLite", folder / "sqlite", None, bare)
+        if postgresql_binaries() is None:
+            print("PostgreSQL                    not on this machine")
+            return
+        with throw_away_postgresql(folder / "cluster") as database:
+            _rounds("PostgreSQL, 2 workers", folder / "postgresql", database, bare)
+
+
+def _rounds(name: str, folder: Path, database: str | None, bare: np.ndarray) -> None:
+    paced = _round(folder / "paced", database, PACE, kills=0)
+    ratio = np.percentile(paced.milliseconds, 50) / np.percentile(bare, 50)
+    print(f"{name}, 200 people\n    {paced}; median ×{ratio:.1f} of a bare durable commit; {paced.cpu:.1f} ms CPU each")
+    flat = _round(folder / "flat", database, 0.0, kills=2)
+    print(f"{name}, flat out\n    {flat}; over 2 × kill -9, {flat.retries:,} requests repeated, none lost", flush=True)
+
+
+def _round(folder: Path, database: str | None, pace: float, kills: int) -> Measured:
+    write_study(folder, tasks=TASKS, per_task=PER_TASK, raters=RATERS, checks=False, extra=LIMITS)
+    with serving(folder, database, workers=2 if database else 1) as server:
+        people = [Annotator(server.port, f"p{n}", think=pace, mischief=n % 5 == 0) for n in range(PEOPLE)]
+        asyncio.run(_all(people, server, kills))
+        spent = _processor_seconds(server)
+    with open_study(folder, database) as study, study.database.reading() as connection:
+        of_study = sa.select(t.batch.c.id).where(t.batch.c.study == study.id)
+        slots = connection.execute(sa.select(t.slot).where(t.slot.c.batch.in_(of_study))).all()
+        rows = connection.execute(
+            sa.select(t.answer, t.participant.c.ext_hmac)
+            .join(t.slot, t.slot.c.id == t.answer.c.slot)
+            .join(t.participant, t.participant.c.id == t.slot.c.participant)
+            .where(t.participant.c.study == study.id)
+        ).all()
+        done = Counter(slot.batch for slot in slots if slot.state == "done")
+        assert set(done.values()) == {RATERS}, "a batch has not exactly k raters"
+        assert sum(done.values()) == PLACES
+        kept = {(row.ext_hmac, row.position, row.side, row.question): (row.seq, row.value) for row in rows}
+        for person in people:
+            known_as = study.keys.name("participant", f"prolific:{person.name}")
+            for place, said in person.acknowledged.items():
+                assert kept[(known_as, *place)] == said, "an acknowledged answer is lost"
+    assert len(kept) == PLACES * ANSWERS
+    times = np.array([taken for person in people for taken in person.times]) * 1000
+    begun, ended = np.percentile([row.at for row in rows], [10, 90])
+    return Measured(
+        milliseconds=times,
+        rate=0.8 * len(rows) / (ended - begun),
+        cpu=1000 * spent / len(rows),
+        retries=sum(person.retries for person in people),
+    )
+
+
+def _processor_seconds(server: ServerProcess) -> float:
+    assert server.running
+    main = psutil.Process(server.running.pid)
+    return sum(sum(each.cpu_times()[:2]) for each in (main, *main.children(recursive=True)))
+
+
+async def _all(people: Sequence[Annotator], server: ServerProcess, kills: int) -> None:
+    async def kill() -> None:
+        for _ in range(kills):
+            await asyncio.sleep(6)
+            server.kill()
+            await asyncio.to_thread(server.start)
+
+    await asyncio.gather(kill(), *(person.take_part() for person in people))
+
+
+def _bare_commits(path: Path) -> np.ndarray:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE answer (a, b, c, d)")
+    taken: list[float] = []
+    for number in range(300):
+        begun = time.perf_counter()
+        connection.execute("INSERT INTO answer VALUES (?, 2, 3, 4)", (number,))
+        taken.append(1000 * (time.perf_counter() - begun))
+    connection.close()
+    return np.array(taken)

@@ -1,0 +1,243 @@
+"""Commands of the human study."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stillme.cli.options import Command, json_option, print_json
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+def _study_argument(command: Command) -> Command:
+    return click.argument("study", type=_FOLDER, default=".", metavar="[STUDY]")(command)
+
+
+def _database_option(command: Command) -> Command:
+    return click.option(
+        "--database", envvar="STILLME_STUDY_DATABASE", help="postgresql://user@host/name; by default SQLite in STUDY."
+    )(command)
+
+
+_HELP = """Have people rate edits, blind, and put their ratings beside the models'.
+
+\b
+stillme study new my-audit            draw items from a run; writes my-audit/study
+stillme study serve my-audit/study    consent, training, rating, completion codes
+stillme study status my-audit/study   progress, quality, agreement
+stillme study close my-audit/study    ratings go into the run as the judge `people`
+"""
+
+
+@click.group("study", help=_HELP)
+def study_group() -> None:
+    """Have people rate edits, and put their ratings beside the models'."""
+    from stillme.web import require
+
+    require("study")
+
+
+@study_group.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--out", type=_FOLDER, help="Folder of the study; by default `study` inside the run.")
+@click.option("--items", default=500, show_default=True, help="Items to draw, evenly over prompts, groups and editors.")
+@click.option("--per-task", default=50, show_default=True, help="Items one participant rates.")
+@click.option(
+    "--compare",
+    type=click.Choice(["auto", "arms", "editors", "none"]),
+    default="auto",
+    show_default=True,
+    help="What the two pictures of an item are: baseline and feature arm, two editors, or one picture only.",
+)
+@click.option(
+    "--first",
+    type=click.Choice(["nothing", "disputed", "flagged"]),
+    default="nothing",
+    show_default=True,
+    help="Draw first what judges dispute, or what one of them reports. Group means are then of no random sample.",
+)
+@click.option("--gold", default=2, show_default=True, help="Items with known answers in every task.")
+@click.option("--attention", default=2, show_default=True, help="Attention checks in every task.")
+@click.option("--repeats", default=2, show_default=True, help="Items shown twice in every task.")
+@click.option("--size", "side", default=768, show_default=True, help="Pixels of the square every picture is fitted to.")
+@click.option("--prolific", is_flag=True, help="Write a [prolific] section to fill in.")
+@click.option("--seed", default=0, show_default=True)
+@json_option
+def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
+    """Draw a study from a run and write its study.toml.
+
+    Pictures are copied blind: one format, one size, no metadata. The admin's password is printed once.
+    """
+    from stillme.study.drawing import Design, new_study
+
+    for name in ("items", "per_task", "gold", "attention", "repeats", "side"):
+        least = 0 if name in ("gold", "attention", "repeats") else 1
+        if design[name] < least:
+            raise click.UsageError(f"--{name.replace('_', '-')} is at least {least}.")
+    made = new_study(run, out, Design(**design), lambda text: click.echo(text, err=True))
+    real = sum(item.kind == "real" for item in made.drawn.items)
+    if as_json:
+        print_json(
+            {
+                "folder": str(made.folder),
+                "items": real,
+                "tasks": made.drawn.batches,
+                "design": dict(made.drawn.design),
+                "picture_bytes": made.picture_bytes,
+                "admin_password": made.password,
+            }
+        )
+    else:
+        click.echo(
+            f"{made.folder}: {real:,} items in {made.drawn.batches} tasks; compared: {made.drawn.design['compare']}.\n"
+            f"Admin password, shown only now: {made.password}\n"
+            f"Edit {made.folder / 'study.toml'}, then: stillme study serve {made.folder}"
+        )
+
+
+@study_group.command()
+@_study_argument
+@_database_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 lets other machines in.")
+@click.option("--port", type=int, help="By default the first free one from 8470 on.")
+@click.option("--public-url", default="", help="The https address of the proxy in front.")
+@click.option("--proxy", "proxies", multiple=True, metavar="ADDRESS", help="A proxy that may say who the client is.")
+@click.option("--workers", default=1, show_default=True, help="Processes; more than one needs PostgreSQL.")
+def serve(study: Path, database: str | None, proxies: tuple[str, ...], **options: Any) -> None:
+    """Serve a study until interrupted.
+
+    On this machine only unless told otherwise. Every answer is on disk before the page says so.
+    """
+    from stillme.study.serving import Serving
+    from stillme.study.serving import serve as run
+
+    run(study, Serving(database=database, proxies=proxies, **options), click.echo)
+
+
+@study_group.command()
+@click.argument("count", type=click.IntRange(1, 10_000))
+@_study_argument
+@_database_option
+@click.option("--address", default="", help="Printed in front of each link, such as https://study.example")
+@json_option
+def invite(study: Path, database: str | None, count: int, address: str, as_json: bool) -> None:
+    """Make COUNT personal invitation links, for participants who do not come from Prolific.
+
+    Only hashes of them are kept: store the links where you need them.
+    """
+    from stillme.study.entry import invite as make
+    from stillme.study.opening import open_study
+
+    with open_study(study, database) as opened:
+        links = [f"{address.rstrip('/')}/i/{code}" for code in make(opened, count)]
+    print_json(links) if as_json else click.echo("\n".join(links))
+
+
+@study_group.command()
+@_study_argument
+@_database_option
+@json_option
+def status(study: Path, database: str | None, as_json: bool) -> None:
+    """Show how far a study has come: tasks, pay per hour, agreement, flags.
+
+    Works while it is served. Exits with 1 if the median pay is below the study's floor.
+    """
+    from stillme.study.opening import open_study
+    from stillme.study.overview import overview_of
+
+    with open_study(study, database) as opened:
+        found = overview_of(opened)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        click.echo(found.as_text())
+    if found.progress.alarm:
+        sys.exit(1)
+
+
+@study_group.command()
+@_study_argument
+@_database_option
+@click.option("--format", "kind", type=click.Choice(["csv", "jsonl", "parquet"]), default="csv", show_default=True)
+@click.option("--to", type=_FOLDER, help="By default `export` in the study.")
+@json_option
+def export(study: Path, database: str | None, kind: Any, to: Path | None, as_json: bool) -> None:
+    """Write ratings, items, raters and exclusions as tables, with a codebook.
+
+    Raters have pseudonyms, and times count from each rater's start.
+    """
+    from stillme.study.export import export_study
+    from stillme.study.opening import open_study
+
+    with open_study(study, database) as opened:
+        written = export_study(opened, to or study / "export", kind)
+    if as_json:
+        print_json({"files": [str(path) for path in written]})
+    else:
+        click.echo("\n".join(f"Wrote {path}" for path in written))
+
+
+@study_group.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@_study_argument
+@_database_option
+@json_option
+def submissions(study: Path, database: str | None, file: Path, as_json: bool) -> None:
+    """Take over the statuses of Prolific's export (FILE).
+
+    Returned, timed-out and screened-out submissions free their places, rejected ones are left out, and the
+    Prolific ids of approved ones are deleted.
+    """
+    from stillme.study.opening import open_study
+    from stillme.study.submissions import take_over
+
+    with open_study(study, database) as opened:
+        done = take_over(opened, file)
+    if as_json:
+        print_json(dict(done))
+    else:
+        click.echo(", ".join(f"{count} {what}" for what, count in done.items()) or "nothing to do")
+
+
+@study_group.command()
+@_study_argument
+def password(study: Path) -> None:
+    """Give the admin pages a new password, and print it."""
+    from stillme.study.keys import change_password
+
+    click.echo(change_password(study))
+
+
+@study_group.command()
+@_study_argument
+@_database_option
+@click.option("--run", "run_folder", type=_FOLDER, help="Where the run is now; by default where it was drawn from.")
+@click.option("--wait", default=0.0, help="Seconds to wait while another process writes to the run.")
+@json_option
+def close(study: Path, database: str | None, run_folder: Path | None, wait: float, as_json: bool) -> None:
+    """Stop taking answers and put the ratings into the run, as the judge `people`.
+
+    Each finished rater's ratings of an edit are one assessment. From then on they cannot be told apart, so
+    nobody can withdraw any more. Running it again adds only what is new.
+    """
+    from stillme.study.closing import close_study
+    from stillme.study.opening import open_study
+
+    with open_study(study, database) as opened:
+        done = close_study(opened, run_folder, wait=wait)
+    if as_json:
+        print_json(done.as_json())
+        return
+    if done.under_way:
+        click.echo(f"{done.under_way} tasks are still under way: close again when they are finished.", err=True)
+    click.echo(
+        f"{done.added:,} assessments by {done.raters} raters added to {done.run}"
+        f"{f'; {done.already:,} were there' if done.already else ''}"
+        f"{f'; {done.excluded} raters left out' if done.excluded else ''}.\n"
+        f"To see them in the report, let audit.toml have:\n\n"
+        f'[[judges]]\nuse = "people"\nepochs = {max(1, done.epochs)}\n'
+    )

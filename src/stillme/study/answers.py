@@ -1,0 +1,205 @@
+"""Keep every click: acknowledged only after it is on disk, and never overwritten by an older one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field
+
+from stillme.study import schema as t
+from stillme.study.assignment import finish
+from stillme.study.entry import move
+from stillme.study.opening import Study
+
+CANNOT_TELL = 0
+
+
+class Answer(BaseModel):
+    """One click. `value` is 1 to 5, 0 for "cannot tell", or nothing when an answer was taken back."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    seq: int = Field(ge=1, lt=2**53)
+    """Counts up in the participant's browser: of two answers to one question the higher number holds."""
+    item: int = Field(ge=0, lt=10_000)
+    side: int = Field(ge=0, le=1)
+    question: int = Field(ge=0, lt=20)
+    value: int | None = Field(ge=0, le=5)
+
+
+class Moment(BaseModel):
+    """Something that happened on the page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    item: int = Field(ge=0, lt=10_000)
+    kind: Literal["shown", "active", "hidden", "visible", "zoomed"]
+    amount: float = Field(default=0, ge=0, le=3_600_000)
+    """Milliseconds for `active`."""
+
+
+class Saving(BaseModel):
+    """What the browser sends: some clicks and moments of one slot."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epoch: int = Field(ge=0, lt=2**31)
+    answers: list[Answer] = Field(default=[], max_length=100)
+    moments: list[Moment] = Field(default=[], max_length=200)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One position of a slot's presentation."""
+
+    item: str
+    kind: str
+    prompt: str
+    questions: tuple[str, ...]
+    sides: int
+    swapped: bool
+
+
+class Stale(Exception):
+    """The slot is not this participant's any more, or belongs to a later page of theirs."""
+
+
+class Unknown(Exception):
+    """An answer to something that was not asked."""
+
+
+def places(connection: sa.Connection, slot: str) -> tuple[Place, ...]:
+    """A slot's presentation in order."""
+    rows = connection.execute(
+        sa.select(
+            t.presentation.c.swapped, t.item.c.id, t.item.c.kind, t.item.c.prompt, t.item.c.questions, t.item.c.sides
+        )
+        .join(t.item, t.item.c.id == t.presentation.c.item)
+        .where(t.presentation.c.slot == slot)
+        .order_by(t.presentation.c.position)
+    )
+    return tuple(
+        Place(
+            item=row.id,
+            kind=row.kind,
+            prompt=row.prompt,
+            questions=tuple(json.loads(row.questions)),
+            sides=row.sides,
+            swapped=bool(row.swapped),
+        )
+        for row in rows
+    )
+
+
+class Answers:
+    """Writes answers. What is asked of a slot never changes and is remembered."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._known: dict[str, tuple[Place, ...]] = {}
+
+    def save(self, participant: str, saving: Saving) -> None:
+        """Keep clicks and moments in one transaction; on return they are on disk."""
+        now = time.time()
+        with self._study.database.writing() as connection:
+            slot = self._own_slot(connection, participant, saving.epoch, now)
+            shown = self.shown(connection, slot)
+            self._check(shown, saving)
+            moments = [(moment.item, moment.kind, moment.amount) for moment in saving.moments]
+            if saving.answers:
+                moments += self._keep(connection, slot, saving.answers, now)
+            if moments:
+                rows = [
+                    {"slot": slot, "position": position, "kind": kind, "amount": amount, "at": now}
+                    for position, kind, amount in moments
+                ]
+                connection.execute(_REMEMBER, rows)
+
+    def complete(self, participant: str, epoch: int) -> list[int]:
+        """End the task; the positions that still lack an answer are returned instead if there are any."""
+        with self._study.database.writing() as connection:
+            slot = self._own_slot(connection, participant, epoch, time.time())
+            missing = _missing(connection, slot, self.shown(connection, slot))
+            if not missing:
+                finish(connection, slot, time.time())
+                move(connection, participant, to="debrief", only_from=("rating",))
+            return missing
+
+    def shown(self, connection: sa.Connection, slot: str) -> tuple[Place, ...]:
+        """A slot's presentation."""
+        if slot not in self._known:
+            if len(self._known) > 5000:
+                self._known.clear()
+            self._known[slot] = places(connection, slot)
+        return self._known[slot]
+
+    def _own_slot(self, connection: sa.Connection, participant: str, epoch: int, now: float) -> str:
+        """The participant's slot, locked, with its lease renewed."""
+        until = now + 60 * self._study.config.lease_minutes
+        row = connection.execute(_RENEW, {"participant": participant, "epoch": epoch, "until": until}).first()
+        if row is None:
+            raise Stale
+        return row[0]
+
+    def _check(self, shown: Sequence[Place], saving: Saving) -> None:
+        for answer in saving.answers:
+            if answer.item >= len(shown):
+                raise Unknown
+            place = shown[answer.item]
+            if answer.side >= place.sides or answer.question >= len(place.questions):
+                raise Unknown
+            if answer.value == CANNOT_TELL and not self._study.config.can_abstain:
+                raise Unknown
+        if any(moment.item >= len(shown) for moment in saving.moments):
+            raise Unknown
+
+    def _keep(
+        self, connection: sa.Connection, slot: str, answers: Sequence[Answer], now: float
+    ) -> list[tuple[int, str, float]]:
+        """Write what is newer than what is there; says which answers were changed thereby."""
+        revised: list[tuple[int, str, float]] = []
+        for answer in sorted(answers, key=lambda answer: answer.seq):
+            place = {"slot": slot, "position": answer.item, "side": answer.side, "question": answer.question}
+            before = connection.execute(_CURRENT, place).first()
+            if before is not None:
+                if answer.seq <= before[0]:
+                    continue
+                if before[1] != answer.value:
+                    revised.append((answer.item, "revised", 0.0))
+            connection.execute(_KEEP, {**place, "value": answer.value, "seq": answer.seq, "at": now})
+        return revised
+
+
+# Written out: this is the path of every click, and building statements took longer than running them.
+_RENEW = sa.text(
+    "UPDATE slot SET lease_until = :until WHERE participant = :participant AND state = 'held' AND epoch = :epoch "
+    "RETURNING id"
+)
+_CURRENT = sa.text(
+    "SELECT seq, value FROM answer "
+    "WHERE slot = :slot AND position = :position AND side = :side AND question = :question"
+)
+_KEEP = sa.text(
+    "INSERT INTO answer (slot, position, side, question, value, seq, at) "
+    "VALUES (:slot, :position, :side, :question, :value, :seq, :at) "
+    "ON CONFLICT (slot, position, side, question) DO UPDATE SET value = excluded.value, seq = excluded.seq, "
+    "at = excluded.at WHERE excluded.seq > answer.seq"
+)
+_REMEMBER = sa.text(
+    "INSERT INTO event (slot, position, kind, amount, at) VALUES (:slot, :position, :kind, :amount, :at)"
+)
+
+
+def _missing(connection: sa.Connection, slot: str, shown: Sequence[Place]) -> list[int]:
+    counted = connection.execute(
+        sa.select(t.answer.c.position, sa.func.count())
+        .where(t.answer.c.slot == slot, t.answer.c.value.is_not(None))
+        .group_by(t.answer.c.position)
+    )
+    have: Mapping[int, int] = {row[0]: row[1] for row in counted}
+    return [at for at, place in enumerate(shown) if have.get(at, 0) < place.sides * len(place.questions)]

@@ -1,0 +1,159 @@
+"""Draw a study from a run: items, checks, blinded pictures, secrets, and a study.toml to edit."""
+
+from __future__ import annotations
+
+import secrets as random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from stillme import audit as audits
+from stillme import images, rubric
+from stillme.audit import Audit
+from stillme.errors import StillmeError
+from stillme.store import Store
+from stillme.study import keys, template
+from stillme.study.candidates import Compare, First, candidates
+from stillme.study.checks import CheckMaker, choose_portraits
+from stillme.study.config import FILE
+from stillme.study.items import Drawn, Item, Output
+from stillme.study.pictures import SIDE, Blinded
+from stillme.study.sampling import Candidate, draw, share_out, shuffled
+from stillme.types import Portrait, Prompt
+
+TRAINING = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """How a study is drawn."""
+
+    items: int = 500
+    per_task: int = 50
+    compare: Compare = "auto"
+    first: First = "nothing"
+    gold: int = 2
+    """Items with known answers in every task."""
+    attention: int = 2
+    repeats: int = 2
+    """Items shown a second time in every task."""
+    seed: int = 0
+    side: int = SIDE
+    """Pixels of the square that every picture is fitted into."""
+    prolific: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewStudy:
+    """What was drawn."""
+
+    folder: Path
+    drawn: Drawn
+    password: str
+    """For the admin pages; shown once."""
+    picture_bytes: int
+
+
+def new_study(run: Path, folder: Path | None, design: Design, say: Callable[[str], None]) -> NewStudy:
+    """Draw a study from the run at `run` into `folder`, by default `study` inside the run."""
+    loaded = audits.load(run, ready=False)
+    if not Store.exists(loaded.folder):
+        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {run}` starts it.")
+    target = folder or loaded.folder / "study"
+    if (target / FILE).exists():
+        raise StillmeError(f"{target} already holds a study. Choose another folder with --out.")
+    target.mkdir(parents=True, exist_ok=True)
+    with Store.reading(loaded.folder) as store:
+        way, found = candidates(loaded, store, design.compare, design.first)
+        stream = np.random.default_rng(design.seed)
+        picked = draw(found, design.items, stream)
+        say(f"{len(picked):,} of {len(found):,} possible items drawn; blinding their pictures …")
+        maker = _Maker(loaded, store, target, design)
+        items = maker.items(picked, share_out(picked, min(design.per_task, len(picked)), stream), stream)
+    length = maker.pictures.seal()
+    how = {"compare": way, "first": design.first, "seed": design.seed, "per_task": design.per_task}
+    drawn = Drawn(
+        study=random.token_hex(8), run=str(loaded.folder.resolve()), audit=loaded.hash, design=how, items=tuple(items)
+    )
+    drawn.write(target)
+    password = keys.create(target)
+    (target / FILE).write_text(template.study_toml(drawn, prolific=design.prolific), "utf-8")
+    return NewStudy(folder=target, drawn=drawn, password=password, picture_bytes=length)
+
+
+class _Maker:
+    def __init__(self, audit: Audit, store: Store, folder: Path, design: Design) -> None:
+        self.pictures = Blinded(folder, design.side)
+        self._portraits = {portrait.id: portrait for portrait in audit.portraits}
+        self._store, self._design = store, design
+        self._sources: dict[str, str] = {}
+
+    def items(self, picked: Sequence[Candidate], tasks: Sequence[int], stream: np.random.Generator) -> list[Item]:
+        real = [self._real(f"i{n:05d}", c).placed(task) for n, (c, task) in enumerate(zip(picked, tasks, strict=True))]
+        checks = CheckMaker(pictures=self.pictures, questions=_questions(None), sides=len(picked[0].outputs))
+        made = list(real)
+        people = list(self._portraits.values())
+        for n, portrait in enumerate(choose_portraits(people, TRAINING, stream)):
+            made.append(checks.known("training", f"t{n}", portrait, turned=n % 2 == 1))
+        for task in range(1 + max(tasks)):
+            mine = [item for item in real if item.batch == task]
+            for n, portrait in enumerate(choose_portraits(people, self._design.gold, stream)):
+                known = checks.known("gold", f"g{task:03d}-{n}", portrait, turned=n % 2 == 1)
+                made.append(known.placed(task))
+            mixed = shuffled(mine, stream)
+            for n in range(self._design.attention):
+                like = mixed[n % len(mixed)]
+                made.append(checks.attention(f"a{task:03d}-{n}", like).placed(task))
+            for n, again in enumerate(mixed[: self._design.repeats]):
+                made.append(replace(again, id=f"r{task:03d}-{n}", kind="repeat", repeats=again.id))
+        return made
+
+    def _real(self, name: str, candidate: Candidate) -> Item:
+        portrait = self._portraits[candidate.portrait]
+        outputs = tuple(
+            Output(
+                file=self._blinded(made.image, portrait),
+                edit=made.edit,
+                sha256=made.image,
+                strata={"editor": made.editor, "arm": made.arm},
+            )
+            for made in candidate.outputs
+        )
+        prompt = candidate.prompt
+        strata = {
+            "portrait": portrait.id,
+            "prompt": prompt.id,
+            "category": prompt.category,
+            "subcategory": prompt.subcategory,
+            **candidate.groups,
+        }
+        return Item(
+            id=name,
+            kind="real",
+            prompt=prompt.text,
+            questions=_questions(prompt),
+            source=self._source(portrait),
+            outputs=outputs,
+            strata=strata,
+        )
+
+    def _source(self, portrait: Portrait) -> str:
+        if portrait.id not in self._sources:
+            self._sources[portrait.id] = self.pictures.add(images.read_rgb(portrait.image.path))
+        return self._sources[portrait.id]
+
+    def _blinded(self, sha256: str, portrait: Portrait) -> str:
+        path = self._store.pictures.find(sha256)
+        if path is None:
+            raise StillmeError(
+                f"The picture {sha256} of {portrait.id} is missing from {self._store.pictures.folder}. Put it back."
+            )
+        return self.pictures.add(images.read_rgb(path))
+
+
+def _questions(prompt: Prompt | None) -> tuple[str, ...]:
+    """The scales that make sense for a prompt; the aging target only where there is one."""
+    axes = (axis for axis in rubric.load().axes.values() if axis.is_scale)
+    return tuple(axis.name for axis in axes if not axis.only or (prompt is not None and prompt.years is not None))

@@ -1,0 +1,169 @@
+"""Who comes in: by Prolific's parameters, by its signed token, or by an invitation link."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jwt
+import sqlalchemy as sa
+
+from stillme.errors import StillmeError
+from stillme.study import schema as t
+from stillme.study.opening import Study
+from stillme.web.sessions import new_token, token_hash
+
+SESSION_SECONDS = 30 * 24 * 3600
+_LONGEST = 128
+_RECOGNISE = sa.text(
+    "SELECT p.id, p.state, p.origin FROM session s JOIN participant p ON p.id = s.participant "
+    "WHERE s.token_hash = :token AND s.expires > :now AND p.study = :study"
+)
+
+
+class Refused(Exception):
+    """An entry that is not let in; the message is shown to whoever tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Somebody at the door."""
+
+    origin: str
+    """`prolific` or `invitation`."""
+    name: str
+    """What the same person brings again: a Prolific id or an invitation code. Kept only as an HMAC and encrypted."""
+    submission: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """A participant with a session."""
+
+    token: str
+    participant: str
+    state: str
+    origin: str
+
+
+def arrival_from_prolific(study: Study, query: Mapping[str, str]) -> Arrival:
+    """Read Prolific's entry address; signed where the study asks for that."""
+    prolific = study.config.prolific
+    if prolific is None:
+        raise Refused("This study does not take participants from Prolific. Use the link you were given.")
+    given = _claims(study, query.get("prolific_token", "")) if prolific.token else query
+    names = [given.get(key, "") for key in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
+    if not all(name and len(name) <= _LONGEST and name.isalnum() for name in names):
+        raise Refused("Your link is incomplete. Please open the study from Prolific again.")
+    if prolific.study_id and names[1] != prolific.study_id:
+        raise Refused("Your link belongs to another study. Please open this one from Prolific again.")
+    return Arrival(origin="prolific", name=names[0], submission=names[2])
+
+
+def arrival_from_invitation(study: Study, connection: sa.Connection, code: str) -> Arrival:
+    """Check an invitation code."""
+    known = connection.execute(
+        sa.select(t.invitation.c.study).where(t.invitation.c.code_hash == token_hash(code))
+    ).scalar()
+    if known != study.id:
+        raise Refused("This invitation is not known. Please check the link you were given.")
+    return Arrival(origin="invitation", name=code)
+
+
+def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
+    """Begin or resume a participation; returns the session's token."""
+    known_as = study.keys.name("participant", f"{arrival.origin}:{arrival.name}")
+    now = time.time()
+    insert = _insert_or_nothing(connection, t.participant)
+    made = secrets.token_hex(16)
+    connection.execute(
+        insert.values(
+            id=made,
+            study=study.id,
+            ext_hmac=known_as,
+            origin=arrival.origin,
+            state="consent",
+            excluded=None,
+            entered=now,
+        )
+    )
+    participant = connection.execute(
+        sa.select(t.participant.c.id).where(t.participant.c.study == study.id, t.participant.c.ext_hmac == known_as)
+    ).scalar_one()
+    if arrival.origin == "prolific":
+        connection.execute(
+            _insert_or_nothing(connection, t.identity).values(
+                participant=participant,
+                pid=study.keys.seal(arrival.name),
+                submission=study.keys.seal(arrival.submission),
+            )
+        )
+    token = new_token()
+    connection.execute(
+        t.session.insert().values(token_hash=token_hash(token), participant=participant, expires=now + SESSION_SECONDS)
+    )
+    return token
+
+
+def recognise(study: Study, connection: sa.Connection, token: str | None) -> Visitor | None:
+    """Whose session this is."""
+    if not token or len(token) > _LONGEST:
+        return None
+    row = connection.execute(_RECOGNISE, {"token": token_hash(token), "now": time.time(), "study": study.id}).first()
+    return Visitor(token=token, participant=row.id, state=row.state, origin=row.origin) if row else None
+
+
+def move(connection: sa.Connection, participant: str, *, to: str, only_from: Sequence[str]) -> bool:
+    """Take a participant one step further; false if they were elsewhere already."""
+    moved = connection.execute(
+        t.participant.update()
+        .where(t.participant.c.id == participant, t.participant.c.state.in_(only_from))
+        .values(state=to)
+    )
+    return moved.rowcount == 1
+
+
+def invite(study: Study, count: int) -> list[str]:
+    """Make invitation codes; only their hashes are kept."""
+    codes = [secrets.token_urlsafe(16) for _ in range(count)]
+    with study.database.writing() as connection:
+        connection.execute(
+            t.invitation.insert(), [{"code_hash": token_hash(code), "study": study.id} for code in codes]
+        )
+        study.record(connection, "researcher", "invited", count=count)
+    return codes
+
+
+def _claims(study: Study, token: str) -> Mapping[str, str]:
+    """What Prolific signed: checked for signature, audience and age."""
+    settings = study.config.prolific and study.config.prolific.token
+    assert settings
+    try:
+        listed = json.loads((study.folder / settings.keys).read_text("utf-8"))["keys"]
+        known = {entry["kid"]: jwt.PyJWK(entry) for entry in cast("list[dict[str, Any]]", listed)}
+    except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
+        raise StillmeError(f"{study.folder / settings.keys} is no set of public keys ({error}).") from None
+    try:
+        key = known[str(jwt.get_unverified_header(token).get("kid"))]
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=["RS256", "ES256"],
+            audience=settings.audience,
+            options={"require": ["exp", "aud"]},
+        )
+        signed = claims["prolific"]
+        return {str(name): str(value) for name, value in dict(signed).items()}
+    except (jwt.PyJWTError, KeyError, ValueError, TypeError):
+        raise Refused("Your link is not valid any more. Please open the study from Prolific again.") from None
+
+
+def _insert_or_nothing(connection: sa.Connection, table: sa.Table) -> Any:
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    make = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    return make(table).on_conflict_do_nothing()

@@ -1,0 +1,202 @@
+"""Write a study's data for other programs: long tables with pseudonyms, a codebook, and who was left out why."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from stillme import rubric
+from stillme.errors import MissingExtra
+from stillme.estimates.tables import harmless
+from stillme.study import schema as t
+from stillme.study.answers import CANNOT_TELL
+from stillme.study.opening import Study
+from stillme.study.quality import rater_qualities
+from stillme.study.ratings import pseudonym, raters, ratings
+
+Format = Literal["csv", "jsonl", "parquet"]
+Row = Mapping[str, Any]
+
+
+def export_study(study: Study, folder: Path, kind: Format) -> list[Path]:
+    """Write `ratings`, `items`, `raters` and `exclusions`, and `codebook.md`; each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with study.database.reading() as connection:
+        tables = {
+            "ratings": list(_ratings(study, connection)),
+            "items": list(_items(study)),
+            "raters": [quality.as_json() for quality in rater_qualities(study, connection)],
+            "exclusions": list(_exclusions(study, connection)),
+        }
+    written: list[Path] = []
+    for name, rows in tables.items():
+        file = folder / f"{name}.{kind}"
+        partial = folder / f".{name}.{kind}.partial"
+        _WRITERS[kind](partial, rows)
+        partial.replace(file)
+        written.append(file)
+    codebook = folder / "codebook.md"
+    codebook.write_text(codebook_of(study), "utf-8")
+    return [*written, codebook]
+
+
+def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
+    people = raters(study, connection)
+    begun = {person.slot: person.begun for person in people}
+    left_out = {person.slot: person.excluded for person in people}
+    items = {item.id: item for item in study.drawn.items}
+    for row in ratings(study, connection, people):
+        output = items[row.item].outputs[row.output]
+        yield {
+            "rater": row.rater,
+            "item": row.item,
+            "kind": row.kind,
+            "repeats": row.repeats,
+            "position": row.position + 1,
+            "side": "AB"[row.side],
+            "output": row.output + 1,
+            "edit": output.edit,
+            "axis": row.axis,
+            "score": None if row.value == CANNOT_TELL else row.value,
+            "cannot_tell": int(row.value == CANNOT_TELL),
+            # A time of day could be matched with Prolific's records; the time since the start cannot.
+            "seconds": round(row.at - begun[row.slot], 1),
+            "finished": int(next(p.state for p in people if p.slot == row.slot) == "done"),
+            "excluded": left_out[row.slot],
+        }
+
+
+def _items(study: Study) -> Iterator[Row]:
+    for item in study.drawn.items:
+        for number, output in enumerate(item.outputs, start=1):
+            yield {
+                "item": item.id,
+                "kind": item.kind,
+                "batch": item.batch,
+                "output": number,
+                "edit": output.edit,
+                "image": output.sha256,
+                "editor": output.strata.get("editor", ""),
+                "arm": output.strata.get("arm", ""),
+                "prompt_text": item.prompt,
+                "strata": json.dumps(dict(item.strata), ensure_ascii=False),
+                "expected": json.dumps(output.expected) if output.expected else "",
+            }
+
+
+def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
+    """Everything that does not count, and why."""
+    void = connection.execute(
+        sa.select(t.slot.c.participant, t.slot.c.reason, t.slot.c.id)
+        .join(t.batch, t.batch.c.id == t.slot.c.batch)
+        .where(t.batch.c.study == study.id, t.slot.c.state == "void")
+    )
+    for row in void:
+        count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == row.id)).scalar_one()
+        yield {"rater": pseudonym(study, row.participant), "reason": row.reason, "by": "study", "answers": count}
+    for person in raters(study, connection):
+        if person.excluded:
+            count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == person.slot)).scalar_one()
+            yield {"rater": person.name, "reason": person.excluded, "by": "researcher", "answers": count}
+    (withdrawn,) = connection.execute(sa.select(t.study.c.withdrawn).where(t.study.c.id == study.id)).one()
+    if withdrawn:
+        yield {"rater": f"{withdrawn} in all", "reason": "withdrawn, data deleted", "by": "participant", "answers": 0}
+
+
+def codebook_of(study: Study) -> str:
+    """What every column means, with the exact wording that raters saw."""
+    axes = rubric.load().axes
+    asked = "\n".join(
+        f"### {name}: {axes[name].title}\n{axes[name].question}\n\n"
+        + "\n".join(f"{value}. {text}" for value, text in enumerate(axes[name].scale, start=1))
+        + "\n"
+        for name in study.config.questions
+    )
+    return _CODEBOOK.format(
+        title=study.config.title,
+        hash=study.config.hash,
+        rubric=rubric.load().version,
+        raters=study.config.raters,
+        design=json.dumps(dict(study.drawn.design), ensure_ascii=False),
+        audit=study.drawn.audit,
+        asked=asked,
+        consent=study.config.texts.consent.strip(),
+    )
+
+
+def _write_csv(file: Path, rows: Sequence[Row]) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        if rows:
+            writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            for row in rows:
+                writer.writerow({name: _plain(value) for name, value in row.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return json.dumps(value)
+    return harmless(value) if isinstance(value, str) else value
+
+
+def _write_jsonl(file: Path, rows: Sequence[Row]) -> None:
+    with file.open("w", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _write_parquet(file: Path, rows: Sequence[Row]) -> None:
+    try:
+        pa: Any = importlib.import_module("pyarrow")
+        pq: Any = importlib.import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        raise MissingExtra('Parquet needs pyarrow: run `pip install "stillme[parquet]"`, or choose csv.') from None
+    pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+_WRITERS = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet}
+
+_CODEBOOK = """\
+# Codebook: {title}
+
+Configuration {hash}, rubric {rubric}, {raters} raters an item. Drawn from the run with configuration {audit}: {design}.
+Raters are pseudonyms; nothing here names a participant or the time of day at which they took part.
+
+## ratings
+One row per answer of every rater who holds or has finished a task.
+
+| column | meaning |
+|---|---|
+| rater | pseudonym |
+| item, output | what was rated; see `items` |
+| kind | real; repeat (an item shown again, see `repeats`); gold, attention (known answers) |
+| position, side | where the rater saw it: the place in the task, A or B |
+| edit | the edit's key in the run; empty for pictures made for a check |
+| axis, score | the question, and 1 to 5 |
+| cannot_tell | 1 if the rater could not tell; there is no score then |
+| seconds | since the rater began |
+| finished | 1 if the rater finished the task; only those count |
+| excluded | why the researcher left this rater out; empty if not |
+
+## items
+One row per output: editor, arm, prompt and strata (as JSON), which raters never saw; `expected` has the right answers.
+
+## raters
+Quality measures. `attention` [passed, seen]; `gold` share right; `seconds` median active time an item; `fast` share
+too fast; `straight` share of outputs with one number throughout; `entropy` in bits; `agreement` correlation with the
+mean of the others; `repeat` mean difference on repeats; `side` mean of A minus mean of B; `flags` advise and
+exclude nobody.
+
+## exclusions
+Places that were given up, raters left out, and how many withdrew.
+
+## Questions, exactly as shown
+{asked}
+## Consent, exactly as shown
+{consent}
+"""

@@ -1,0 +1,91 @@
+"""The study's secrets: one file that only its owner may read."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from cryptography.fernet import Fernet
+
+from stillme.errors import StillmeError
+
+FILE = "secrets.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """What turns participants into pseudonyms, and the admin's password hash."""
+
+    naming: str
+    """Key of every HMAC."""
+    sealing: str
+    """Key that encrypts identities."""
+    admin: str
+    """argon2 hash."""
+
+    def name(self, what: str, value: str) -> str:
+        """A stable pseudonym that cannot be turned back without the key."""
+        return hmac.new(self.naming.encode(), f"{what}:{value}".encode(), hashlib.sha256).hexdigest()
+
+    def seal(self, text: str) -> bytes:
+        """Encrypt."""
+        return Fernet(self.sealing).encrypt(text.encode())
+
+    def unseal(self, data: bytes) -> str:
+        """Decrypt."""
+        return Fernet(self.sealing).decrypt(data).decode()
+
+    def is_admin(self, password: str) -> bool:
+        """Whether this is the admin's password."""
+        try:
+            return PasswordHasher().verify(self.admin, password)
+        except (VerificationError, InvalidHashError):
+            return False
+
+
+def create(folder: Path) -> str:
+    """Make the secrets of a new study; returns the admin's password, which is kept nowhere."""
+    password = secrets.token_urlsafe(15)
+    _write(
+        folder,
+        Keys(
+            naming=secrets.token_hex(32),
+            sealing=Fernet.generate_key().decode(),
+            admin=PasswordHasher().hash(password),
+        ),
+    )
+    return password
+
+
+def change_password(folder: Path) -> str:
+    """Give the admin a new password."""
+    keys, password = load(folder), secrets.token_urlsafe(15)
+    _write(folder, Keys(naming=keys.naming, sealing=keys.sealing, admin=PasswordHasher().hash(password)))
+    return password
+
+
+def load(folder: Path) -> Keys:
+    """Read the secrets of a study."""
+    file = folder / FILE
+    try:
+        return Keys(**json.loads(file.read_text("utf-8")))
+    except FileNotFoundError:
+        raise StillmeError(f"{folder} has no {FILE}; it belongs to the study and must be copied with it.") from None
+    except (ValueError, TypeError):
+        raise StillmeError(f"{file} is damaged. Without it participants cannot be recognised; restore it.") from None
+
+
+def _write(folder: Path, keys: Keys) -> None:
+    partial = folder / f".{FILE}.partial"
+    partial.unlink(missing_ok=True)
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        json.dump({"naming": keys.naming, "sealing": keys.sealing, "admin": keys.admin}, stream)
+    partial.replace(folder / FILE)

@@ -1,0 +1,81 @@
+"""How far a study has come, and whether its pay holds what it promised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+import sqlalchemy as sa
+
+from stillme.study import schema as t
+from stillme.study.opening import Study
+from stillme.study.ratings import raters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a study has come."""
+
+    state: str
+    slots: Mapping[str, int]
+    needed: int
+    answers: int
+    participants: Mapping[str, int]
+    withdrawn: int
+    median_minutes: float | None
+    per_hour: float | None
+    alarm: str
+    """What is wrong with the pay; empty if nothing."""
+
+    @property
+    def done(self) -> int:
+        """Finished tasks."""
+        return self.slots.get("done", 0)
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def progress(study: Study, connection: sa.Connection) -> Progress:
+    """Counts, and whether the pay holds what it promised."""
+    row = connection.execute(sa.select(t.study).where(t.study.c.id == study.id)).one()
+    by_slot = connection.execute(
+        sa.select(t.slot.c.state, sa.func.count())
+        .join(t.batch, t.batch.c.id == t.slot.c.batch)
+        .where(t.batch.c.study == study.id)
+        .group_by(t.slot.c.state)
+    )
+    by_participant = connection.execute(
+        sa.select(t.participant.c.state, sa.func.count())
+        .where(t.participant.c.study == study.id)
+        .group_by(t.participant.c.state)
+    )
+    people = raters(study, connection)
+    minutes = [(person.ended - person.begun) / 60 for person in people if person.ended]
+    middle = median(minutes) if minutes else None
+    pay = study.config.pay
+    per_hour = 60 * pay.amount / max(middle, 0.1) if middle is not None and pay.amount else None
+    alarm = ""
+    if per_hour is not None and per_hour < pay.floor:
+        alarm = (
+            f"The median pay is {per_hour:.2f} {pay.currency} an hour, below the floor of {pay.floor:.2f}: "
+            "raise the reward, or pay the difference as a bonus."
+        )
+    slot_ids = [person.slot for person in people]
+    answers = connection.execute(
+        sa.select(sa.func.count()).where(t.answer.c.slot.in_(slot_ids), t.answer.c.value.is_not(None))
+    ).scalar_one()
+    return Progress(
+        state=row.state,
+        slots={row[0]: row[1] for row in by_slot},
+        needed=row.k * study.drawn.batches,
+        answers=answers,
+        participants={row[0]: row[1] for row in by_participant},
+        withdrawn=row.withdrawn,
+        median_minutes=middle,
+        per_hour=per_hour,
+        alarm=alarm,
+    )

@@ -1,0 +1,218 @@
+"""How well each rater looked, and how well raters agree. Flags advise; people decide."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from stillme.study import schema as t
+from stillme.study.answers import CANNOT_TELL, places
+from stillme.study.config import Config
+from stillme.study.opening import Study
+from stillme.study.rating import expectations
+from stillme.study.ratings import Rater, Rating, active_seconds, raters, ratings
+
+_FEW = 8
+"""Fewer answers than this say nothing about a rater's agreement with others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaterQuality:
+    """One rater's measures; None where there is nothing to measure yet."""
+
+    rater: str
+    state: str
+    excluded: str
+    answered: int
+    asked: int
+    attention: tuple[int, int]
+    """Attention items passed, and seen."""
+    gold: float | None
+    """Share of right answers among those with a known answer."""
+    seconds: float | None
+    """Median active seconds an item."""
+    fast: float | None
+    """Share of items under the study's limit."""
+    straight: float | None
+    """Share of outputs whose questions all got the same number."""
+    entropy: float | None
+    """Bits of the answers' distribution; 0 for somebody who always answers the same."""
+    agreement: float | None
+    """Correlation with the mean of the others on the same items."""
+    repeat: float | None
+    """Mean absolute difference between the first and the second time."""
+    side: float | None
+    """Mean of A minus mean of B over all questions."""
+    minutes: float | None
+    per_hour: float | None
+    """Pay per hour of this rater."""
+    flags: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {**asdict(self), "attention": list(self.attention), "flags": list(self.flags)}
+
+
+def rater_qualities(study: Study, connection: sa.Connection) -> list[RaterQuality]:
+    """The measures of everybody who holds or has finished a task."""
+    people = raters(study, connection)
+    rows = ratings(study, connection, people)
+    by_rater: defaultdict[str, list[Rating]] = defaultdict(list)
+    for row in rows:
+        by_rater[row.slot].append(row)
+    others = _means(rows)
+    return [
+        _quality(study.config, person, by_rater[person.slot], others, active_seconds(connection, person.slot))
+        for person in people
+    ]
+
+
+def fails_every_check(connection: sa.Connection, participant: str) -> bool:
+    """Whether every attention check of a finished task went wrong."""
+    slot = connection.execute(
+        sa.select(t.slot.c.id).where(t.slot.c.participant == participant, t.slot.c.state == "done")
+    ).scalar()
+    if slot is None:
+        return False
+    given = {
+        (row.position, row.side, row.question): row.value
+        for row in connection.execute(sa.select(t.answer).where(t.answer.c.slot == slot))
+    }
+    failed: list[bool] = []
+    for position, place in enumerate(places(connection, slot)):
+        if place.kind == "attention":
+            right = expectations(connection, place)
+            failed.append(
+                any(
+                    not right[side][question][0]
+                    <= (given.get((position, side, index)) or 0)
+                    <= right[side][question][1]
+                    for side in range(place.sides)
+                    for index, question in enumerate(place.questions)
+                )
+            )
+    return bool(failed) and all(failed)
+
+
+Means = Mapping[tuple[str, int, str], tuple[float, int]]
+"""By item, output and axis: the sum of all raters' answers, and how many."""
+
+
+def _means(rows: Sequence[Rating]) -> Means:
+    sums: defaultdict[tuple[str, int, str], list[float]] = defaultdict(lambda: [0.0, 0])
+    for row in rows:
+        if row.kind == "real" and row.value != CANNOT_TELL:
+            entry = sums[row.item, row.output, row.axis]
+            entry[0] += row.value
+            entry[1] += 1
+    return {place: (total, int(count)) for place, (total, count) in sums.items()}
+
+
+def _quality(
+    config: Config, person: Rater, rows: Sequence[Rating], others: Means, seconds: Mapping[int, float]
+) -> RaterQuality:
+    real = [row for row in rows if row.kind == "real" and row.value != CANNOT_TELL]
+    timed = [seconds.get(position, 0.0) for position in sorted({row.position for row in rows})] if seconds else []
+    minutes = (person.ended - person.begun) / 60 if person.ended else None
+    paid = config.pay.amount
+    made = RaterQuality(
+        rater=person.name,
+        state=person.state,
+        excluded=person.excluded,
+        answered=len(rows),
+        asked=person.asked,
+        attention=_attention(rows),
+        gold=_share([_right(row) for row in rows if row.kind == "gold" and row.expected]),
+        seconds=median(timed) if timed else None,
+        fast=_share([second < config.checks.seconds_per_item for second in timed]),
+        straight=_straight(real),
+        entropy=_entropy([row.value for row in real]),
+        agreement=_agreement(real, others),
+        repeat=_repeat(rows),
+        side=_side(real),
+        minutes=minutes,
+        per_hour=60 * paid / minutes if minutes and paid else None,
+        flags=(),
+    )
+    return _flagged(made)
+
+
+def _flagged(made: RaterQuality) -> RaterQuality:
+    passed, seen = made.attention
+    flags = [
+        ("attention", seen - passed >= 2 or (seen == 1 and passed == 0 and made.state == "done")),
+        ("gold", made.gold is not None and made.gold < 0.6),
+        ("too fast", made.fast is not None and made.fast > 0.3),
+        ("straight-lining", made.straight is not None and made.straight > 0.5),
+        ("inconsistent repeats", made.repeat is not None and made.repeat > 1.0),
+        ("side bias", made.side is not None and abs(made.side) > 0.5 and made.answered >= 5 * _FEW),
+    ]
+    return replace(made, flags=tuple(name for name, raised in flags if raised))
+
+
+def _right(row: Rating) -> bool:
+    low, high = row.expected or (0, 5)
+    return low <= row.value <= high
+
+
+def _attention(rows: Sequence[Rating]) -> tuple[int, int]:
+    passed: dict[int, bool] = {}
+    for row in rows:
+        if row.kind == "attention":
+            passed[row.position] = passed.get(row.position, True) and _right(row)
+    return sum(passed.values()), len(passed)
+
+
+def _share(flags: Sequence[bool]) -> float | None:
+    return fmean(flags) if flags else None
+
+
+def _straight(real: Sequence[Rating]) -> float | None:
+    by_output: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for row in real:
+        by_output[row.position, row.side].append(row.value)
+    return _share([len(set(values)) == 1 for values in by_output.values() if len(values) >= 3])
+
+
+def _entropy(values: Sequence[int]) -> float | None:
+    if not values:
+        return None
+    shares = [count / len(values) for count in Counter(values).values()]
+    return -sum(share * math.log2(share) for share in shares) + 0.0
+
+
+def _agreement(real: Sequence[Rating], others: Means) -> float | None:
+    """Leave-one-out: each axis centred first, so that agreeing on which question runs high does not count."""
+    pairs: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in real:
+        total, count = others[row.item, row.output, row.axis]
+        if count > 1:
+            pairs[row.axis].append((row.value, (total - row.value) / (count - 1)))
+    centred = [np.array(each) - np.mean(each, axis=0) for each in pairs.values()]
+    if sum(len(each) for each in centred) < _FEW:
+        return None
+    mine, theirs = np.concatenate(centred).T
+    spread = float(np.sqrt((mine**2).sum() * (theirs**2).sum()))
+    return float((mine * theirs).sum()) / spread if spread > 1e-9 else None
+
+
+def _repeat(rows: Sequence[Rating]) -> float | None:
+    first = {(row.item, row.output, row.axis): row.value for row in rows if row.kind == "real"}
+    again = [
+        abs(row.value - first[row.repeats, row.output, row.axis])
+        for row in rows
+        if row.kind == "repeat" and (row.repeats, row.output, row.axis) in first
+    ]
+    return fmean(again) if again else None
+
+
+def _side(real: Sequence[Rating]) -> float | None:
+    sides = [[row.value for row in real if row.side == side] for side in (0, 1)]
+    return fmean(sides[0]) - fmean(sides[1]) if all(sides) else None

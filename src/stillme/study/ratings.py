@@ -1,0 +1,155 @@
+"""All ratings of a study as one long table, with pseudonyms instead of participants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from stillme.study import schema as t
+from stillme.study.opening import Study
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rater:
+    """One participant who holds or has finished a task."""
+
+    name: str
+    """The pseudonym."""
+    slot: str
+    participant: str
+    batch: str
+    state: str
+    excluded: str
+    """Why the researcher left this rater out; empty if not."""
+    begun: float
+    ended: float | None
+    asked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """One answer."""
+
+    rater: str
+    slot: str
+    item: str
+    """The drawn item, as in items.json."""
+    kind: str
+    repeats: str
+    position: int
+    side: int
+    """0 for A."""
+    output: int
+    """Which of the item's outputs stood there."""
+    axis: str
+    value: int
+    """1 to 5; 0 for "cannot tell"."""
+    at: float
+    expected: tuple[int, int] | None
+
+
+def pseudonym(study: Study, participant: str) -> str:
+    """A rater's name in tables: stable within the study, and nothing that Prolific knows."""
+    return "r-" + study.keys.name("rater", participant)[:10]
+
+
+def raters(study: Study, connection: sa.Connection) -> list[Rater]:
+    """Everybody whose slot counts: held or done."""
+    rows = connection.execute(
+        sa.select(t.slot, t.participant.c.excluded)
+        .join(t.batch, t.batch.c.id == t.slot.c.batch)
+        .join(t.participant, t.participant.c.id == t.slot.c.participant)
+        .where(t.batch.c.study == study.id, t.slot.c.state.in_(("held", "done")))
+        .order_by(t.slot.c.begun)
+    ).all()
+    sizes = _asked(study, connection)
+    return [
+        Rater(
+            name=pseudonym(study, row.participant),
+            slot=row.id,
+            participant=row.participant,
+            batch=row.batch,
+            state=row.state,
+            excluded=row.excluded or "",
+            begun=row.begun,
+            ended=row.ended,
+            asked=sizes[row.batch],
+        )
+        for row in rows
+    ]
+
+
+def ratings(study: Study, connection: sa.Connection, people: Sequence[Rater]) -> list[Rating]:
+    """Every answer of these raters; the training is not kept."""
+    expected = _expected(study, connection)
+    originals = {row.id: row.drawn for row in connection.execute(sa.select(t.item.c.id, t.item.c.drawn))}
+    found: list[Rating] = []
+    for person in people:
+        rows = connection.execute(
+            sa.select(t.answer, t.presentation.c.swapped, t.item)
+            .join(
+                t.presentation,
+                (t.presentation.c.slot == t.answer.c.slot) & (t.presentation.c.position == t.answer.c.position),
+            )
+            .join(t.item, t.item.c.id == t.presentation.c.item)
+            .where(t.answer.c.slot == person.slot, t.answer.c.value.is_not(None))
+            .order_by(t.answer.c.position, t.answer.c.side, t.answer.c.question)
+        )
+        for row in rows:
+            axis = json.loads(row.questions)[row.question]
+            output = 1 - row.side if row.swapped else row.side
+            found.append(
+                Rating(
+                    rater=person.name,
+                    slot=person.slot,
+                    item=row.drawn,
+                    kind=row.kind,
+                    repeats=originals.get(row.repeats, ""),
+                    position=row.position,
+                    side=row.side,
+                    output=output,
+                    axis=axis,
+                    value=row.value,
+                    at=row.at,
+                    expected=expected.get((row.drawn, output, axis)),
+                )
+            )
+    return found
+
+
+def active_seconds(connection: sa.Connection, slot: str) -> dict[int, float]:
+    """Active time by position, as the page measured it."""
+    rows = connection.execute(
+        sa.select(t.event.c.position, sa.func.sum(t.event.c.amount))
+        .where(t.event.c.slot == slot, t.event.c.kind == "active")
+        .group_by(t.event.c.position)
+    )
+    return {row[0]: row[1] / 1000 for row in rows}
+
+
+def _asked(study: Study, connection: sa.Connection) -> dict[str, int]:
+    rows = connection.execute(
+        sa.select(t.batch_item.c.batch, t.item.c.sides, t.item.c.questions)
+        .join(t.item, t.item.c.id == t.batch_item.c.item)
+        .where(t.item.c.study == study.id)
+    )
+    sizes: dict[str, int] = {}
+    for row in rows:
+        sizes[row.batch] = sizes.get(row.batch, 0) + row.sides * len(json.loads(row.questions))
+    return sizes
+
+
+def _expected(study: Study, connection: sa.Connection) -> dict[tuple[str, int, str], tuple[int, int]]:
+    rows = connection.execute(
+        sa.select(t.item.c.drawn, t.image.c.role, t.image.c.expected_json)
+        .join(t.item, t.item.c.id == t.image.c.item)
+        .where(t.item.c.study == study.id, t.image.c.expected_json.is_not(None))
+    )
+    return {
+        (row.drawn, row.role - 1, axis): (low, high)
+        for row in rows
+        for axis, (low, high) in json.loads(row.expected_json).items()
+    }

@@ -1,0 +1,122 @@
+"""Draw items evenly over prompts, editors and groups, and share them out over tasks just as evenly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillme.types import Prompt
+
+Codes = NDArray[np.int64]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """One edit of the run that has a picture."""
+
+    edit: str
+    image: str
+    editor: str
+    arm: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """An item that could be drawn."""
+
+    portrait: str
+    groups: Mapping[str, str]
+    prompt: Prompt
+    outputs: tuple[Made, ...]
+    urgent: bool = False
+    """Drawn before the others."""
+
+    @property
+    def editors(self) -> str:
+        """Who made the outputs."""
+        return " + ".join(sorted({made.editor for made in self.outputs}))
+
+
+def draw(candidates: Sequence[Candidate], count: int, stream: np.random.Generator) -> list[Candidate]:
+    """Pick `count` items: urgent ones first, then even over prompts, group cells, editors and portraits (Appendix H).
+
+    No edit is in two items, or it would get more ratings than the others.
+    """
+    mixed = shuffled(candidates, stream)
+    columns = [*_margins(mixed), _codes([each.portrait for each in mixed])]
+    tier = np.array([0 if each.urgent else 1 for each in mixed], dtype=np.int64)
+    sharing = _sharing(mixed)
+    free = np.ones(len(mixed), dtype=bool)
+    taken = [np.zeros(int(column.max(initial=0)) + 1, dtype=np.int64) for column in columns]
+    picked: list[Candidate] = []
+    while len(picked) < count and free.any():
+        best = _least(free, [tier, *(counts[column] for counts, column in zip(taken, columns, strict=True))])
+        picked.append(mixed[best])
+        for counts, column in zip(taken, columns, strict=True):
+            counts[column[best]] += 1
+        for made in mixed[best].outputs:
+            free[sharing[made.edit]] = False
+    return picked
+
+
+def shuffled(things: Sequence[T], stream: np.random.Generator) -> list[T]:
+    """The same things in random order."""
+    return [things[int(index)] for index in stream.permutation(len(things))]
+
+
+def share_out(items: Sequence[Candidate], size: int, stream: np.random.Generator) -> list[int]:
+    """The task of each item: tasks of `size` or one less, each with as many prompts, groups and editors as it can."""
+    tasks = -(-len(items) // size)
+    room = np.full(tasks, len(items) // tasks, dtype=np.int64)
+    room[: len(items) % tasks] += 1
+    columns = _margins(items)
+    held = [np.zeros((int(column.max(initial=0)) + 1, tasks), dtype=np.int64) for column in columns]
+    placed = [0] * len(items)
+    tie = stream.permutation(len(items))
+    by_prompt = sorted(range(len(items)), key=lambda index: (columns[0][index], tie[index]))
+    for index in by_prompt:
+        prompt, *others = [table[column[index]] for table, column in zip(held, columns, strict=True)]
+        task = _least(room > 0, [prompt, -room, *others])
+        placed[index] = task
+        room[task] -= 1
+        for table, column in zip(held, columns, strict=True):
+            table[column[index], task] += 1
+    return placed
+
+
+def _margins(candidates: Sequence[Candidate]) -> list[Codes]:
+    """What a choice is to be even over, most important first: prompts, cells of groups, each grouping, editors."""
+    factors = sorted({name for each in candidates for name in each.groups})
+    return [
+        _codes([each.prompt.id for each in candidates]),
+        _codes([str(sorted(each.groups.items())) for each in candidates]),
+        *(_codes([each.groups.get(factor, "") for each in candidates]) for factor in factors),
+        _codes([each.editors for each in candidates]),
+    ]
+
+
+def _least(allowed: NDArray[np.bool_], keys: Sequence[Codes]) -> int:
+    """The first allowed place that is smallest by the first key, then by the second, and so on."""
+    places = np.flatnonzero(allowed)
+    for key in keys:
+        values = key[places]
+        places = places[values == values.min()]
+    return int(places[0])
+
+
+def _codes(names: Sequence[str]) -> Codes:
+    known = {name: index for index, name in enumerate(sorted(set(names)))}
+    return np.array([known[name] for name in names], dtype=np.int64)
+
+
+def _sharing(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for index, candidate in enumerate(candidates):
+        for made in candidate.outputs:
+            found.setdefault(made.edit, []).append(index)
+    return found

@@ -1,0 +1,164 @@
+"""The study's tables, the same on SQLite and PostgreSQL. The constraints are the last guard, whatever the code does."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from stillme.web.events import event_table, keep_append_only
+
+metadata = sa.MetaData()
+
+_open = sa.text("state <> 'void'")
+
+study = sa.Table(
+    "study",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("config_json", sa.Text, nullable=False),
+    sa.Column("config_hash", sa.Text, nullable=False),
+    sa.Column("k", sa.Integer, nullable=False),
+    sa.Column("lease_s", sa.Double, nullable=False),
+    sa.Column("state", sa.Text, sa.CheckConstraint("state IN ('open', 'closed')"), nullable=False),
+    sa.Column("withdrawn", sa.Integer, nullable=False, default=0),
+)
+item = sa.Table(
+    "item",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
+    sa.Column("drawn", sa.Text, nullable=False),
+    sa.Column(
+        "kind", sa.Text, sa.CheckConstraint("kind IN ('real','repeat','gold','attention','training')"), nullable=False
+    ),
+    sa.Column("prompt", sa.Text, nullable=False),
+    sa.Column("questions", sa.Text, nullable=False),
+    sa.Column("sides", sa.Integer, nullable=False),
+    sa.Column("offset", sa.Integer, nullable=False),
+    sa.Column("repeats", sa.Text),
+)
+image = sa.Table(
+    "image",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("item", sa.Text, sa.ForeignKey("item.id"), nullable=False, index=True),
+    # 0 the source, 1 and 2 the outputs. Which editor and arm made them is not in this database.
+    sa.Column("role", sa.Integer, nullable=False),
+    sa.Column("file", sa.Text, nullable=False),
+    sa.Column("expected_json", sa.Text),
+    sa.UniqueConstraint("item", "role"),
+)
+batch = sa.Table(
+    "batch",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
+)
+batch_item = sa.Table(
+    "batch_item",
+    metadata,
+    sa.Column("batch", sa.Text, sa.ForeignKey("batch.id"), primary_key=True),
+    sa.Column("item", sa.Text, sa.ForeignKey("item.id"), primary_key=True),
+)
+participant = sa.Table(
+    "participant",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
+    sa.Column("ext_hmac", sa.Text, nullable=False),
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("excluded", sa.Text),
+    sa.Column("entered", sa.Double, nullable=False),
+    sa.UniqueConstraint("study", "ext_hmac"),
+)
+identity = sa.Table(
+    "identity",
+    metadata,
+    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
+    sa.Column("pid", sa.LargeBinary, nullable=False),
+    sa.Column("submission", sa.LargeBinary, nullable=False),
+)
+session = sa.Table(
+    "session",
+    metadata,
+    sa.Column("token_hash", sa.Text, primary_key=True),
+    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), nullable=False, index=True),
+    sa.Column("expires", sa.Double, nullable=False),
+)
+admin_session = sa.Table(
+    "admin_session",
+    metadata,
+    sa.Column("token_hash", sa.Text, primary_key=True),
+    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
+    sa.Column("expires", sa.Double, nullable=False),
+)
+invitation = sa.Table(
+    "invitation",
+    metadata,
+    sa.Column("code_hash", sa.Text, primary_key=True),
+    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
+)
+consent = sa.Table(
+    "consent",
+    metadata,
+    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
+    sa.Column("text_hash", sa.Text, nullable=False),
+    sa.Column("decision", sa.Text, sa.CheckConstraint("decision IN ('agreed', 'declined')"), nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+slot = sa.Table(
+    "slot",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("batch", sa.Text, sa.ForeignKey("batch.id"), nullable=False),
+    sa.Column("n", sa.Integer, sa.CheckConstraint("n >= 0"), nullable=False),
+    sa.Column("state", sa.Text, sa.CheckConstraint("state IN ('open','held','done','void')"), nullable=False),
+    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id")),
+    sa.Column("lease_until", sa.Double, nullable=False, default=0.0),
+    sa.Column("epoch", sa.Integer, nullable=False, default=0),
+    sa.Column("begun", sa.Double),
+    sa.Column("ended", sa.Double),
+    sa.Column("reason", sa.Text),
+    sa.CheckConstraint("(state = 'open') = (participant IS NULL) OR state = 'void'"),
+    sa.Index("slot_once", "batch", "n", unique=True, sqlite_where=_open, postgresql_where=_open),
+    sa.Index("slot_one_each", "participant", unique=True, sqlite_where=_open, postgresql_where=_open),
+)
+presentation = sa.Table(
+    "presentation",
+    metadata,
+    sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("item", sa.Text, sa.ForeignKey("item.id"), nullable=False),
+    sa.Column("swapped", sa.Integer, nullable=False),
+    sa.UniqueConstraint("slot", "item"),
+)
+answer = sa.Table(
+    "answer",
+    metadata,
+    sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("side", sa.Integer, primary_key=True),
+    sa.Column("question", sa.Integer, primary_key=True),
+    sa.Column("value", sa.Integer, sa.CheckConstraint("value BETWEEN 0 AND 5")),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.ForeignKeyConstraint(["slot", "position"], ["presentation.slot", "presentation.position"]),
+)
+event = sa.Table(
+    "event",
+    metadata,
+    # SQLite counts up by itself only for a plain INTEGER.
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), nullable=False, index=True),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("amount", sa.Double, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+audit = event_table(metadata, "audit")
+
+
+def create(connection: sa.Connection) -> None:
+    """Create what is missing."""
+    metadata.create_all(connection)
+    keep_append_only(connection, audit)

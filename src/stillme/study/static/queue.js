@@ -1,0 +1,114 @@
+// Answers on their way to the server: kept in IndexedDB until it has acknowledged them, through reloads and crashes.
+
+export class Queue {
+  constructor(name, { send, onState }) {
+    this.name = name;
+    this.send = send;
+    this.onState = onState;
+    this.sending = false;
+    this.wait = 1000;
+    this.moments = [];
+    this.stopped = false;
+    window.addEventListener("online", () => this.pump());
+    window.addEventListener("offline", () => this.onState("offline"));
+  }
+
+  async open(seq) {
+    this.base = await new Promise((done, fail) => {
+      const asked = indexedDB.open(`stillme-${this.name}`, 1);
+      asked.onupgradeneeded = () => {
+        asked.result.createObjectStore("answers", { keyPath: "seq" });
+        asked.result.createObjectStore("counter");
+      };
+      asked.onsuccess = () => done(asked.result);
+      asked.onerror = () => fail(asked.error);
+    });
+    await this.#write("counter", async (store) => {
+      const known = (await result(store.get("seq"))) ?? 0;
+      store.put(Math.max(known, seq), "seq");
+    });
+    return this.waiting();
+  }
+
+  waiting(limit) {
+    return result(this.base.transaction("answers").objectStore("answers").getAll(null, limit));
+  }
+
+  // Numbers count up across tabs, as the counter is read and written in one transaction.
+  async add(answer) {
+    this.onState("saving");
+    const work = this.base.transaction(["answers", "counter"], "readwrite", { durability: "strict" });
+    const counter = work.objectStore("counter");
+    const seq = ((await result(counter.get("seq"))) ?? 0) + 1;
+    counter.put(seq, "seq");
+    work.objectStore("answers").put({ ...answer, seq });
+    await finished(work);
+    this.pump();
+  }
+
+  note(moment) {
+    const last = this.moments.at(-1);
+    if (moment.kind === "active" && last?.kind === "active" && last.item === moment.item) last.amount += moment.amount;
+    else if (this.moments.length < 200) this.moments.push(moment);
+  }
+
+  async pump() {
+    if (this.sending || this.stopped) return;
+    this.sending = true;
+    clearTimeout(this.timer);
+    let retry = false;
+    try {
+      for (;;) {
+        const answers = await this.waiting(100);
+        const moments = this.moments.splice(0, 200);
+        if (!answers.length && !moments.length) break;
+        if (answers.length) this.onState("saving");
+        const outcome = await this.send({ answers, moments });
+        if (outcome === "saved") {
+          await this.#write("answers", (store) => answers.forEach(({ seq }) => store.delete(seq)));
+          this.wait = 1000;
+        } else {
+          this.moments.unshift(...moments);
+          if (outcome === "retry") retry = true;
+          else this.stopped = true;
+          break;
+        }
+      }
+    } finally {
+      this.sending = false;
+    }
+    if (retry) {
+      this.onState("offline");
+      this.timer = setTimeout(() => this.pump(), this.wait);
+      this.wait = Math.min(30000, this.wait * 2);
+    } else if (!this.stopped) {
+      this.onState("saved");
+    }
+  }
+
+  async drained() {
+    await this.pump();
+    while (this.sending) await new Promise((done) => setTimeout(done, 50));
+    return (await this.waiting(1)).length === 0;
+  }
+
+  async #write(name, change) {
+    const work = this.base.transaction(name, "readwrite");
+    await change(work.objectStore(name));
+    await finished(work);
+  }
+}
+
+function result(asked) {
+  return new Promise((done, fail) => {
+    asked.onsuccess = () => done(asked.result);
+    asked.onerror = () => fail(asked.error);
+  });
+}
+
+function finished(work) {
+  return new Promise((done, fail) => {
+    work.oncomplete = () => done();
+    work.onerror = work.onabort = () => fail(work.error);
+  });
+}

@@ -1,0 +1,81 @@
+"""Write the study.toml of a new study, with every setting explained where it stands."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from stillme.study.items import Drawn
+
+SECONDS_PER_ITEM = 30
+"""What careful raters needed for two outputs and five questions."""
+
+_TEMPLATE = """\
+# A human study: {items} items in {tasks} tasks of about {per_task}, drawn from {run}
+# `stillme study serve` shows it; what participants have begun to answer can no longer be changed here.
+
+title = "How well do image editors follow instructions?"
+contact = ""                    # whom participants may ask, such as an e-mail address
+raters = 3                      # people per item
+lease_minutes = 60              # after so long without an answer a place goes to somebody else
+can_abstain = true              # offer "cannot tell" beside 1 to 5
+min_width = 740                 # pixels; narrower windows are turned away
+# The rubric's own wording is shown, as the models get it. age_accuracy is asked only where a prompt names years.
+questions = ["edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy"]
+
+[pay]
+amount = {amount:.2f}                   # for one task
+currency = "USD"
+minutes = {minutes}                    # expected for one task
+floor = 12.00                   # per hour; below it the admin pages raise an alarm
+
+[checks]
+seconds_per_item = 4.0          # less active time than this counts as too fast
+send_failed_code = false        # whether failing every attention check changes the completion code
+{prolific}
+# What participants read, in Markdown. Have your ethics board approve it.
+[texts]
+consent = '''
+{consent}'''
+guide = '''
+{guide}'''
+debrief = '''
+{debrief}'''
+"""
+
+_PROLIFIC = """
+[prolific]
+study_id = ""                   # if given, entries for another study are refused
+[prolific.codes]                # from the study's page on Prolific
+completed = ""
+failed_attention = ""
+no_consent = ""
+screened_out = ""
+incompatible_device = ""
+other = ""                      # study full, technical trouble: paid
+# [prolific.token]              # signed entries only; docs/study.md tells how
+# keys = "jwks.json"
+# audience = "https://study.example"
+"""
+
+
+def study_toml(drawn: Drawn, *, prolific: bool) -> str:
+    """The file's text."""
+    real = sum(item.kind == "real" for item in drawn.items)
+    shown = sum(item.batch == 0 for item in drawn.items)
+    minutes = max(5, round(shown * SECONDS_PER_ITEM / 60) + 4)
+    return _TEMPLATE.format(
+        items=real,
+        tasks=drawn.batches,
+        per_task=shown,
+        run=drawn.run,
+        minutes=minutes,
+        amount=-(-minutes * 12 * 100 // 60) / 100,
+        prolific=_PROLIFIC if prolific else "",
+        consent=_text("consent").format(minutes=minutes),
+        guide=_text("guide"),
+        debrief=_text("debrief"),
+    )
+
+
+def _text(name: str) -> str:
+    return files("stillme.study").joinpath("texts", f"{name}.md").read_text("utf-8")

@@ -1,0 +1,311 @@
+"""Simulated annotators over plain HTTP, a server in a process of its own, and a throw-away PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+Place = tuple[int, int, int]
+"""Item, side, question."""
+
+
+class Lost(Exception):
+    """The server is gone, or said that it cannot now."""
+
+
+@dataclass
+class Annotator:
+    """One participant from the first page to the completion code; keeps what the server acknowledged."""
+
+    port: int
+    name: str
+    think: float = 0.0
+    """Seconds between answers."""
+    mischief: bool = False
+    """Whether requests are doubled and old answers replayed."""
+    acknowledged: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    """By place: sequence number and value."""
+    times: list[float] = field(default_factory=list)
+    """Seconds of each acknowledged save."""
+    traffic: list[bytes] = field(default_factory=list)
+    """Every byte that the server sent, if `listen`."""
+    listen: bool = False
+    code: str = ""
+    retries: int = 0
+    _cookie: str = ""
+    _stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    # -- talking --------------------------------------------------------------------------------------------------
+
+    async def once(
+        self, method: str, path: str, body: bytes = b"", kind: str = "", csrf: str = ""
+    ) -> tuple[int, str, bytes]:
+        """One request on the kept-open connection; status, Location and body."""
+        if self._stream is None:
+            try:
+                self._stream = await asyncio.open_connection("127.0.0.1", self.port)
+            except OSError as error:
+                raise Lost from error
+        reader, writer = self._stream
+        host = f"127.0.0.1:{self.port}"
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", f"Origin: http://{host}", "Sec-Fetch-Site: same-origin"]
+        lines += [f"Cookie: {self._cookie}"] if self._cookie else []
+        lines += [f"X-CSRF: {csrf}"] if csrf else []
+        lines += [f"Content-Type: {kind}"] if kind else []
+        lines += [f"Content-Length: {len(body)}", "", ""]
+        try:
+            writer.write("\r\n".join(lines).encode() + body)
+            await writer.drain()
+            head = await reader.readuntil(b"\r\n\r\n")
+            headers = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
+            headers = {name.lower(): value for name, value in headers.items()}
+            answer = await reader.readexactly(int(headers.get(b"content-length", b"0")))
+        except (OSError, asyncio.IncompleteReadError) as error:
+            writer.close()
+            self._stream = None
+            raise Lost from error
+        if self.listen:
+            self.traffic.append(head + answer)
+        if b"set-cookie" in headers:
+            self._cookie = headers[b"set-cookie"].decode().partition(";")[0]
+        return int(head.split()[1]), headers.get(b"location", b"").decode(), answer
+
+    async def insist(self, *request: Any, **more: Any) -> tuple[int, str, bytes]:
+        """Ask until there is an answer that is no server trouble."""
+        for _ in range(600):
+            try:
+                status, location, body = await self.once(*request, **more)
+                if status < 500 and status != 429:
+                    return status, location, body
+            except Lost:
+                pass
+            self.retries += 1
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"no answer to {request[:2]}")
+
+    async def page(self) -> str:
+        status, _, body = await self.insist("GET", "/study")
+        assert status == 200, (status, body[:200])
+        return body.decode()
+
+    async def form(self, path: str, page: str, **fields: str) -> None:
+        token = re.search(r'name="csrf" value="(\w+)"', page)
+        assert token, page[:300]
+        body = urlencode({"csrf": token[1], **fields}).encode()
+        status, _, said = await self.insist("POST", path, body, "application/x-www-form-urlencoded")
+        assert status == 303, (path, status, said[:200])
+
+    async def api(self, method: str, path: str, content: Any, csrf: str) -> tuple[int, Any]:
+        status, _, body = await self.insist(method, path, json.dumps(content).encode(), "application/json", csrf)
+        return status, json.loads(body)
+
+    # -- the way through ------------------------------------------------------------------------------------------
+
+    async def arrive(self) -> str:
+        """Enter, agree, pass the checks and the training; returns the rating page, or the one that says it is full."""
+        query = urlencode({"PROLIFIC_PID": self.name, "STUDY_ID": "study1", "SESSION_ID": f"s{self.name}"})
+        status, location, _ = await self.insist("GET", f"/enter?{query}")
+        assert (status, location) == (303, "/study")
+        page = await self.page()
+        if 'action="/study/consent"' in page:
+            await self.form("/study/consent", page, decision="agree")
+            page = await self.page()
+        if 'action="/study/device"' in page:
+            await self.form("/study/device", page, width="1280", storage="yes")
+            page = await self.page()
+        if 'action="/study/guide"' in page:
+            await self.form("/study/guide", page)
+            page = await self.page()
+        if "training.js" in page:
+            data, csrf = page_data(page)
+            right = (1, 3, 1, 1, 3)
+            answers = [[[right[q] for q in range(5)] for _ in item["pictures"][1:]] for item in data["items"]]
+            status, said = await self.api("POST", "/api/training", {"answers": answers}, csrf)
+            # 409: an earlier attempt was heard, and only its answer was lost. The page would reload.
+            assert status in (200, 409), said
+            page = await self.page()
+        return page
+
+    async def rate(self, page: str) -> None:
+        """Answer everything, click by click."""
+        data, csrf = page_data(page)
+        seq = data["seq"]
+        for item, shown in enumerate(data["items"]):
+            if self.listen:
+                for picture in shown["pictures"]:
+                    status, _, _ = await self.insist("GET", f"/img/{picture}")
+                    assert status == 200
+            for side in range(len(shown["pictures"]) - 1):
+                for question in range(len(shown["questions"])):
+                    seq += 1
+                    value = 2 if "attention check" in shown["prompt"] else 1 + secrets.randbelow(5)
+                    await self._save(data["epoch"], csrf, (item, side, question), seq, value)
+                    if self.think:
+                        await asyncio.sleep(self.think)
+
+    async def _save(self, epoch: int, csrf: str, place: Place, seq: int, value: int) -> None:
+        item, side, question = place
+        answer = {"seq": seq, "item": item, "side": side, "question": question, "value": value}
+        moment = {"item": item, "kind": "active", "amount": 2500.0}
+        begun = time.perf_counter()
+        status, said = await self.api(
+            "PUT", "/api/answers", {"epoch": epoch, "answers": [answer], "moments": [moment]}, csrf
+        )
+        assert status == 200, (status, said)
+        self.times.append(time.perf_counter() - begun)
+        assert said["saved"] == [seq]
+        self.acknowledged[place] = (seq, value)
+        if self.mischief and seq % 7 == 0:
+            old = {**answer, "seq": max(1, seq - 1), "value": 1 + value % 5}
+            status, _ = await self.api("PUT", "/api/answers", {"epoch": epoch, "answers": [old]}, csrf)
+            assert status == 200
+
+    async def finish(self, page: str) -> None:
+        """Complete, and take the code."""
+        data, csrf = page_data(page)
+        status, said = await self.api("POST", "/api/complete", {"epoch": data["epoch"]}, csrf)
+        # A completion whose answer was lost is complete: the second attempt then finds nothing to complete.
+        assert status == 409 or said == {"missing": []}, (status, said)
+        status, location, _ = await self.insist("GET", "/finish")
+        assert status == 303
+        self.code = location.partition("cc=")[2]
+
+    async def take_part(self) -> None:
+        """The whole way."""
+        page = await self.arrive()
+        if "rating.js" in page:
+            if self.mischief:
+                again = Annotator(self.port, self.name)
+                pages = await asyncio.gather(self.page(), again.arrive())
+                assert page_data(pages[0])[0]["items"] == page_data(pages[1])[0]["items"]
+                again.hang_up()
+            await self.rate(page)
+            await self.finish(page)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        if self._stream:
+            self._stream[1].close()
+            self._stream = None
+
+
+def page_data(page: str) -> tuple[dict[str, Any], str]:
+    """The data of a task page, and its CSRF token."""
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
+    token = re.search(r'<meta name="csrf" content="(\w+)"', page)
+    assert data, page[:500]
+    assert token
+    return json.loads(unescape(data[1])), token[1]
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ServerProcess:
+    """`stillme study serve` in a process of its own."""
+
+    folder: Path
+    port: int
+    database: str | None = None
+    workers: int = 1
+    running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "stillme", "study", "serve", str(self.folder), "--port", str(self.port)]
+        command += ["--database", self.database] if self.database else []
+        command += ["--workers", str(self.workers)] if self.workers > 1 else []
+        self.running = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        for _ in range(600):
+            with socket.socket() as probe:
+                probe.settimeout(0.2)
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            assert self.running.poll() is None, "the server did not start"
+            time.sleep(0.05)
+        raise AssertionError("the server does not listen")
+
+    def kill(self) -> None:
+        """SIGKILL, to every process of it."""
+        assert self.running
+        os.killpg(self.running.pid, signal.SIGKILL)
+        self.running.wait()
+
+    def stop(self) -> None:
+        if self.running and self.running.poll() is None:
+            self.running.terminate()
+            try:
+                self.running.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+@contextmanager
+def serving(folder: Path, database: str | None = None, workers: int = 1) -> Iterator[ServerProcess]:
+    """A running server on a free port."""
+    process = ServerProcess(folder, free_port(), database, workers)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def postgresql_binaries() -> Path | None:
+    """Debian's PostgreSQL, the newest there is."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if found:
+        return found[-1].parent
+    on_path = shutil.which("initdb")
+    return Path(on_path).parent if on_path else None
+
+
+@contextmanager
+def throw_away_postgresql(folder: Path) -> Iterator[str]:
+    """A cluster in `folder` on a free port; initdb refuses root, so then it belongs to `postgres` or `nobody`."""
+    binaries = postgresql_binaries()
+    assert binaries
+    folder.mkdir(parents=True, exist_ok=True)
+    user: str | None = None
+    if os.getuid() == 0:
+        known = {entry.pw_name for entry in pwd.getpwall()}
+        user = "postgres" if "postgres" in known else "nobody"
+        shutil.chown(folder, user)
+        for parent in folder.parents:
+            if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/"):
+                parent.chmod(parent.stat().st_mode | 0o011)
+    as_user = ["runuser", "-u", user, "--"] if user else []
+    data, port = folder / "data", free_port()
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+    subprocess.run([*as_user, binaries / "initdb", "-D", data, "-A", "trust", "-U", "study", "-E", "UTF8"], **quiet)
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=200"
+    subprocess.run(
+        [*as_user, binaries / "pg_ctl", "-D", data, "-w", "-o", options, "-l", folder / "log", "start"], **quiet
+    )
+    try:
+        yield f"postgresql://study@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([*as_user, binaries / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop"], **quiet)

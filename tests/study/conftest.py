@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from stillme.pipeline import Options, run_stages
+from stillme.study.app import build
+from stillme.study.opening import Study, open_study
+from tests.study.annotators import page_data
+from tests.study.studies import RIGHT, write_study
+
+HOME = "http://127.0.0.1:8470"
+
+
+@dataclass
+class Browser:
+    """A participant's browser without a screen."""
+
+    client: TestClient
+    seen: list[bytes] = field(default_factory=list)
+    """Every byte of every answer: status line aside, headers and body."""
+
+    def ask(self, method: str, path: str, **more: Any) -> Any:
+        answer = self.client.request(method, path, follow_redirects=False, **more)
+        head = b"\n".join(name.encode() + b": " + value.encode() for name, value in answer.headers.items())
+        self.seen.append(head + b"\n\n" + answer.content)
+        return answer
+
+    def enter(self, name: str = "pid1") -> Browser:
+        answer = self.ask("GET", f"/enter?PROLIFIC_PID={name}&STUDY_ID=study1&SESSION_ID=s{name}")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/study")
+        return self
+
+    def page(self) -> str:
+        return self.ask("GET", "/study").text
+
+    def form(self, path: str, **fields: str) -> Any:
+        token = re.search(r'name="csrf" value="(\w+)"', self.page())
+        assert token
+        return self.ask("POST", path, data={"csrf": token[1], **fields})
+
+    def api(self, method: str, path: str, content: Any, csrf: str) -> Any:
+        return self.ask(method, path, json=content, headers={"X-CSRF": csrf})
+
+    def to_training(self) -> Browser:
+        self.form("/study/consent", decision="agree")
+        self.form("/study/device", width="1280", storage="yes")
+        self.form("/study/guide")
+        return self
+
+    def to_rating(self) -> Browser:
+        self.to_training()
+        data, csrf = page_data(self.page())
+        answers = [[list(RIGHT) for _ in item["pictures"][1:]] for item in data["items"]]
+        said = self.api("POST", "/api/training", {"answers": answers}, csrf)
+        assert said.json()["finished"], said.text
+        return self
+
+    def data(self) -> tuple[dict[str, Any], str]:
+        return page_data(self.page())
+
+    def answers(self, value: Callable[[int, int, int], int] = lambda i, s, q: 3) -> list[dict[str, int]]:
+        """Everything that is asked, answered."""
+        data, _ = self.data()
+        made: list[dict[str, int]] = []
+        for item, shown in enumerate(data["items"]):
+            for side in range(len(shown["pictures"]) - 1):
+                for question in range(len(shown["questions"])):
+                    chosen = 2 if "attention check" in shown["prompt"] else value(item, side, question)
+                    place = {"item": item, "side": side, "question": question}
+                    made.append({"seq": len(made) + 1, **place, "value": chosen})
+        return made
+
+    def save(self, answers: list[dict[str, Any]], **more: Any) -> Any:
+        data, csrf = self.data()
+        answer = None
+        for start in range(0, len(answers), 100):
+            body = {"epoch": data["epoch"], "answers": answers[start : start + 100], **more}
+            answer = self.api("PUT", "/api/answers", body, csrf)
+            if answer.status_code != 200:
+                break
+        return answer
+
+    def complete(self) -> Any:
+        data, csrf = self.data()
+        return self.api("POST", "/api/complete", {"epoch": data["epoch"]}, csrf)
+
+    def take_part(self, name: str, value: Callable[[int, int, int], int] = lambda i, s, q: 3) -> Browser:
+        self.enter(name).to_rating()
+        assert self.save(self.answers(value)).status_code == 200
+        assert self.complete().json() == {"missing": []}
+        return self
+
+
+@dataclass
+class Served:
+    """A study and its app."""
+
+    study: Study
+    app: FastAPI
+    password: str
+
+    def browser(self) -> Browser:
+        return Browser(TestClient(self.app, base_url=HOME, headers={"Origin": HOME}))
+
+    def admin(self) -> Browser:
+        browser = self.browser()
+        assert browser.ask("POST", "/admin/login", data={"password": self.password}).status_code == 303
+        return browser
+
+
+@pytest.fixture(scope="session")
+def two_editors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run: four portraits with faces, three prompts, two editors. Copy it before writing to it."""
+    folder = tmp_path_factory.mktemp("two-editors")
+    (folder / "audit.toml").write_text(
+        """
+[portraits]
+source = "synthetic"
+limit = 4
+[prompts]
+only = ["O-01", "O-02", "V-05"]
+[[editors]]
+use = "noop"
+[[editors]]
+use = "planted"
+name = "other"
+[[judges]]
+use = "scripted"
+[estimates]
+replicates = 200
+"""
+    )
+    run_stages(folder, ("edit", "judge"), Options())
+    return folder
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    """Write a study with these options and serve it in this process."""
+    opened = []
+
+    def make(**options: Any) -> Served:
+        folder = tmp_path / f"study{len(opened)}"
+        password = write_study(folder, **options)
+        context = open_study(folder)
+        opened.append(context)
+        study = context.__enter__()
+        return Served(study, build(study), password)
+
+    yield make
+    for context in opened:
+        context.__exit__(None, None, None)
+
+
+@pytest.fixture
+def served(serve: Callable[..., Served]) -> Served:
+    return serve()

@@ -1,0 +1,332 @@
+"""What becomes of the answers: quality, admin pages, exports, and rows of the judge `people`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from stillme import audit, results
+from stillme.cli import cli
+from stillme.errors import StillmeError
+from stillme.judges.people import People
+from stillme.store import Store
+from stillme.study import schema as t
+from stillme.study.app import build
+from stillme.study.closing import close_study
+from stillme.study.drawing import Design, new_study
+from stillme.study.export import export_study
+from stillme.study.opening import open_study
+from stillme.study.overview import overview_of
+from stillme.study.submissions import take_over
+from tests.study.conftest import Browser, Served
+from tests.study.studies import RIGHT
+
+# -- quality ----------------------------------------------------------------------------------------------------------
+
+
+def rate_well(browser: Browser, name: str) -> None:
+    """Right on the checks, and the same on the same pictures."""
+    browser.enter(name).to_rating()
+    data, _ = browser.data()
+    gold = [n for n, item in enumerate(data["items"]) if "dark suit" in item["prompt"]]
+    browser.save(
+        [
+            {**a, "value": RIGHT[a["question"]]}
+            if a["item"] in gold
+            else {**a, "value": 2 + a["question"] % 3}
+            if a["value"] != 2
+            else a
+            for a in browser.answers()
+        ],
+        moments=[{"item": n, "kind": "active", "amount": 9000.0} for n in range(len(data["items"]))],
+    )
+    browser.complete()
+
+
+def test_a_careful_rater_is_not_flagged_and_a_careless_one_is(served: Served) -> None:
+    rate_well(served.browser(), "careful")
+    careless = served.browser().enter("careless").to_rating()
+    answers = [{**a, "value": 5} for a in careless.answers()]
+    careless.save(answers, moments=[{"item": 0, "kind": "active", "amount": 300.0}])
+    careless.complete()
+    good, bad = overview_of(served.study).raters
+    assert good.flags == ()
+    assert good.attention == (2, 2)
+    assert good.gold == 1.0
+    assert good.seconds == 9.0
+    assert good.repeat == 0.0
+    assert {"attention", "gold", "too fast", "straight-lining"} <= set(bad.flags)
+    assert bad.entropy == 0.0
+    assert bad.straight == 1.0
+
+
+def test_side_bias_and_agreement_are_measured_on_the_right_outputs(serve: Callable[..., Served]) -> None:
+    served = serve(tasks=1, per_task=6, raters=4, checks=False)
+    stream = np.random.default_rng(0)
+    truth: dict[tuple[str, int], int] = {}
+    for n in range(4):
+        browser = served.browser().enter(f"p{n}").to_rating()
+        data, _ = browser.data()
+        answers = browser.answers()
+        for answer in answers:
+            # Every output has its own true value, whichever side it is on; ids of pictures are the same for all.
+            output = data["items"][answer["item"]]["pictures"][answer["side"] + 1]
+            answer["value"] = truth.setdefault((output, answer["question"]), int(stream.integers(1, 6)))
+        browser.save(answers)
+        browser.complete()
+    found = overview_of(served.study)
+    assert [round(each.alpha or 0, 6) for each in found.agreements] == [1.0] * 5
+    assert all(each.agreement == pytest.approx(1.0) for each in found.raters)
+    assert all(abs(each.side or 0) < 2 for each in found.raters)
+
+
+def test_low_pay_raises_an_alarm(served: Served) -> None:
+    served.browser().take_part("slow")
+    assert not overview_of(served.study).progress.alarm
+    with served.study.database.writing() as connection:
+        connection.execute(t.slot.update().where(t.slot.c.state == "done").values(ended=t.slot.c.begun + 7200))
+    assert "below the floor" in overview_of(served.study).progress.alarm
+    shown = CliRunner().invoke(cli, ["study", "status", str(served.study.folder)])
+    assert shown.exit_code == 1
+    assert "ALARM" in shown.output
+
+
+# -- admin ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_admin_sees_progress_decides_and_is_logged(served: Served) -> None:
+    served.browser().take_part("pid1")
+    half = served.browser().enter("pid2").to_rating()
+    half.save(half.answers()[:5])
+    admin = served.admin()
+    page = admin.ask("GET", "/admin").text
+    done, held = overview_of(served.study).raters
+    assert done.rater in page
+    assert "pid1" not in page
+    csrf = page.split('name="csrf" value="')[1].split('"')[0]
+    form = {"csrf": csrf, "rater": done.rater, "reason": "told us that they guessed"}
+    assert admin.ask("POST", "/admin/exclude", data=form).status_code == 303
+    form = {"csrf": csrf, "rater": held.rater, "reason": "released"}
+    assert admin.ask("POST", "/admin/release", data=form).status_code == 303
+    assert admin.ask("POST", "/admin/release", data=form).status_code == 404
+    assert admin.ask("POST", "/admin/release", data={**form, "csrf": "x"}).status_code == 403
+    (left,) = overview_of(served.study).raters
+    assert left.excluded == "told us that they guessed"
+    assert "went to somebody else" in half.page()
+    submissions = admin.ask("GET", "/admin/submissions").text
+    assert "pid1" in submissions
+    log = admin.ask("GET", "/admin/log").text
+    assert all(word in log for word in ("signed in", "excluded", "released", "looked at submissions"))
+    admin.ask("POST", "/admin/logout", data={"csrf": csrf})
+    assert admin.ask("GET", "/admin/log").status_code == 401
+
+
+def test_the_admins_log_cannot_be_rewritten(served: Served) -> None:
+    served.admin()
+    for change in (t.audit.delete(), t.audit.update().values(actor="nobody")):
+        with pytest.raises(sa.exc.IntegrityError, match="append-only"), served.study.database.writing() as connection:
+            connection.execute(change)
+
+
+def test_prolifics_statuses_free_places_purge_identities_and_leave_out(served: Served, tmp_path: Path) -> None:
+    served.browser().take_part("paid")
+    served.browser().take_part("rejected")
+    served.browser().enter("left").to_rating()
+    file = tmp_path / "export.csv"
+    file.write_text(
+        "Participant id,Status\npaid,APPROVED\nrejected,REJECTED\nleft,RETURNED\nstranger,TIMED-OUT\nnew,ACTIVE\n"
+    )
+    done = take_over(served.study, file)
+    assert done == {"identities purged": 1, "excluded": 1, "places freed": 1, "unknown here": 2}
+    with served.study.database.reading() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(t.identity)).scalar_one() == 2
+    assert [each.excluded for each in overview_of(served.study).raters] == ["", "rejected on Prolific"]
+    file.write_text("Participant id,Status\npaid,GONE\n")
+    with pytest.raises(StillmeError, match="status 'GONE'"):
+        take_over(served.study, file)
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(StillmeError, match="lacks the columns"):
+        take_over(served.study, file)
+
+
+# -- export -----------------------------------------------------------------------------------------------------------
+
+
+def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_path: Path) -> None:
+    served.browser().take_part("prolificperson")
+    half = served.browser().enter("secondperson").to_rating()
+    half.save(half.answers()[:4])
+    with served.study.database.reading() as connection:
+        inside = connection.execute(sa.select(t.participant.c.id, t.participant.c.ext_hmac)).all()
+        slots = connection.execute(sa.select(t.slot.c.id)).scalars().all()
+    for kind in ("csv", "jsonl", "parquet"):
+        written = export_study(served.study, tmp_path / kind, kind)
+        assert [path.name for path in written] == [
+            f"ratings.{kind}",
+            f"items.{kind}",
+            f"raters.{kind}",
+            f"exclusions.{kind}",
+            "codebook.md",
+        ]
+        everything = b"".join(path.read_bytes() for path in written)
+        for secret in ("prolificperson", "secondperson", *(value for row in inside for value in row), *slots):
+            assert secret.encode() not in everything
+    with (tmp_path / "csv" / "ratings.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len([row for row in rows if row["finished"] == "1"]) == len(half.answers())
+    assert len([row for row in rows if row["finished"] == "0"]) == 4
+    assert all(float(row["seconds"]) < 600 for row in rows), "a time of day would lead to Prolific's records"
+    codebook = (tmp_path / "csv" / "codebook.md").read_text()
+    assert "Much darker (≥2 shades)" in codebook
+    assert served.study.config.hash in codebook
+    lines = (tmp_path / "jsonl" / "ratings.jsonl").read_text().splitlines()
+    assert json.loads(lines[0])["rater"].startswith("r-")
+
+
+def test_the_admins_download_is_the_same_export(served: Served) -> None:
+    served.browser().take_part("pid1")
+    packed = zipfile.ZipFile(io.BytesIO(served.admin().ask("GET", "/admin/export.zip").content))
+    assert set(packed.namelist()) == {"ratings.csv", "items.csv", "raters.csv", "exclusions.csv", "codebook.md"}
+
+
+def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: Path) -> None:
+    half = served.browser().enter("half").to_rating()
+    half.save(half.answers()[:4])
+    admin = served.admin()
+    csrf = admin.ask("GET", "/admin").text.split('name="csrf" value="')[1].split('"')[0]
+    (held,) = overview_of(served.study).raters
+    admin.ask("POST", "/admin/release", data={"csrf": csrf, "rater": held.rater, "reason": "returned"})
+    export_study(served.study, tmp_path, "csv")
+    with (tmp_path / "exclusions.csv").open() as stream:
+        (row,) = csv.DictReader(stream)
+    assert (row["rater"], row["reason"], row["answers"]) == (held.rater, "returned", "4")
+    with (tmp_path / "ratings.csv").open() as stream:
+        assert not list(csv.DictReader(stream))
+
+
+# -- into the run -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def from_run(two_editors: Path, tmp_path: Path) -> Iterator[tuple[Path, Served]]:
+    run = tmp_path / "run"
+    shutil.copytree(two_editors, run)
+    made = new_study(run, None, Design(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1), lambda _: None)
+    with open_study(made.folder) as study:
+        yield run, Served(study, build(study), made.password)
+
+
+def take_part_by_link(served: Served, value: int) -> None:
+    from stillme.study.entry import invite
+
+    (code,) = invite(served.study, 1)
+    browser = served.browser()
+    browser.ask("GET", f"/i/{code}")
+    browser.to_training()
+    _, csrf = browser.data()
+    practice = [item for item in served.study.drawn.items if item.kind == "training"]
+    answers = [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in practice]
+    assert browser.api("POST", "/api/training", {"answers": answers}, csrf).json()["finished"]
+    browser.save(browser.answers(lambda i, s, q: value))
+    assert browser.complete().json() == {"missing": []}
+
+
+def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, Served]) -> None:
+    run, served = from_run
+    for value in (2, 4, 0):
+        take_part_by_link(served, value)
+    done = close_study(served.study)
+    assert (done.added, done.raters, done.epochs) == (3 * 12, 3, 3)
+    file = run / "audit.toml"
+    file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
+    loaded = audit.load(run)
+    assert isinstance(loaded.judges[1].judge, People)
+    assert loaded.judges[1].judge.capabilities.kind == "person"
+    with Store.reading(run) as store:
+        found = results.gather(loaded, store)
+        effective = [row[0] for row in store.query("SELECT effective FROM assessment WHERE epoch IN (0, 1, 2)")]
+    (skin,) = [each for each in found.scores if (each.judge, each.axis) == ("people", "skin_tone")]
+    rated = skin.value[~np.isnan(skin.value)]
+    # Two raters said 2 and 4; the third could not tell, which is no number.
+    assert len(rated) == 12
+    assert set(rated) == {3.0}
+    origins = [json.loads(text) for text in effective if "rater" in text]
+    assert len(origins) == 36
+    assert all(set(origin) == {"study", "rater", "side", "position"} for origin in origins)
+    assert not [each for each in found.scores if each.judge.startswith("ensemble")]
+
+
+def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
+    from_run: tuple[Path, Served],
+) -> None:
+    _, served = from_run
+    for value in (2, 4):
+        take_part_by_link(served, value)
+    with served.study.database.writing() as connection:
+        who = connection.execute(sa.select(t.participant.c.id).limit(1)).scalar_one()
+        connection.execute(t.participant.update().where(t.participant.c.id == who).values(excluded="guessed"))
+    first, again = close_study(served.study), close_study(served.study)
+    assert (first.added, first.excluded) == (12, 1)
+    assert (again.added, again.already) == (0, 12)
+    assert "All places" in served_late(served)
+
+
+def served_late(served: Served) -> str:
+    from stillme.study.entry import invite
+
+    (code,) = invite(served.study, 1)
+    browser = served.browser()
+    browser.ask("GET", f"/i/{code}")
+    browser.form("/study/consent", decision="agree")
+    return browser.page()
+
+
+def test_a_moved_run_must_be_named(from_run: tuple[Path, Served], tmp_path: Path) -> None:
+    _, served = from_run
+    with pytest.raises(StillmeError, match="--run"):
+        close_study(served.study, tmp_path / "elsewhere")
+    assert served.study.is_open, "a failed closing must not close"
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+def test_every_command_speaks_json_and_says_mistakes_in_one_sentence(
+    from_run: tuple[Path, Served], tmp_path: Path
+) -> None:
+    run, served = from_run
+    folder = str(served.study.folder)
+    take_part_by_link(served, 3)
+
+    def ask(*words: str) -> object:
+        shown = CliRunner().invoke(cli, ["study", *words, "--json"])
+        assert shown.exit_code == 0, shown.output + str(shown.exception)
+        return json.loads(shown.stdout)
+
+    made = ask("new", str(run), "--items", "4", "--per-task", "2", "--size", "64", "--out", str(tmp_path / "s2"))
+    assert (made["items"], made["tasks"]) == (4, 2)
+    assert len(ask("invite", "3", folder, "--address", "https://study.example/")) == 3
+    assert ask("status", folder)["progress"]["slots"]["done"] == 1
+    assert len(ask("export", folder, "--to", str(tmp_path / "out"))["files"]) == 5
+    assert ask("close", folder)["added"] == 12
+    text = CliRunner().invoke(cli, ["study", "close", folder])
+    assert 'use = "people"' in text.output
+    wrong = CliRunner().invoke(cli, ["study", "status", str(tmp_path)])
+    assert isinstance(wrong.exception, StillmeError)
+    with pytest.raises(StillmeError, match="SQLite is for one worker"):
+        CliRunner().invoke(cli, ["study", "serve", folder, "--workers", "2"], catch_exceptions=False)
+    new = CliRunner().invoke(cli, ["study", "password", folder]).output.strip()
+    from stillme.study import keys
+
+    assert keys.load(served.study.folder).is_admin(new)
+    assert not keys.load(served.study.folder).is_admin(served.password)

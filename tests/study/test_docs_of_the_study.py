@@ -1,0 +1,53 @@
+"""The study's page of docs: its commands exist and its examples load."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from stillme.audit.config import JudgeSection
+from stillme.cli.study import study_group
+from stillme.study import template
+from stillme.study.config import Config
+from stillme.study.items import Drawn
+
+PAGE = (Path(__file__).parents[2] / "docs" / "study.md").read_text()
+COMMANDS = [
+    shlex.split(line, comments=True)
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+    for line in block.splitlines()
+]
+INLINE = [shlex.split(words) for words in re.findall(r"`(stillme study [^`]+)`", PAGE)]
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, *INLINE], ids=" ".join)
+def test_every_command_of_the_page_parses(words: list[str]) -> None:
+    assert words[:2] == ["stillme", "study"]
+    command = study_group.commands[words[2]]
+    command.make_context(words[2], list(words[3:]))
+
+
+def test_every_option_that_the_page_names_exists() -> None:
+    known = {name for command in study_group.commands.values() for each in command.params for name in each.opts}
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) <= known
+
+
+def test_the_examples_are_valid() -> None:
+    (judge,) = tomllib.loads(re.findall(r"^```toml\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)[0])["judges"]
+    JudgeSection.model_validate(judge)
+
+
+def test_a_new_study_toml_shows_every_setting() -> None:
+    drawn = Drawn(study="x", run="run", audit="", design={}, items=())
+    written = tomllib.loads(template.study_toml(drawn, prolific=True))
+    config = Config.model_validate(written)
+    rare = {"limits", "prolific"}
+    assert set(written) >= set(Config.model_fields) - rare
+    for name in ("pay", "checks", "texts"):
+        assert set(written[name]) == set(type(getattr(config, name)).model_fields)
+    assert isinstance(study_group, click.Group)

@@ -1,0 +1,259 @@
+"""Items are drawn evenly, tasks are mixed, pictures are blinded, and study.toml says what is wrong with it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from stillme.errors import StillmeError
+from stillme.pipeline import Options, run_stages
+from stillme.study import config, items
+from stillme.study.config import InvalidStudy
+from stillme.study.drawing import Design, new_study
+from stillme.study.opening import open_study
+from stillme.study.pictures import blind
+from stillme.study.sampling import Candidate, Made, draw, share_out
+from stillme.types import Prompt
+from tests.study.studies import write_study
+
+
+def grid(portraits: int, prompts: int, editors: int) -> list[Candidate]:
+    """A whole audit's candidates: every portrait with every prompt and editor."""
+    made = []
+    for p in range(portraits):
+        for q in range(prompts):
+            for e in range(editors):
+                prompt = Prompt(id=f"q{q}", text="", category="", subcategory="")
+                outputs = tuple(Made(edit=f"{p}.{q}.{e}.{a}", image="", editor=f"e{e}", arm=str(a)) for a in (0, 1))
+                groups = {"race": f"r{p % 7}", "gender": "fm"[p // 7 % 2]}
+                made.append(Candidate(portrait=f"p{p}", groups=groups, prompt=prompt, outputs=outputs))
+    return made
+
+
+def test_a_draw_is_as_even_as_the_papers() -> None:
+    picked = draw(grid(84, 20, 3), 500, np.random.default_rng(0))
+    assert set(Counter(each.prompt.id for each in picked).values()) == {25}
+    assert max(Counter(each.editors for each in picked).values()) - 500 / 3 < 8
+    for factor in ("race", "gender"):
+        counts = Counter(each.groups[factor] for each in picked)
+        assert max(counts.values()) - min(counts.values()) <= 2, factor
+    portraits = Counter(each.portrait for each in picked)
+    assert max(portraits.values()) - min(portraits.values()) <= 2
+    assert len({made.edit for each in picked for made in each.outputs}) == 1000
+
+
+def test_tasks_hold_all_prompts_so_that_rater_and_prompt_are_not_confounded() -> None:
+    stream = np.random.default_rng(0)
+    picked = draw(grid(84, 20, 3), 500, stream)
+    tasks = share_out(picked, 50, stream)
+    for task in range(10):
+        mine = [each for each, at in zip(picked, tasks, strict=True) if at == task]
+        assert len(mine) == 50
+        assert set(Counter(each.prompt.id for each in mine).values()) <= {2, 3}
+        races = Counter(each.groups["race"] for each in mine)
+        assert len(races) == 7
+        assert len({each.editors for each in mine}) == 3
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 99))
+def test_any_draw_takes_each_edit_once_and_fills_tasks_evenly(count: int, size: int, seed: int) -> None:
+    stream = np.random.default_rng(seed)
+    picked = draw(grid(5, 3, 2), count, stream)
+    assert len(picked) == min(count, 30)
+    edits = [made.edit for each in picked for made in each.outputs]
+    assert len(edits) == len(set(edits))
+    tasks = Counter(share_out(picked, size, stream))
+    assert max(tasks.values()) <= size
+    assert max(tasks.values()) - min(tasks.values()) <= 1
+
+
+def test_what_is_urgent_comes_first() -> None:
+    from dataclasses import replace
+
+    candidates = [replace(each, urgent=each.portrait == "p3") for each in grid(5, 3, 2)]
+    picked = draw(candidates, 8, np.random.default_rng(0))
+    assert [each.portrait for each in picked[:6]] == ["p3"] * 6
+    assert all(each.portrait != "p3" for each in picked[6:])
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (100, 30), (30, 100), (900, 1400)])
+def test_blinded_pictures_have_one_size_and_no_metadata(shape: tuple[int, int]) -> None:
+    rgb = np.random.default_rng(0).integers(0, 255, (*shape, 3), dtype=np.uint8)
+    with Image.open(io.BytesIO(blind(rgb, 128))) as made:
+        assert (made.format, made.size, made.mode) == ("JPEG", (128, 128), "RGB")
+        assert not made.getexif()
+        assert set(made.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density"}
+
+
+@pytest.fixture
+def run(two_editors: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    shutil.copytree(two_editors, folder)
+    return folder
+
+
+def test_two_editors_are_compared_where_there_is_no_mitigation(run: Path) -> None:
+    made = new_study(run, None, Design(items=12, per_task=6, side=64), lambda _: None)
+    assert made.drawn.design["compare"] == "editors"
+    real = [item for item in made.drawn.items if item.kind == "real"]
+    assert len(real) == 12
+    for item in real:
+        assert {output.strata["editor"] for output in item.outputs} == {"noop", "other"}
+        assert {output.strata["arm"] for output in item.outputs} == {"baseline"}
+        aging = item.strata["prompt"] == "V-05"
+        assert ("age_accuracy" in item.questions) == aging
+    kinds = Counter((item.kind, item.batch) for item in made.drawn.items)
+    for task in (0, 1):
+        assert [kinds[kind, task] for kind in ("real", "gold", "attention", "repeat")] == [6, 2, 2, 2]
+    assert kinds["training", -1] == 2
+    sizes = {path.stat().st_size for path in (made.folder / "pictures").iterdir()}
+    assert sizes == {made.picture_bytes}
+    assert (made.folder / "secrets.json").stat().st_mode & 0o077 == 0
+    with open_study(made.folder) as study:
+        assert study.is_open
+
+
+def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) -> None:
+    (tmp_path / "audit.toml").write_text(
+        'arms = ["baseline", "feature"]\n[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
+        '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
+    )
+    run_stages(tmp_path, ("edit",), Options())
+    made = new_study(tmp_path, None, Design(items=2, per_task=2, side=64), lambda _: None)
+    assert made.drawn.design["compare"] == "arms"
+    for item in made.drawn.items:
+        if item.kind == "real":
+            assert [output.strata["arm"] for output in item.outputs] == ["baseline", "feature"]
+            # What the arm made of the prompt would tell which arm it is.
+            assert item.prompt.startswith("Present the person as a senior executive")
+
+
+def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
+    drawn = [
+        new_study(run, tmp_path / name, Design(items=9, per_task=3, side=64, seed=seed), lambda _: None).drawn.items
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    ]
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != drawn[2]
+
+
+def test_one_picture_at_a_time_if_wished(run: Path) -> None:
+    made = new_study(run, None, Design(items=5, per_task=5, compare="none", side=64), lambda _: None)
+    assert {len(item.outputs) for item in made.drawn.items} == {1}
+
+
+def test_a_comparison_that_the_run_cannot_give_is_refused(run: Path) -> None:
+    with pytest.raises(StillmeError, match="`baseline` and `feature`"):
+        new_study(run, None, Design(compare="arms", side=64), lambda _: None)
+
+
+def test_a_study_is_never_drawn_over_another(run: Path) -> None:
+    new_study(run, None, Design(items=3, side=64), lambda _: None)
+    with pytest.raises(StillmeError, match="already holds a study"):
+        new_study(run, None, Design(items=3, side=64), lambda _: None)
+
+
+def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -> None:
+    # Two judges that differ by four points on half of the pictures.
+    judges = (
+        'use = "scripted"\n[[judges]]\nuse = "scripted"\nname = "strict"\n'
+        "[judges.parameters]\nscores = {edit_success = 1, skin_tone = 3}\nshare = 0.5\n"
+    )
+    folder = write_audit(judge=judges, prompts='["O-01", "O-02", "O-03", "O-04"]')
+    run_stages(folder, ("edit", "judge"), Options())
+    disputed = new_study(folder, folder / "one", Design(items=6, first="disputed", side=64), lambda _: None)
+    from stillme import audit, results
+    from stillme.store import Store
+
+    loaded = audit.load(folder, ready=False)
+    with Store.reading(folder) as store:
+        found = results.gather(loaded, store)
+    (strict,) = [each for each in found.scores if (each.judge, each.axis) == ("strict", "edit_success")]
+    value = dict(zip(found.edits.keys, strict.value, strict=True))
+    real = [item for item in disputed.drawn.items if item.kind == "real"]
+    assert {value[output.edit] for item in real for output in item.outputs} == {1.0}
+
+
+# -- study.toml -------------------------------------------------------------------------------------------------------
+
+
+def change(folder: Path, old: str, new: str) -> None:
+    file = folder / "study.toml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("raters = 3", "rater = 3", r"line \d+, rater: unknown key 'rater'. Did you mean 'raters'"),
+        ("raters = 3", "raters = 0", r"line \d+, raters: should be greater than or equal to 1"),
+        ('"skin_tone"', '"skin"', r"line \d+, questions\[1\]: no question 'skin'. Did you mean 'skin_tone'"),
+        ("withdraw", "leave", "consent must name how long data is kept and how to withdraw"),
+        ('completed = "DONE1"', 'completed = ""', "at least `completed` and `other`"),
+        ('completed = "DONE1"', 'completed = "DO NE"', "codes are letters and digits"),
+        ("[pay]", "[pay", "is not TOML"),
+    ],
+)
+def test_study_toml_says_what_is_wrong_and_where(tmp_path: Path, old: str, new: str, said: str) -> None:
+    write_study(tmp_path)
+    change(tmp_path, old, new)
+    with pytest.raises(InvalidStudy, match=said):
+        config.load(tmp_path)
+
+
+def test_low_pay_and_a_missing_contact_are_noted(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    assert not list(config.warnings(config.load(tmp_path)))
+    text = (tmp_path / "study.toml").read_text()
+    amount = next(line for line in text.splitlines() if line.startswith("amount"))
+    change(tmp_path, amount, "amount = 0.10")
+    change(tmp_path, 'contact = "ask@study.example"', 'contact = ""')
+    notes = " ".join(config.warnings(config.load(tmp_path)))
+    assert "Prolific's floor" in notes
+    assert "own floor" in notes
+    assert "contact" in notes
+
+
+def test_wording_cannot_change_once_participants_have_begun(tmp_path: Path) -> None:
+    from tests.study.test_assignment import arrive
+
+    write_study(tmp_path)
+    with open_study(tmp_path):
+        pass
+    change(tmp_path, "raters = 3", "raters = 2")
+    with open_study(tmp_path) as study:
+        assert study.config.raters == 2
+        arrive(study, "p1")
+    change(tmp_path, "raters = 2", "raters = 4")
+    with pytest.raises(StillmeError, match="since participants began"), open_study(tmp_path):
+        pass
+    change(tmp_path, "raters = 4", "raters = 2")
+    change(tmp_path, "lease_minutes = 60", "lease_minutes = 90")
+    with open_study(tmp_path):
+        pass
+
+
+def test_damaged_files_are_said_in_one_sentence(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    (tmp_path / "items.json").write_text("{")
+    with pytest.raises(StillmeError, match="damaged"):
+        items.read(tmp_path)
+    (tmp_path / "secrets.json").write_text(json.dumps({"naming": "x"}))
+    from stillme.study import keys
+
+    with pytest.raises(StillmeError, match="damaged"):
+        keys.load(tmp_path)
+    (tmp_path / "secrets.json").unlink()
+    with pytest.raises(StillmeError, match="must be copied"):
+        keys.load(tmp_path)

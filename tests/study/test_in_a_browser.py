@@ -1,0 +1,290 @@
+"""The pages in Chromium: by keyboard alone, reloaded after each click, offline, in two tabs, and without barriers."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from stillme.study.keys import change_password
+from tests.study.annotators import serving
+from tests.study.studies import RIGHT, write_study
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("study-browser")]
+
+expect.set_options(timeout=20_000)  # the machine may be busy with other tests
+
+QUESTIONS = 5
+OURS = ("blob:", "https://app.prolific.com/submissions/complete?cc=DONE1")
+"""Addresses that the pages may ask for besides their own server."""
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("browser") / "study"
+    write_study(made, tasks=1, per_task=3, raters=40, checks=False, side=96)
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with serving(folder) as server:
+        yield f"http://127.0.0.1:{server.port}"
+
+
+@pytest.fixture
+def open_page(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
+    """A page in a context of its own; nothing may have gone wrong in it when the test ends."""
+    contexts: list[BrowserContext] = []
+    wrong: list[str] = []
+
+    def make(**options: object) -> Page:
+        settings = {"viewport": {"width": 1366, "height": 768}, **options}
+        contexts.append(browser.new_context(base_url=address, **settings))  # type: ignore[arg-type]
+        page = contexts[-1].new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda said: wrong.append(said.text) if "Content Security" in said.text else None)
+        page.on("request", lambda asked: None if asked.url.startswith((*OURS, address)) else wrong.append(asked.url))
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def enter(page: Page) -> None:
+    page.goto(f"/enter?PROLIFIC_PID=p{next(_names)}&STUDY_ID=study1&SESSION_ID=s1")
+
+
+def to_rating(page: Page) -> None:
+    """By mouse, quickly."""
+    enter(page)
+    page.get_by_role("button", name="I agree to take part").click()
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Start the practice").click()
+    for _ in range(2):
+        page.wait_for_selector("body[data-ready]")
+        for question, value in enumerate(RIGHT):
+            for side in (0, 1):
+                page.check(f"#choice-{question}-{side}-{value}")
+        before = page.locator("#where").inner_text()
+        page.get_by_role("button", name="Check my answers").click()
+        expect(page.locator("#where")).not_to_have_text(before)
+    page.wait_for_selector("#jump")
+    page.wait_for_selector("body[data-ready]")
+
+
+def saved(page: Page) -> None:
+    expect(page.locator("#saved")).to_have_text("✓ Saved")
+
+
+def chosen(page: Page) -> dict[str, str]:
+    """What is ticked now, by group."""
+    return page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('#questions input:checked')].map(i => [i.name, i.value]))"
+    )
+
+
+def has_no_barriers(page: Page) -> None:
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]})
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_whole_session_by_keyboard_alone_without_barriers(open_page: Callable[..., Page], scheme: str) -> None:
+    page = open_page(color_scheme=scheme)
+    enter(page)
+    has_no_barriers(page)
+    press_on(page, "I agree to take part")
+    page.wait_for_selector("#go:not([disabled])")
+    has_no_barriers(page)
+    press_on(page, "Continue")
+    expect(page.get_by_role("heading", name="What you will do")).to_be_visible()
+    has_no_barriers(page)
+    press_on(page, "Start the practice")
+    page.wait_for_selector("body[data-ready]")
+    page.keyboard.type("".join(str(value) * 2 for value in (5, *RIGHT[1:])))
+    expect(page.locator("#next")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".said").first).to_contain_text("here we would answer 1")
+    has_no_barriers(page)
+    page.locator("#choice-0-0-5").focus()
+    page.keyboard.type("1")
+    page.locator("#choice-0-1-5").focus()
+    page.keyboard.type("1")
+    page.keyboard.press("n")
+    expect(page.locator("#where")).to_have_text("Practice 2 of 2")
+    page.keyboard.type("".join(str(value) * 2 for value in RIGHT))
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#jump")
+    page.wait_for_selector("body[data-ready]")
+    has_no_barriers(page)
+    for item in range(3):
+        expect(page.locator("#where")).to_have_text(f"Item {item + 1} of 3")
+        page.keyboard.type("1234512345")
+        expect(page.locator("#next")).to_be_focused()
+        page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
+    has_no_barriers(page)
+    with page.expect_request("https://app.prolific.com/**") as left:
+        page.route("https://app.prolific.com/**", lambda route: route.abort())
+        page.get_by_role("link", name="Return to Prolific to be paid").press("Enter")
+    assert left.value.url.endswith("cc=DONE1")
+
+
+def press_on(page: Page, name: str) -> None:
+    """Tab until the button of that name has the focus, then press it."""
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == name:
+            page.keyboard.press("Enter")
+            return
+    raise AssertionError(f"{name!r} cannot be reached with Tab")
+
+
+def test_a_reload_after_each_click_loses_nothing(open_page: Callable[..., Page], folder: Path) -> None:
+    page = open_page()
+    to_rating(page)
+    expected: dict[str, str] = {}
+    for question in range(QUESTIONS):
+        for side in (0, 1):
+            value = 1 + (question + side) % 5
+            page.check(f"#choice-{question}-{side}-{value}")
+            expected[f"q{question}-{side}"] = str(value)
+            # Not waiting for the acknowledgement: what is not sent yet is in the queue.
+            page.reload()
+            page.wait_for_selector("body[data-ready]")
+            assert chosen(page) == expected
+    saved(page)
+    page.get_by_role("button", name="Next").click()
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    expect(page.locator("#where")).to_have_text("Item 2 of 3")
+    page.go_back()
+    expect(page.locator("#where")).to_have_text("Item 1 of 3")
+    assert chosen(page) == expected
+
+
+def test_answers_given_offline_are_kept_through_a_crash_and_sent_later(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    to_rating(page)
+    context = page.context
+    # A server that cannot be reached: Chromium's own offline mode would also keep a new tab from opening.
+    context.route("**/api/answers", lambda route: route.abort())
+    page.keyboard.type("1234")
+    expect(page.locator("#saved")).to_have_text("Offline: kept here")
+    page.close(run_before_unload=False)
+    again = context.new_page()
+    again.goto("/study")
+    again.wait_for_selector("body[data-ready]")
+    assert chosen(again) == {"q0-0": "1", "q0-1": "2", "q1-0": "3", "q1-1": "4"}
+    expect(again.locator("#saved")).to_have_text("Offline: kept here")
+    context.unroute("**/api/answers")
+    saved(again)
+    data = again.evaluate("fetch('/study').then(a => a.text())")
+    assert '"answers": [[' in data
+
+
+def test_two_tabs_show_the_same_answers(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    to_rating(page)
+    other = page.context.new_page()
+    other.goto("/study")
+    other.wait_for_selector("body[data-ready]")
+    page.check("#choice-0-0-4")
+    expect(other.locator("#choice-0-0-4")).to_be_checked()
+    other.check("#choice-0-0-2")
+    expect(page.locator("#choice-0-0-2")).to_be_checked()
+    saved(page)
+    saved(other)
+    page.reload()
+    page.wait_for_selector("body[data-ready]")
+    assert chosen(page) == {"q0-0": "2"}
+
+
+def test_undo_jump_zoom_and_unfinished_items(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    to_rating(page)
+    page.keyboard.type("34")
+    page.keyboard.press("u")
+    assert chosen(page) == {"q0-0": "3"}
+    page.get_by_role("button", name="Undo").click()
+    assert chosen(page) == {}
+    page.locator("#jump summary").click()
+    has_no_barriers(page)
+    page.get_by_role("button", name="Item 3, open").click()
+    expect(page.locator("#where")).to_have_text("Item 3 of 3")
+    page.keyboard.press("z")
+    expect(page.locator("#zoom")).to_be_visible()
+    has_no_barriers(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Finish").click()
+    expect(page.locator("#where")).to_have_text("Item 1 of 3")
+    assert "open questions" in (page.locator("#announce").text_content() or "")
+    page.uncheck("#keys")
+    page.keyboard.type("5")
+    assert chosen(page) == {}
+
+
+def test_nothing_is_wider_than_the_screen(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    to_rating(page)
+    pictures = "[...document.querySelectorAll('.picture img')].every(i => i.complete && i.naturalWidth)"
+    for width, height in ((1366, 768), (820, 1180), (1180, 820), (760, 1024)):
+        for scheme in ("light", "dark"):
+            page.set_viewport_size({"width": width, "height": height})
+            page.emulate_media(color_scheme=scheme)
+            page.wait_for_function(pictures)
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            expect(page.get_by_role("link", name="Withdraw")).to_be_in_viewport()
+            expect(page.get_by_role("button", name="Next")).to_be_in_viewport()
+
+
+def test_withdrawing_is_one_link_and_one_button_away(open_page: Callable[..., Page], folder: Path) -> None:
+    page = open_page()
+    to_rating(page)
+    page.keyboard.type("12")
+    saved(page)
+    page.get_by_role("link", name="Withdraw").click()
+    has_no_barriers(page)
+    page.get_by_role("button", name="Withdraw and delete my answers").click()
+    expect(page.get_by_role("heading", name="You have withdrawn")).to_be_visible()
+    with sqlite3.connect(folder / "study.sqlite") as base:
+        assert base.execute("SELECT withdrawn FROM study").fetchone()[0] >= 1
+    base.close()
+
+
+def test_the_admin_pages_have_no_barriers(open_page: Callable[..., Page], folder: Path) -> None:
+    page = open_page()
+    page.goto("/admin")
+    has_no_barriers(page)
+    password = change_password(folder)
+    for given in ("wrong", password):
+        page.get_by_label("Password").fill(given)
+        page.get_by_role("button", name="Sign in").click()
+        if given == "wrong":
+            expect(page.get_by_text("That is not the password")).to_be_visible()
+    expect(page.get_by_role("heading", name="Progress")).to_be_visible()
+    for path in ("/admin", "/admin/submissions", "/admin/log"):
+        page.goto(path)
+        has_no_barriers(page)

@@ -1,0 +1,295 @@
+"""A participant's way through the study, and what it leaves behind."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from stillme import rubric
+from stillme.study import schema as t
+from stillme.study.assignment import expire
+from stillme.study.entry import invite
+from stillme.study.withdrawal import withdraw
+from tests.study.conftest import Served
+
+
+def test_from_the_first_page_to_the_completion_code(served: Served) -> None:
+    browser = served.browser().enter()
+    assert "I agree to take part" in browser.page()
+    browser.to_rating()
+    assert browser.save(browser.answers()).status_code == 200
+    assert browser.complete().json() == {"missing": []}
+    assert "Return to Prolific" in browser.page()
+    left = browser.ask("GET", "/finish")
+    assert left.headers["location"] == "https://app.prolific.com/submissions/complete?cc=DONE1"
+
+
+def test_the_address_loses_the_participants_id_at_once(served: Served) -> None:
+    browser = served.browser().enter("secretpid")
+    browser.to_rating()
+    assert not [seen for seen in browser.seen if b"secretpid" in seen]
+    raw = (served.study.folder / "study.sqlite").read_bytes() + (served.study.folder / "study.sqlite-wal").read_bytes()
+    assert b"secretpid" not in raw
+
+
+def test_reloading_and_coming_back_lead_to_the_same_place(served: Served) -> None:
+    browser = served.browser().enter().to_rating()
+    answers = browser.answers()
+    browser.save(answers[:7])
+    first, _ = browser.data()
+    elsewhere = served.browser().enter()
+    second, _ = elsewhere.data()
+    assert first == second
+    assert len(second["answers"]) == 7
+    assert second["seq"] == 7
+
+
+def test_consent_is_kept_with_the_hash_of_its_text(served: Served) -> None:
+    begun = time.time()
+    served.browser().enter().to_training()
+    with served.study.database.reading() as connection:
+        row = connection.execute(sa.select(t.consent)).one()
+    assert row.decision == "agreed"
+    assert row.text_hash == hashlib.sha256(served.study.config.texts.consent.encode()).hexdigest()
+    assert begun - 1 <= row.at <= time.time() + 1
+
+
+def test_who_declines_is_let_go_without_a_place(served: Served) -> None:
+    browser = served.browser().enter()
+    browser.form("/study/consent", decision="decline")
+    assert "did not agree" in browser.page()
+    assert browser.ask("GET", "/finish").headers["location"].endswith("cc=NOCON1")
+    with served.study.database.reading() as connection:
+        assert not connection.execute(sa.select(t.slot).where(t.slot.c.state != "open")).all()
+    assert browser.ask("GET", "/study").status_code == 200
+
+
+def test_a_phone_is_turned_away_and_its_place_is_free_again(served: Served) -> None:
+    browser = served.browser().enter()
+    browser.form("/study/consent", decision="agree")
+    browser.form("/study/device", width="390", storage="yes")
+    assert "does not fit" in browser.page()
+    assert browser.ask("GET", "/finish").headers["location"].endswith("cc=DEVICE1")
+    with served.study.database.reading() as connection:
+        states = connection.execute(sa.select(t.slot.c.state)).scalars().all()
+    assert sorted(set(states)) == ["open", "void"]
+
+
+def test_whoever_finds_no_place_is_told_and_paid(serve: Callable[..., Served]) -> None:
+    served = serve(tasks=1, raters=1, checks=False)
+    served.browser().take_part("pid1")
+    late = served.browser().enter("pid2")
+    late.form("/study/consent", decision="agree")
+    assert "All places are taken" in late.page()
+    assert late.ask("GET", "/finish").headers["location"].endswith("cc=OTHER1")
+
+
+def test_training_explains_wrong_answers_and_lets_only_right_ones_pass(served: Served) -> None:
+    browser = served.browser().enter().to_training()
+    data, csrf = browser.data()
+    assert {key for item in data["items"] for key in item} == {"prompt", "pictures", "questions"}
+    wrong = [[[5, 3, 1, 1, 3] for _ in item["pictures"][1:]] for item in data["items"]]
+    said = browser.api("POST", "/api/training", {"answers": wrong}, csrf).json()
+    assert not said["finished"]
+    assert "here we would answer 1 (No change" in said["feedback"][0][0][0]
+    assert said["feedback"][0][0][1:] == ["", "", "", ""]
+    assert "training.js" in browser.page()
+
+
+def test_raters_read_the_rubric_word_for_word(served: Served) -> None:
+    data, _ = served.browser().enter().to_rating().data()
+    axes = rubric.load().axes
+    for name, shown in data["questions"].items():
+        assert shown == {"title": axes[name].title, "question": axes[name].question, "scale": list(axes[name].scale)}
+
+
+def test_the_higher_number_wins_whatever_arrives_first(served: Served) -> None:
+    browser = served.browser().enter().to_rating()
+    place = {"item": 0, "side": 1, "question": 2}
+    for seq, value in [(5, 4), (3, 1), (5, 2), (4, 5)]:
+        assert browser.save([{**place, "seq": seq, "value": value}]).status_code == 200
+    data, _ = browser.data()
+    assert data["answers"] == [[0, 1, 2, 4]]
+    browser.save([{**place, "seq": 6, "value": None}])
+    browser.save([{**place, "seq": 5, "value": 3}])
+    data, _ = browser.data()
+    assert data["answers"] == [[0, 1, 2, None]]
+
+
+def test_completion_names_what_is_missing(served: Served) -> None:
+    browser = served.browser().enter().to_rating()
+    answers = browser.answers()
+    total = max(answer["item"] for answer in answers) + 1
+    assert browser.complete().json() == {"missing": list(range(total))}
+    browser.save([answer for answer in answers if answer["item"] != 2])
+    assert browser.complete().json() == {"missing": [2]}
+    browser.save([answer for answer in answers if answer["item"] == 2][:-1])
+    assert browser.complete().json() == {"missing": [2]}
+    with served.study.database.reading() as connection:
+        assert "done" not in connection.execute(sa.select(t.slot.c.state)).scalars().all()
+
+
+def test_answers_after_completion_change_nothing(served: Served) -> None:
+    browser = served.browser().enter().to_rating()
+    data, csrf = browser.data()
+    answers = browser.answers()
+    browser.save(answers)
+    browser.complete()
+    late = {"epoch": data["epoch"], "answers": [{**answers[0], "seq": 10_000, "value": 5}]}
+    assert browser.api("PUT", "/api/answers", late, csrf).status_code == 409
+
+
+def test_two_tabs_share_one_task_and_a_lapsed_one_notices(served: Served) -> None:
+    browser = served.browser().enter().to_rating()
+    data, csrf = browser.data()
+    with served.study.database.writing() as connection:
+        assert expire(connection, served.study.id, time.time() + 1e6) == 1
+    renewed, _ = browser.data()  # coming back takes it again
+    assert renewed["epoch"] == data["epoch"] + 1
+    stale = browser.api("PUT", "/api/answers", {"epoch": data["epoch"], "answers": []}, csrf)
+    assert stale.status_code == 409
+    assert "reload" in stale.json()["error"]
+
+
+def test_whose_place_was_given_away_is_told(serve: Callable[..., Served]) -> None:
+    served = serve(tasks=1, raters=1, checks=False)
+    browser = served.browser().enter().to_rating()
+    data, csrf = browser.data()
+    with served.study.database.writing() as connection:
+        expire(connection, served.study.id, time.time() + 1e6)
+    served.browser().take_part("pid2")
+    assert "went to somebody else" in browser.page()
+    save = {"epoch": data["epoch"], "answers": []}
+    assert browser.api("PUT", "/api/answers", save, csrf).status_code == 409
+
+
+def test_an_invitation_link_brings_one_person_back_to_one_task(serve: Callable[..., Served]) -> None:
+    served = serve(prolific=False)
+    (code,) = invite(served.study, 1)
+    browser = served.browser()
+    assert browser.ask("GET", f"/i/{code}").status_code == 303
+    browser.to_rating().save(browser.answers())
+    again = served.browser()
+    again.ask("GET", f"/i/{code}")
+    assert len(again.data()[0]["answers"]) == len(again.answers())
+    again.complete()
+    assert "close this window" in again.ask("GET", "/finish").text
+    assert served.browser().ask("GET", "/i/guess").status_code == 403
+    assert served.browser().ask("GET", "/enter?PROLIFIC_PID=a&STUDY_ID=b&SESSION_ID=c").status_code == 403
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_only_failing_every_attention_check_changes_the_code_and_only_if_asked(
+    serve: Callable[..., Served], wrong: int
+) -> None:
+    for asked in (False, True):
+        served = serve(tasks=1, raters=1)
+        if asked:
+            file = served.study.folder / "study.toml"
+            file.write_text(file.read_text().replace("send_failed_code = false", "send_failed_code = true"))
+            served = Served(*_reopened(served))
+        browser = served.browser().enter().to_rating()
+        data, _ = browser.data()
+        checks = [n for n, item in enumerate(data["items"]) if "attention check" in item["prompt"]]
+        answers = [{**a, "value": 5} if a["item"] in checks[:wrong] else a for a in browser.answers()]
+        browser.save(answers)
+        browser.complete()
+        code = browser.ask("GET", "/finish").headers["location"].partition("cc=")[2]
+        assert code == ("ATTN1" if asked and wrong == 2 else "DONE1")
+
+
+def _reopened(served: Served):
+    from stillme.study import config
+    from stillme.study.app import build
+    from stillme.study.opening import Study
+
+    old = served.study
+    study = Study(
+        folder=old.folder, config=config.load(old.folder), keys=old.keys, drawn=old.drawn, database=old.database
+    )
+    return study, build(study), served.password
+
+
+# -- withdrawing ------------------------------------------------------------------------------------------------------
+
+
+def test_withdrawing_deletes_everything_and_frees_the_place(served: Served) -> None:
+    browser = served.browser().enter("goner").to_rating()
+    browser.save(browser.answers()[:20], moments=[{"item": 0, "kind": "active", "amount": 12.0}])
+    with served.study.database.reading() as connection:
+        gone = connection.execute(sa.select(t.participant)).one()
+        slot = connection.execute(sa.select(t.slot.c.id).where(t.slot.c.participant == gone.id)).scalar_one()
+        sealed = connection.execute(sa.select(t.identity.c.pid)).scalar_one()
+    page = browser.ask("GET", "/withdraw").text
+    token = page.split('name="csrf" value="')[1].split('"')[0]
+    said = browser.ask("POST", "/withdraw", data={"csrf": token})
+    assert "have been deleted" in said.text
+    assert browser.ask("GET", "/study").status_code == 401
+    with served.study.database.reading() as connection:
+        for table in (t.participant, t.identity, t.session, t.consent, t.answer, t.event, t.presentation):
+            assert not connection.execute(sa.select(table)).all(), table.name
+        assert connection.execute(sa.select(t.study.c.withdrawn)).scalar_one() == 1
+        assert set(connection.execute(sa.select(t.slot.c.state)).scalars()) == {"open"}
+    served.study.database.close()
+    left = b"".join(path.read_bytes() for path in served.study.folder.glob("study.sqlite*"))
+    for secret in (gone.id.encode(), gone.ext_hmac.encode(), slot.encode(), sealed):
+        assert secret not in left
+
+
+def test_leaving_is_not_withdrawing_and_a_closed_study_keeps_its_answers(served: Served) -> None:
+    browser = served.browser().take_part("pid1")
+    with served.study.database.writing() as connection:
+        connection.execute(t.study.update().values(state="closed"))
+    page = browser.ask("GET", "/withdraw").text
+    token = page.split('name="csrf" value="')[1].split('"')[0]
+    assert browser.ask("POST", "/withdraw", data={"csrf": token}).status_code == 409
+
+
+def test_whoever_withdrew_can_begin_anew(served: Served) -> None:
+    browser = served.browser().enter("pid1").to_rating()
+    with served.study.database.reading() as connection:
+        who = connection.execute(sa.select(t.participant.c.id)).scalar_one()
+    withdraw(served.study, who)
+    assert "I agree to take part" in browser.enter("pid1").page()
+
+
+def test_answers_survive_in_the_file_itself(served: Served) -> None:
+    browser = served.browser().enter().to_rating()
+    browser.save(browser.answers()[:9])
+    with sqlite3.connect(served.study.folder / "study.sqlite") as other:
+        assert other.execute("SELECT COUNT(*) FROM answer").fetchone() == (9,)
+    other.close()
+
+
+def test_a_full_disk_acknowledges_nothing_that_it_does_not_hold(served: Served) -> None:
+    browser = served.browser().enter().to_rating()
+    answers = browser.answers()
+    full = [False]
+
+    def limit(connection: sqlite3.Connection, *_: object) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0] if full[0] else 10**9
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    event.listen(served.study.database.engine, "checkout", limit)
+    kept, refused = [], 0
+    for number, answer in enumerate(answers):
+        full[0] = number >= 5
+        # Moments fill pages quickly.
+        said = browser.save([answer], moments=[{"item": 0, "kind": "shown"}] * 200)
+        if said.status_code == 200:
+            kept.append(answer)
+        else:
+            assert said.status_code == 503
+            refused += 1
+    assert refused > 0
+    full[0] = False
+    data, _ = browser.data()
+    assert sorted(data["answers"]) == sorted([a["item"], a["side"], a["question"], a["value"]] for a in kept)
+    assert browser.save(answers).status_code == 200
+    assert browser.complete().json() == {"missing": []}

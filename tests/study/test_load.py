@@ -1,0 +1,100 @@
+"""Many annotators at once, on the real server: exactly k raters an item, and nothing acknowledged is ever lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from stillme.study import schema as t
+from stillme.study.opening import Study, open_study
+from tests.study.annotators import (
+    Annotator,
+    ServerProcess,
+    postgresql_binaries,
+    serving,
+    throw_away_postgresql,
+)
+from tests.study.studies import write_study
+
+TASKS, RATERS = 5, 3
+PEOPLE = 2 * TASKS * RATERS
+"""Twice as many as there are places."""
+
+
+async def all_take_part(people: Sequence[Annotator]) -> None:
+    await asyncio.gather(*(person.take_part() for person in people))
+
+
+async def all_take_part_while_it_dies(people: Sequence[Annotator], server: ServerProcess, times: int) -> None:
+    async def kill() -> None:
+        chance = random.Random(7)
+        for _ in range(times):
+            await asyncio.sleep(0.4 + chance.random() / 2)
+            server.kill()
+            await asyncio.to_thread(server.start)
+
+    await asyncio.gather(kill(), *(person.take_part() for person in people))
+
+
+def check(study: Study, people: Sequence[Annotator]) -> None:
+    """Exactly k in every batch; every acknowledged answer is there; those who finished have a code."""
+    with study.database.reading() as connection:
+        slots = connection.execute(sa.select(t.slot)).all()
+        answers = connection.execute(
+            sa.select(t.answer, t.participant.c.ext_hmac)
+            .join(t.slot, t.slot.c.id == t.answer.c.slot)
+            .join(t.participant, t.participant.c.id == t.slot.c.participant)
+        ).all()
+    done = Counter(slot.batch for slot in slots if slot.state == "done")
+    assert done == dict.fromkeys({slot.batch for slot in slots}, RATERS)
+    assert not [slot for slot in slots if slot.state in ("open", "held", "void")]
+    kept = {(row.ext_hmac, row.position, row.side, row.question): (row.seq, row.value) for row in answers}
+    acknowledged = 0
+    for person in people:
+        name = study.keys.name("participant", f"prolific:{person.name}")
+        for place, said in person.acknowledged.items():
+            assert kept[(name, *place)] == said
+            acknowledged += 1
+    assert acknowledged == len(kept) > 0
+    assert Counter(person.code for person in people) == {"DONE1": TASKS * RATERS, "": PEOPLE - TASKS * RATERS}
+
+
+def simulated(port: int, **options: object) -> list[Annotator]:
+    return [Annotator(port, f"p{n}", mischief=n % 3 == 0, **options) for n in range(PEOPLE)]  # type: ignore[arg-type]
+
+
+def test_thirty_annotators_fill_every_place_exactly(tmp_path: Path) -> None:
+    write_study(tmp_path, tasks=TASKS, per_task=2, raters=RATERS, checks=False)
+    with serving(tmp_path) as server:
+        people = simulated(server.port)
+        asyncio.run(all_take_part(people))
+    with open_study(tmp_path) as study:
+        check(study, people)
+
+
+def test_no_acknowledged_answer_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    write_study(tmp_path, tasks=TASKS, per_task=2, raters=RATERS, checks=False)
+    with serving(tmp_path) as server:
+        people = simulated(server.port, think=0.1)
+        asyncio.run(all_take_part_while_it_dies(people, server, times=2))
+    assert sum(person.retries for person in people) > 0, "nobody noticed: the test would prove nothing"
+    with open_study(tmp_path) as study:
+        check(study, people)
+
+
+@pytest.mark.skipif(postgresql_binaries() is None, reason="no PostgreSQL on this machine")
+def test_postgresql_with_two_workers_holds_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    write_study(folder, tasks=TASKS, per_task=2, raters=RATERS, checks=False)
+    with throw_away_postgresql(tmp_path / "cluster") as database:
+        with serving(folder, database, workers=2) as server:
+            people = simulated(server.port, think=0.1)
+            asyncio.run(all_take_part_while_it_dies(people, server, times=1))
+        with open_study(folder, database) as study:
+            check(study, people)
