@@ -207,7 +207,7 @@ def _spoken(panel: Panel) -> str:
 
 def _round_step(rough: float) -> float:
     power = 10.0 ** math.floor(math.log10(rough))
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= rough * 0.999)
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * 0.999)
 
 
 def shortened(name: str) -> str:

@@ -171,6 +171,8 @@ def _sentence(gap: Disparity | None) -> str:
     """The asymmetry in words: who gains most, who least, and whether chance does as much."""
     if gap is None or not isinstance(gap.outcome, Interval):
         return ""
+    if gap.lowest == gap.highest:
+        return "It changes every group alike."
     apart = numbers.number(gap.quantity, gap.outcome.value)
     said = f"It changes {gap.lowest} and {gap.highest} most differently: {apart} apart"
     said += f" ({numbers.span(gap.quantity, gap.outcome)})"
