@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
 
 settings.register_profile("stillme", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("stillme")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium. Not for the whole session: its event loop is in the way of tests that run their own."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate
 from stillme.images import encode_png
@@ -27,17 +25,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
         colour = np.array([70 + 9 * number, 120, 200 - 8 * number], dtype=np.uint8)
         (folder / f"{number}.png").write_bytes(encode_png(np.broadcast_to(colour, (96, 96, 3)).copy()))
     return folder
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="session")

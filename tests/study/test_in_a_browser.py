@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from stillme.study.keys import change_password
 from tests.study.annotators import serving
@@ -24,17 +23,6 @@ QUESTIONS = 5
 OURS = ("blob:", "https://app.prolific.com/submissions/complete?cc=DONE1")
 """Addresses that the pages may ask for besides their own server."""
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 from stillme import prompts as prompt_sets
 from stillme import registry
+from stillme.audit import checks
 from stillme.audit.changes import explain_changes
 from stillme.audit.config import (
     Config,
     EditorSection,
-    EnsembleSection,
     EstimatesSection,
     ExtractorSection,
     JudgeSection,
@@ -23,17 +23,15 @@ from stillme.audit.config import (
     PortraitsSection,
     PromptsSection,
     RolesSection,
-    SampleSection,
 )
 from stillme.audit.described import attached
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
-from stillme.audit.roles import Cast, casts, couples, sentence_of
-from stillme.audit.sampling import Sample, draw
+from stillme.audit.roles import sentence_of
 from stillme.errors import AuditChanged, Invalid, InvalidAudit, Problem, StillmeError, did_you_mean
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
 from stillme.portraits import folder as portrait_folder
-from stillme.protocols import Acquainted, Editor, Judge, Needs, Objecting, Parameters
+from stillme.protocols import Acquainted, Editor, Judge, Needs, Parameters
 from stillme.store import Store
 from stillme.types import Arm, Portrait, Prompt
 
@@ -100,19 +98,19 @@ class _Loader:
         editors = self._named("editors", EditorSection, self._editor)
         judges = self._named("judges", JudgeSection, self._judge)
         extractors = self._extractors(sections.get("mitigation"), sections.get("arms") or (), editors)
-        factors = self._factors(sections.get("estimates") or EstimatesSection(), portraits)
-        self._check_specs_differ(editors)
-        self._check_ensemble(sections.get("ensemble"), judges)
+        factors = checks.factors_of(self._problem, sections.get("estimates") or EstimatesSection(), portraits)
+        checks.check_specs_differ(self._problem, editors)
+        checks.check_ensemble(self._problem, sections.get("ensemble"), judges)
         for named in editors:
             if isinstance(named.editor, Acquainted):
                 named.editor.meet(portraits)
         if self._ready and portraits:
-            self._hear_objections("editors", [named.editor for named in editors], portraits, prompts)
-            self._hear_objections("judges", [named.judge for named in judges], portraits, prompts)
-        casts = self._casts(roles, portraits, prompts, factors) if roles else ()
-        self._check_inputs(editors, casts)
+            checks.hear_objections(self._problem, "editors", [named.editor for named in editors], portraits, prompts)
+            checks.hear_objections(self._problem, "judges", [named.judge for named in judges], portraits, prompts)
+        casts = checks.cast_roles(self._problem, roles, portraits, prompts, factors) if roles else ()
+        checks.check_inputs(self._problem, editors, casts)
         alone = [prompt for prompt in prompts if not (roles and prompt.target)]
-        sample = self._sample(sections.get("sample"), editors, portraits, alone, factors)
+        sample = checks.draw_sample(self._problem, sections.get("sample"), editors, portraits, alone, factors)
         if self.problems:
             return None
         return Audit(
@@ -309,119 +307,6 @@ class _Loader:
             self.problems.extend(explain(error, self._places, prefix, model, parameters))
             return None
 
-    def _factors(self, section: EstimatesSection, portraits: tuple[Portrait, ...]) -> tuple[str, ...]:
-        levels: dict[str, set[str]] = {}
-        for portrait in portraits:
-            for attribute, level in portrait.attributes.items():
-                levels.setdefault(attribute, set()).add(level)
-        # By default every attribute that groups the portraits; measured numbers differ on nearly every one.
-        grouping = [name for name, found in levels.items() if 2 <= len(found) <= max(2, len(portraits) // 2)]
-        named = (
-            section.factors
-            if section.factors is not None
-            else [name for name in grouping if not _numeric(levels[name])]
-        )
-        for factor in named:
-            if portraits and factor not in levels:
-                known = ", ".join(sorted(levels)) or "none"
-                self._problem(
-                    ("estimates", "factors"),
-                    f"no portrait has the attribute {factor!r}.{did_you_mean(factor, levels)} Known: {known}",
-                )
-        for factor, level in section.reference.items():
-            if portraits and level not in levels.get(factor, ()):
-                known = ", ".join(sorted(levels.get(factor, ()))) or "none"
-                self._problem(("estimates", "reference", factor), f"{level!r} is no level of it; known: {known}")
-        return tuple(named)
-
-    def _casts(
-        self,
-        section: RolesSection,
-        portraits: tuple[Portrait, ...],
-        prompts: tuple[Prompt, ...],
-        factors: tuple[str, ...],
-    ) -> tuple[Cast, ...]:
-        acted = [prompt for prompt in prompts if prompt.target]
-        if prompts and not acted:
-            self._problem(("roles",), 'no prompt names a target; add the set "roles", or remove [roles]')
-        for prompt in acted:
-            if prompt.stereotype is None:
-                self._problem(("roles",), f"the prompt {prompt.id!r} has no stereotype; write male or female there")
-        paired = couples(portraits, section, factors)
-        if portraits and acted and not paired:
-            self._problem(
-                ("roles",),
-                f"no two portraits have {section.gender} = {section.male!r} and {section.female!r} and agree in the "
-                "rest; correct `gender`, `male` and `female`, or list in `match` what they must agree in",
-            )
-        return tuple(casts(acted, paired, section)) if paired else ()
-
-    def _check_inputs(self, editors: Sequence[NamedEditor], casts: Sequence[Cast]) -> None:
-        needed = max((len(cast.portraits) for cast in casts), default=1)
-        for index, named in enumerate(editors):
-            takes = named.editor.capabilities.inputs
-            if takes < needed:
-                self._problem(
-                    ("editors", index, "use"),
-                    f"{named.name!r} takes {takes} picture at a time and role_pair needs {needed}; remove this editor, "
-                    'or write layouts = ["role_single"] under [roles]',
-                )
-
-    def _sample(
-        self,
-        section: SampleSection | None,
-        editors: Sequence[NamedEditor],
-        portraits: Sequence[Portrait],
-        prompts: Sequence[Prompt],
-        factors: tuple[str, ...],
-    ) -> Sample | None:
-        if section is None or not (editors and portraits):
-            return None
-        cells = len(editors) * len(portraits) * len(prompts)
-        if section.size > cells:
-            self._problem(("sample", "size"), f"is more than the {cells:,} cells that there are; remove [sample]")
-        names = [named.name for named in editors]
-        return draw(portraits, prompts, names, factors=factors, size=section.size, seed=section.seed)
-
-    def _check_specs_differ(self, editors: Sequence[NamedEditor]) -> None:
-        seen: dict[str, str] = {}
-        for index, named in enumerate(editors):
-            key = named.editor.spec.key
-            if key in seen:
-                self._problem(
-                    ("editors", index),
-                    f"{named.name!r} is the same editor with the same parameters as {seen[key]!r}; "
-                    "remove one, or list both seeds under `seeds`",
-                )
-            seen[key] = named.name
-
-    def _check_ensemble(self, section: EnsembleSection | None, judges: Sequence[NamedJudge]) -> None:
-        if section is None:
-            return
-        known = [named.name for named in judges]
-        for name in section.judges or ():
-            if judges and name not in known:
-                self._problem(
-                    ("ensemble", "judges"), f"no judge {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}"
-                )
-        models = [named.name for named in judges if named.judge.capabilities.kind == "model"]
-        parts = section.judges or models
-        if section.rule in ("paper", "code") and len(parts) > 2:
-            self._problem(
-                ("ensemble", "rule"),
-                f"{section.rule!r} is for two judges, and there are {len(parts)}; write mean, median or worst, "
-                "or name two under `judges`",
-            )
-
-    def _hear_objections(
-        self, kind: str, plugins: Sequence[object], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
-    ) -> None:
-        """What an editor or judge could not do is said before the first edit is paid for."""
-        for index, plugin in enumerate(plugins):
-            if isinstance(plugin, Objecting):
-                for sentence in plugin.objections(portraits, prompts):
-                    self._problem((kind, index, "parameters"), sentence)
-
 
 def _counterbalanced(section: PromptsSection, roles: RolesSection | None) -> PromptsSection:
     """With `counterbalance`, the paper's role sentences bring their variants along."""
@@ -437,7 +322,3 @@ def _shorthand(found: Any, use: str) -> str:
         name, _, rest = use.partition(":")
         raise StillmeError(f"{name!r} takes nothing after a colon; write {rest!r} under its parameters.")
     return shorthand
-
-
-def _numeric(levels: set[str]) -> bool:
-    return all(level.lstrip("-").replace(".", "", 1).isdigit() for level in levels)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stillme import results, rubric
+from stillme import disputes, results, rubric
 from stillme.audit import Audit
-from stillme.ensemble import AGREEMENT
 from stillme.errors import StillmeError
 from stillme.store import Store
 from stillme.study.sampling import Candidate, Made
@@ -108,23 +106,11 @@ def _urgent(audit: Audit, store: Store, first: First) -> set[str]:
     if first == "nothing":
         return set()
     gathered = results.gather(audit, store)
-    people = {named.name for named in audit.judges if named.judge.capabilities.kind == "person"}
-    single = [each for each in gathered.scores if not each.judge.startswith("ensemble") and each.judge not in people]
+    if first == "disputed":
+        return {gathered.edits.keys[dispute.row] for dispute in disputes.between(audit, gathered)}
     marked = np.zeros(len(gathered.edits), dtype=bool)
     known = rubric.load()
-    if first == "flagged":
-        for each, rate in itertools.product(single, (known.rates[name] for name in _FINDINGS)):
-            if each.axis == rate.axis:
-                marked |= np.array([bool(rate.holds(float(value))) for value in each.value])
-    else:
-        for axis in {each.axis for each in single if each.axis in known.axes and known.axes[each.axis].is_scale}:
-            marked |= _spread([each.value for each in single if each.axis == axis]) > AGREEMENT + 1e-9
+    for each, rate in itertools.product(disputes.raters(audit, gathered), (known.rates[name] for name in _FINDINGS)):
+        if each.axis == rate.axis:
+            marked |= np.array([bool(rate.holds(float(value))) for value in each.value])
     return {gathered.edits.keys[int(index)] for index in np.flatnonzero(marked)}
-
-
-def _spread(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The largest difference between two judges; 0 where fewer than two gave a score."""
-    stacked = np.stack(values)
-    high = np.where(np.isnan(stacked), -np.inf, stacked).max(axis=0)
-    low = np.where(np.isnan(stacked), np.inf, stacked).min(axis=0)
-    return np.where(np.isfinite(high) & np.isfinite(low), high - low, 0.0)

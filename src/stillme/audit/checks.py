@@ -1,0 +1,143 @@
+"""Whether the parts of an audit fit together: factors and portraits, prompts and editors, rules and judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stillme.audit.config import EnsembleSection, EstimatesSection, RolesSection, SampleSection
+from stillme.audit.places import Location
+from stillme.audit.plan import NamedEditor, NamedJudge
+from stillme.audit.roles import Cast, casts, couples
+from stillme.audit.sampling import Sample, draw
+from stillme.errors import did_you_mean
+from stillme.protocols import Objecting
+from stillme.types import Portrait, Prompt
+
+Say = Callable[[Location, str], None]
+"""Notes a problem at its place; the check goes on."""
+
+
+def factors_of(say: Say, section: EstimatesSection, portraits: tuple[Portrait, ...]) -> tuple[str, ...]:
+    """The attributes whose groups are compared."""
+    levels: dict[str, set[str]] = {}
+    for portrait in portraits:
+        for attribute, level in portrait.attributes.items():
+            levels.setdefault(attribute, set()).add(level)
+    # By default every attribute that groups the portraits; measured numbers differ on nearly every one.
+    grouping = [name for name, found in levels.items() if 2 <= len(found) <= max(2, len(portraits) // 2)]
+    named = (
+        section.factors if section.factors is not None else [name for name in grouping if not _numeric(levels[name])]
+    )
+    for factor in named:
+        if portraits and factor not in levels:
+            known = ", ".join(sorted(levels)) or "none"
+            say(
+                ("estimates", "factors"),
+                f"no portrait has the attribute {factor!r}.{did_you_mean(factor, levels)} Known: {known}",
+            )
+    for factor, level in section.reference.items():
+        if portraits and level not in levels.get(factor, ()):
+            known = ", ".join(sorted(levels.get(factor, ()))) or "none"
+            say(("estimates", "reference", factor), f"{level!r} is no level of it; known: {known}")
+    return tuple(named)
+
+
+def cast_roles(
+    say: Say,
+    section: RolesSection,
+    portraits: tuple[Portrait, ...],
+    prompts: tuple[Prompt, ...],
+    factors: tuple[str, ...],
+) -> tuple[Cast, ...]:
+    """Every role prompt with its people."""
+    acted = [prompt for prompt in prompts if prompt.target]
+    if prompts and not acted:
+        say(("roles",), 'no prompt names a target; add the set "roles", or remove [roles]')
+    for prompt in acted:
+        if prompt.stereotype is None:
+            say(("roles",), f"the prompt {prompt.id!r} has no stereotype; write male or female there")
+    paired = couples(portraits, section, factors)
+    if portraits and acted and not paired:
+        say(
+            ("roles",),
+            f"no two portraits have {section.gender} = {section.male!r} and {section.female!r} and agree in the "
+            "rest; correct `gender`, `male` and `female`, or list in `match` what they must agree in",
+        )
+    return tuple(casts(acted, paired, section)) if paired else ()
+
+
+def check_inputs(say: Say, editors: Sequence[NamedEditor], casts: Sequence[Cast]) -> None:
+    """Every editor must take as many pictures as a request carries."""
+    needed = max((len(cast.portraits) for cast in casts), default=1)
+    for index, named in enumerate(editors):
+        takes = named.editor.capabilities.inputs
+        if takes < needed:
+            say(
+                ("editors", index, "use"),
+                f"{named.name!r} takes {takes} picture at a time and role_pair needs {needed}; remove this editor, "
+                'or write layouts = ["role_single"] under [roles]',
+            )
+
+
+def draw_sample(
+    say: Say,
+    section: SampleSection | None,
+    editors: Sequence[NamedEditor],
+    portraits: Sequence[Portrait],
+    prompts: Sequence[Prompt],
+    factors: tuple[str, ...],
+) -> Sample | None:
+    """The part of the grid that is run; None for all of it."""
+    if section is None or not (editors and portraits):
+        return None
+    cells = len(editors) * len(portraits) * len(prompts)
+    if section.size > cells:
+        say(("sample", "size"), f"is more than the {cells:,} cells that there are; remove [sample]")
+    names = [named.name for named in editors]
+    return draw(portraits, prompts, names, factors=factors, size=section.size, seed=section.seed)
+
+
+def check_specs_differ(say: Say, editors: Sequence[NamedEditor]) -> None:
+    """Two editors that are one would share their rows."""
+    seen: dict[str, str] = {}
+    for index, named in enumerate(editors):
+        key = named.editor.spec.key
+        if key in seen:
+            say(
+                ("editors", index),
+                f"{named.name!r} is the same editor with the same parameters as {seen[key]!r}; "
+                "remove one, or list both seeds under `seeds`",
+            )
+        seen[key] = named.name
+
+
+def check_ensemble(say: Say, section: EnsembleSection | None, judges: Sequence[NamedJudge]) -> None:
+    """A rule must suit the number of judges that it combines."""
+    if section is None:
+        return
+    known = [named.name for named in judges]
+    for name in section.judges or ():
+        if judges and name not in known:
+            say(("ensemble", "judges"), f"no judge {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}")
+    models = [named.name for named in judges if named.judge.capabilities.kind == "model"]
+    parts = section.judges or models
+    if section.rule in ("paper", "code") and len(parts) > 2:
+        say(
+            ("ensemble", "rule"),
+            f"{section.rule!r} is for two judges, and there are {len(parts)}; write mean, median or worst, "
+            "or name two under `judges`",
+        )
+
+
+def hear_objections(
+    say: Say, kind: str, plugins: Sequence[object], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
+) -> None:
+    """What an editor or judge could not do is said before the first edit is paid for."""
+    for index, plugin in enumerate(plugins):
+        if isinstance(plugin, Objecting):
+            for sentence in plugin.objections(portraits, prompts):
+                say((kind, index, "parameters"), sentence)
+
+
+def _numeric(levels: set[str]) -> bool:
+    return all(level.lstrip("-").replace(".", "", 1).isdigit() for level in levels)
