@@ -79,6 +79,10 @@ def status_of(path: Path, out: Path | None) -> Status:
                     for key, _ in loaded.assessments(named, request, found.image)
                 ]
                 judges[named.name].update(total=len(keys), done=len(store.finished_assessments(keys)))
+        for named in loaded.judges:
+            judges[named.name]["in a batch"] = sum(
+                len(ticket.questions) for ticket in store.tickets.open(named.judge.spec.key)
+            )
         latest = store.latest_audit()
         return Status(
             folder=loaded.folder,
