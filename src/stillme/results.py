@@ -14,8 +14,9 @@ from stillme import rubric
 from stillme.audit import Audit, NamedJudge
 from stillme.ensemble import Combined, combine
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.mitigation import require_paired
 from stillme.store import Store, StoredEdit
-from stillme.types import Json, Prompt, Request
+from stillme.types import Arm, Json, Prompt, Request
 
 _CHUNK = 500
 _STATES: Mapping[str, EditState] = {
@@ -38,11 +39,13 @@ class Results:
 def gather(audit: Audit, store: Store) -> Results:
     """Read the rows of this configuration; rows of earlier ones stay out."""
     table = _Table(audit)
+    arms = _Arms()
     requests = ((index, request) for index, editor in enumerate(audit.editors) for request in audit.requests(editor))
     while chunk := list(itertools.islice(requests, _CHUNK)):
         stored = store.edits([request.key for _, request in chunk])
         places: dict[str, tuple[int, str]] = {}
         for editor, request in chunk:
+            arms.hold(editor, request)
             row = table.add(editor, request, stored.get(request.key))
             if row.image:
                 for named in audit.judges:
@@ -55,6 +58,27 @@ def gather(audit: Audit, store: Store) -> Results:
         for request, lacking in audit.unasked(editor):
             table.add(index, request, None, EditState.MISSING if lacking.retryable else EditState.WITHHELD)
     return table.results()
+
+
+class _Arms:
+    """Holds the arms of one cell against each other: a paired comparison rests on their differing in nothing else."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[int, str, str, int], Request] = {}
+        self._portrait = ""
+
+    def hold(self, editor: int, request: Request) -> None:
+        """Raise `NotPaired` if a request differs from another arm's of its cell in more than the arm."""
+        if request.arm is Arm.NOOP:
+            return  # asks for something else, once a portrait
+        # Requests come portrait by portrait, so no more than one portrait's are kept.
+        if request.portraits[0].id != self._portrait:
+            self._portrait = request.portraits[0].id
+            self._first.clear()
+        people = " ".join(portrait.id for portrait in request.portraits)
+        first = self._first.setdefault((editor, people, request.prompt.id, request.seed), request)
+        if first.arm is not request.arm:
+            require_paired(first, request)
 
 
 def joined(one: Results, other: Results) -> Results:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stillme import audit, results
+from stillme.audit import Audit
 from stillme.errors import InvalidAudit
 from stillme.estimates.rows import EditState, RatingState
+from stillme.mitigation import NotPaired
 from stillme.pipeline import Options, run_stages
 from stillme.store import Store
+from stillme.types import Arm
 
 Write = Callable[..., Path]
 TWO = """use = "scripted"
@@ -70,3 +74,18 @@ def test_too_many_judges_for_a_rule_of_two(write_audit: Write):
     three = TWO.format(share=0) + third
     with pytest.raises(InvalidAudit, match="is for two judges, and there are 3"):
         audit.load(write_audit(judge=three, extra='[ensemble]\nrule = "paper"'))
+
+
+def test_arms_that_differ_in_more_than_the_arm_are_not_compared(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
+    folder = write_audit(extra='[mitigation]\nextractors = ["measured"]')
+    text = (folder / "audit.toml").read_text()
+    (folder / "audit.toml").write_text('arms = ["baseline", "placebo"]\n' + text)
+    loaded = audit.load(folder, ready=False)
+    plain = [request for request in loaded.requests(loaded.editors[0]) if request.arm is Arm.BASELINE]
+    faster = replace(plain[0].editor, parameters={"steps": 4})
+    # As in the paper's scripts: one of two arms ran with other settings.
+    other = [replace(request, arm=Arm.PLACEBO, editor=faster) for request in plain]
+    mixed = [request for both in zip(plain, other, strict=True) for request in both]
+    monkeypatch.setattr(Audit, "requests", lambda self, named: iter(mixed))
+    with Store.writing(folder) as store, pytest.raises(NotPaired, match="steps: None and 4"):
+        results.gather(loaded, store)
