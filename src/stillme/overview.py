@@ -80,9 +80,8 @@ def status_of(path: Path, out: Path | None) -> Status:
                 ]
                 judges[named.name].update(total=len(keys), done=len(store.finished_assessments(keys)))
         for named in loaded.judges:
-            judges[named.name]["in a batch"] = sum(
-                len(ticket.questions) for ticket in store.tickets.open(named.judge.spec.key)
-            )
+            if handed_over := store.tickets.open(named.judge.spec.key):
+                judges[named.name]["in a batch"] = sum(len(ticket.questions) for ticket in handed_over)
         latest = store.latest_audit()
         return Status(
             folder=loaded.folder,

@@ -27,23 +27,55 @@ export class Queue {
       const known = (await result(store.get("seq"))) ?? 0;
       store.put(Math.max(known, seq), "seq");
     });
-    return this.waiting();
+    for (const [key, { answer }] of this.#clicks()) {
+      await this.#keep(answer);
+      localStorage.removeItem(key);
+    }
+    // The page may have been made before the server had what it acknowledged to the page before: an answer is forgotten
+    // only once a page was made with it.
+    const known = (answer) => answer.sent && answer.seq <= seq;
+    const kept = await this.#all();
+    await this.#write("answers", (store) => kept.filter(known).forEach((answer) => store.delete(answer.seq)));
+    return kept.filter((answer) => !known(answer));
   }
 
-  waiting(limit) {
-    return result(this.base.transaction("answers").objectStore("answers").getAll(null, limit));
+  #all() {
+    return result(this.base.transaction("answers").objectStore("answers").getAll());
+  }
+
+  async waiting() {
+    return (await this.#all()).filter((answer) => !answer.sent);
+  }
+
+  // IndexedDB writes a moment later, and a reload in between would lose the click: until then it stands in
+  // localStorage, which is written at once.
+  async add(answer) {
+    this.onState("saving");
+    const key = `${this.#prefix}${crypto.getRandomValues(new Uint32Array(2)).join("-")}`;
+    localStorage.setItem(key, JSON.stringify({ at: performance.timeOrigin + performance.now(), answer }));
+    await this.#keep(answer);
+    localStorage.removeItem(key);
+    this.pump();
+  }
+
+  get #prefix() {
+    return `stillme-${this.name}-click-`;
+  }
+
+  // Clicks that a reload kept from IndexedDB, in the order in which they were made.
+  #clicks() {
+    const keys = Object.keys(localStorage).filter((key) => key.startsWith(this.#prefix));
+    return keys.map((key) => [key, JSON.parse(localStorage.getItem(key))]).sort((a, b) => a[1].at - b[1].at);
   }
 
   // Numbers count up across tabs, as the counter is read and written in one transaction.
-  async add(answer) {
-    this.onState("saving");
+  async #keep(answer) {
     const work = this.base.transaction(["answers", "counter"], "readwrite", { durability: "strict" });
     const counter = work.objectStore("counter");
     const seq = ((await result(counter.get("seq"))) ?? 0) + 1;
     counter.put(seq, "seq");
     work.objectStore("answers").put({ ...answer, seq });
     await finished(work);
-    this.pump();
   }
 
   note(moment) {
@@ -59,13 +91,13 @@ export class Queue {
     let retry = false;
     try {
       for (;;) {
-        const answers = await this.waiting(100);
+        const answers = (await this.waiting()).slice(0, 100);
         const moments = this.moments.splice(0, 200);
         if (!answers.length && !moments.length) break;
         if (answers.length) this.onState("saving");
         const outcome = await this.send({ answers, moments });
         if (outcome === "saved") {
-          await this.#write("answers", (store) => answers.forEach(({ seq }) => store.delete(seq)));
+          await this.#write("answers", (store) => answers.forEach((answer) => store.put({ ...answer, sent: true })));
           this.wait = 1000;
         } else {
           this.moments.unshift(...moments);
@@ -89,7 +121,7 @@ export class Queue {
   async drained() {
     await this.pump();
     while (this.sending) await new Promise((done) => setTimeout(done, 50));
-    return (await this.waiting(1)).length === 0;
+    return (await this.waiting()).length === 0;
   }
 
   async #write(name, change) {
