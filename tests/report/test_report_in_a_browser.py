@@ -16,6 +16,7 @@ from stillme.report.data import Remark
 from stillme.report.links import rows_of
 from stillme.report.numbers import title
 from stillme.types import Interval
+from tests.pages import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -53,7 +54,7 @@ def test_the_page_opens_without_a_request_or_a_complaint(browser: Browser, addre
     page, wrong = visit(browser, address)
     assert page.locator("html").get_attribute("data-ready") == "yes"
     assert page.locator("h1").inner_text() == "Two editors"
-    page.wait_for_function("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
+    wait_until(page, "[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
     assert wrong == []
     page.close()
 
@@ -70,7 +71,8 @@ def test_every_number_of_a_group_leads_to_rows_that_give_it_again(
     assert len(checked) > 15
     for found in checked:
         page.evaluate("address => { location.hash = address }", rows_of(found))
-        page.wait_for_function(
+        wait_until(
+            page,
             "title => document.querySelector('.counted')?.textContent.startsWith(title)",
             arg=f"{title(found.quantity)}, {found.judge}" if found.judge else title(found.quantity),
         )
@@ -137,7 +139,7 @@ def test_scores_can_be_bounded_and_flags_chosen(browser: Browser, paper_address:
     form.get_by_label("Score").select_option(label="Skin Tone Change · ensemble (mean)")
     form.get_by_label("From").fill("4.5")
     form.get_by_label("From").press("Enter")
-    page.wait_for_function("location.hash.includes('from=4.5')")
+    wait_until(page, "location.hash.includes('from=4.5')")
     answers = page.locator("#explorer tbody tr td:nth-child(2)").all_inner_texts()
     assert answers
     assert all(text.startswith(("5 ", "4.5")) for text in answers)
@@ -347,7 +349,7 @@ def test_full_pictures_open_from_the_run_folder_beside(
     page.locator(".gallery button.pair").first.click()
     edit = page.locator("dialog figure img").nth(1)
     assert (edit.get_attribute("src") or "").startswith("images/")
-    page.wait_for_function("document.querySelectorAll('dialog img')[1].naturalWidth === 96")
+    wait_until(page, "document.querySelectorAll('dialog img')[1].naturalWidth === 96")
     assert wrong == []
     page.close()
 

@@ -14,6 +14,7 @@ from stillme.errors import StillmeError
 from stillme.pipeline import Options, run_stages
 from stillme.report.data import Redaction
 from stillme.serving import Board, Painter, Served, Server, is_loopback, serve
+from tests.pages import wait_until
 
 
 @contextmanager
@@ -112,11 +113,11 @@ def test_a_reader_is_offered_the_newer_numbers(browser: Browser, run: Path) -> N
         wrong: list[str] = []
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(server.address)
-        page.wait_for_function("document.querySelector('#live p').textContent.includes('going on')")
+        wait_until(page, "document.querySelector('#live p').textContent.includes('going on')")
         assert not page.get_by_role("button", name="Show the newer numbers").is_visible()
         run_stages(run, ("judge",), Options())
         painter.look()
         page.get_by_role("button", name="Show the newer numbers").click(timeout=15_000)
-        page.wait_for_function("document.querySelector('#live p')?.textContent.includes('complete')")
+        wait_until(page, "document.querySelector('#live p')?.textContent.includes('complete')")
         assert wrong == []
         page.close()

@@ -12,6 +12,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from stillme.study.keys import change_password
+from tests.pages import wait_until
 from tests.study.annotators import serving
 from tests.study.studies import RIGHT, write_study
 
@@ -91,15 +92,6 @@ def chosen(page: Page) -> dict[str, str]:
     return page.evaluate(
         "Object.fromEntries([...document.querySelectorAll('#questions input:checked')].map(i => [i.name, i.value]))"
     )
-
-
-def wait_until(page: Page, condition: str) -> None:
-    """Ask again and again: Playwright's own waiting runs `eval` in the page, which its policy forbids."""
-    for _ in range(400):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never true: {condition}")
 
 
 def has_no_barriers(page: Page) -> None:
