@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -295,7 +296,7 @@ def throw_away_postgresql(folder: Path) -> Iterator[str]:
         user = "postgres" if "postgres" in known else "nobody"
         shutil.chown(folder, user)
         for parent in folder.parents:
-            if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/"):
+            if parent.stat().st_uid == 0 and parent.is_relative_to(tempfile.gettempdir()):
                 parent.chmod(parent.stat().st_mode | 0o011)
     as_user = ["runuser", "-u", user, "--"] if user else []
     data, port = folder / "data", free_port()

@@ -17,7 +17,7 @@ from stillme.errors import StillmeError, UnknownName
 from stillme.types import Abstained
 
 AGREEMENT = 1.0
-"""Scores further apart than this are flagged for people, under every rule."""
+"""Eq. 3 averages scores up to so far apart."""
 
 Rule = Callable[[Sequence[float], str], float]
 """Scores in judge order, primary first, and the axis they are on."""
@@ -37,9 +37,9 @@ class Combined:
 
     @property
     def flagged(self) -> bool:
-        """Whether people should look: the judges are more than a point apart."""
+        """Whether people should look: the judges are further apart than the rubric allows, whatever the rule."""
         # Scores such as 4.3 and 3.3 are one point apart, whatever their binary fractions say.
-        return self.disagreement > AGREEMENT + 1e-9
+        return self.disagreement > rubric.load().flags.beyond + 1e-9
 
     @property
     def incomplete(self) -> bool:
