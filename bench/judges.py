@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from stillme.stages.loop import Budget, Limits, Stage, Stop, Tally, Terms, run
 from stillme.types import Assessment, ImageFile, Pair, Prompt
-from stillme.work import Budget, Limits, Stage, Stop, Tally, Terms, run
 
 PAIRS = 500
 SOURCES = 25

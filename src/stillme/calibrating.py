@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from stillme import audit, registry, results
+from stillme import registry, results
 from stillme.audit import Audit
 from stillme.audit.load import FILE
 from stillme.calibration import Calibration, calibration_of, save
@@ -21,6 +21,7 @@ from stillme.errors import StillmeError
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.portraits import load as load_folder
 from stillme.results import Results
+from stillme.stages import described
 from stillme.store import Store
 from stillme.types import Portrait
 
@@ -56,7 +57,7 @@ def calibrate(
     subjects = load_folder(where)
     pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), options)
     scenes = _answers(folder / "renders", judge, parameters, _render_audit(where, folder / "renders"), options)
-    loaded = audit.load(folder / "pixels", ready=False)
+    loaded = described.load(folder / "pixels", ready=False)
     (named,) = loaded.judges
     found = calibration_of(
         named.name,
@@ -79,7 +80,7 @@ def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, optio
         raise KeyboardInterrupt
     if summary.to_retry:
         raise StillmeError(f"{summary.to_retry:,} answers of {judge!r} failed in a way that may pass; run it again.")
-    loaded: Audit = audit.load(folder, ready=False)
+    loaded: Audit = described.load(folder, ready=False)
     with Store.reading(folder) as store:
         return results.gather(loaded, store)
 

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme import audit, known_answers, results, rubric
+from stillme import results, rubric
 from stillme.audit.load import FILE
 from stillme.audit.template import small_audit
 from stillme.errors import StillmeError
 from stillme.pipeline import Ended, Options, run_stages
+from stillme.results import known_answers
+from stillme.stages import described
+from stillme.stages.loop import Tally
 from stillme.store import Store
 from stillme.types import Interval, PlantedGap
-from stillme.work import Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ def run_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str
     summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options(watch=watch, say=say))
     if summary.ended is not Ended.COMPLETE or summary.report is None:
         raise KeyboardInterrupt
-    loaded = audit.load(folder, ready=False)
+    loaded = described.load(folder, ready=False)
     with Store.reading(folder) as store:
         gaps = tuple(known_answers.gaps(loaded, results.gather(loaded, store)))
     return DemoResult(report=summary.report, gaps=gaps)

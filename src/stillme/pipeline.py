@@ -9,27 +9,19 @@ from typing import Any, Literal
 
 import tomli_w
 
-from stillme import (
-    __version__,
-    audit,
-    calibration,
-    disputes,
-    edits,
-    estimates,
-    features,
-    judgements,
-    report,
-    reporting,
-    results,
-)
+from stillme import __version__, estimates, report, results
 from stillme.audit import Audit
 from stillme.audit.load import FILE, RESOLVED
+from stillme.calibration import standing_of
 from stillme.errors import StillmeError
+from stillme.report import contents as reporting
 from stillme.report.data import Redaction
 from stillme.report.manuscript import Format, Written, write_figures
+from stillme.results import disputes, settings_of
+from stillme.stages import changes, described, edits, features, judgements
+from stillme.stages.loop import Budget, Ended, Stop, Tally, Terms
 from stillme.store import Store
 from stillme.types import Estimate
-from stillme.work import Budget, Ended, Stop, Tally, Terms
 
 __all__ = ["Ended", "Name", "Options", "Summary", "run_stages"]
 
@@ -119,11 +111,11 @@ class Summary:
 def run_stages(path: Path, stages: Sequence[Name], options: Options) -> Summary:
     """Load the audit at `path`, check it, and run the stages on it."""
     works = bool({"edit", "judge"} & set(stages))
-    loaded = audit.load(path, out=options.out, ready=works)
+    loaded = described.load(path, out=options.out, ready=works)
     if not works and not Store.exists(loaded.folder):
         raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
     with Store.writing(loaded.folder, wait=options.wait) as store, Stop().on_interrupt(options.say) as stop:
-        note = audit.require_unchanged(loaded, store, accept=options.accept_changes)
+        note = changes.require_unchanged(loaded, store, accept=options.accept_changes)
         if note:
             options.say(note)
         _keep_resolved(loaded, store)
@@ -159,7 +151,7 @@ class _Run:
         """Put the portraits into words, for the arms whose instructions need them."""
         self._summary.ended, tallies = features.extract(self._audit, self._store, terms)
         self._summary.tallies += tallies
-        self._audit = audit.with_features(self._audit, self._store)
+        self._audit = described.with_features(self._audit, self._store)
         if note := features.without_prompt(self._audit):
             self._options.say(note)
         features.refuse_truncation(self._audit)
@@ -176,27 +168,6 @@ class _Run:
             if self._options.figures:
                 where = self._audit.folder / FIGURES
                 self._summary.figures = write_figures(where, data, self._options.figures)
-
-
-def settings_of(loaded: Audit) -> estimates.Settings:
-    """The audit's estimates section as the estimates room wants it."""
-    section = loaded.config.estimates
-    return estimates.Settings(
-        factors=loaded.factors,
-        reference=section.reference,
-        confidence=section.confidence,
-        replicates=section.replicates,
-        seed=section.seed,
-        prompts=section.prompts,
-    )
-
-
-def standing_of(loaded: Audit) -> estimates.Standing:
-    """What calibration says of the audit's judges; those never calibrated are absent."""
-    found = {named.name: calibration.find(named.judge.spec) for named in loaded.judges}
-    return {
-        name: {axis: str(verdict) for axis, verdict in known.verdicts.items()} for name, known in found.items() if known
-    }
 
 
 def report_data_of(

@@ -1,5 +1,72 @@
-"""The candidates that the portraits' tests draw."""
+from __future__ import annotations
 
-from tests.portraits.conftest import drawn, pools
+import csv
+import io
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-__all__ = ["drawn", "pools"]
+import numpy as np
+import pytest
+from PIL import Image
+
+from stillme.curation.pools import Pools, load_pools
+from tests.curation.renders import draw_renders
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("drawn") / "pools"
+    draw_renders(folder)
+    return folder
+
+
+@pytest.fixture
+def pools(drawn: Path, tmp_path: Path) -> Pools:
+    """Twelve rendered candidates in four cells, already looked at; a copy of this test's own."""
+    return load_pools(Path(shutil.copytree(drawn, tmp_path / "pools")))
+
+
+def picture(shade: int, *, mode: str = "RGB", kind: str = "PNG", **options: object) -> bytes:
+    """A plain picture whose bytes differ by shade."""
+    pixels = Image.fromarray(np.full((72, 80, 3), shade % 256, dtype=np.uint8))
+    pixels.putpixel((shade % 80, shade // 256 % 72), (255, 0, 0))
+    buffer = io.BytesIO()
+    pixels.convert(mode).save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+FAIRFACE_AGES = ("3-9", "20-29", "30-39", "40-49", "50-59", "60-69", "more than 70")
+FAIRFACE_RACES = ("White", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino_Hispanic")
+
+
+@pytest.fixture
+def fairface(tmp_path: Path) -> Callable[..., Path]:
+    """A folder in FairFace's published layout: two pictures of every combination, one in each split."""
+
+    def make(**changes: str) -> Path:
+        folder = tmp_path / "FairFace"
+        shade = 0
+        for split in ("train", "val"):
+            (folder / split).mkdir(parents=True)
+            rows: list[dict[str, str]] = []
+            for race in FAIRFACE_RACES:
+                for gender in ("Male", "Female"):
+                    for age in FAIRFACE_AGES:
+                        shade += 1
+                        file = f"{split}/{len(rows) + 1}.jpg"
+                        (folder / file).write_bytes(picture(shade, kind="JPEG", quality=95))
+                        rows.append(
+                            {"file": file, "age": age, "gender": gender, "race": race, "service_test": "True"} | changes
+                        )
+            write_table(folder / f"fairface_label_{split}.csv", rows)
+        return folder
+
+    return make

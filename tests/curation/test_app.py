@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from stillme.curation.app import create
-from stillme.curation.desk import Desk, clean_name
-from stillme.curation.overview import Filter, neighbours, tiles
-from stillme.portraits.pools import Pools
-from stillme.sourcing.checks import read_checks
-from stillme.sourcing.decisions import Log
+from stillme.curation.checks import read_checks
+from stillme.curation.decisions import Log
+from stillme.curation.pages.app import create
+from stillme.curation.pages.desk import Desk, clean_name
+from stillme.curation.pages.overview import Filter, neighbours, tiles
+from stillme.curation.pools import Pools
 from stillme.web.app import Site
 from stillme.web.sessions import SingleUser
 

@@ -16,9 +16,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from stillme import portraits as room
-from stillme.portraits.pools import Pools
-from stillme.sourcing.decisions import Log
-from stillme.sourcing.outcomes import Standing
+from stillme.curation.decisions import Log
+from stillme.curation.outcomes import Standing
+from stillme.curation.pools import Pools
 
 pytestmark = pytest.mark.browser
 

@@ -15,8 +15,8 @@ from PIL import Image
 
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, Summary, run_stages
+from stillme.stages.loop import Ended
 from stillme.store import Store
-from stillme.work import Ended
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.judges.conftest import answer
 from tests.vlm.servers import CHAT, GEMINI, RESPONSES, Scripted, Speaker

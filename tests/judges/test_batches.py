@@ -16,9 +16,9 @@ from PIL import Image
 from stillme.errors import StillmeError
 from stillme.judges.model import ModelJudge
 from stillme.pipeline import Options, Summary, run_stages
+from stillme.stages.loop import Ended
 from stillme.store import Store
 from stillme.store.tickets import Ticket, Tickets
-from stillme.work import Ended
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.judges.conftest import answer
 from tests.vlm.batch_servers import OFFICES, PostOffice

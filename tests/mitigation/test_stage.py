@@ -20,13 +20,13 @@ import pytest
 from pydantic import BaseModel
 
 from stillme import audit as audits
-from stillme import features
 from stillme.audit import Audit, NamedEditor
 from stillme.errors import AuditChanged, InvalidAudit, StillmeError
 from stillme.mitigation import NoFeaturePrompt, differences, lint
-from stillme.overview import status_of
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.results.status import status_of
+from stillme.stages import features
 from stillme.store import Store
 from stillme.store.schema import MIGRATIONS
 from stillme.types import Arm

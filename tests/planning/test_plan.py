@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from stillme.audit.experiments import EXPERIMENTS, PAPERS_JUDGE_ENDS, Experiment, experiment
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.importing import Choice, import_judgements
+from stillme.exchange import Choice, import_judgements
 from stillme.pipeline import Options, run_stages
 from stillme.planning import Asked, plan_audit
 

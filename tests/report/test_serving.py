@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, run_stages
 from stillme.report.data import Redaction
-from stillme.serving import Board, Painter, Served, Server, is_loopback, serve
+from stillme.serve import Board, Painter, Served, Server, is_loopback, serve
 from tests.pages import wait_until
 
 

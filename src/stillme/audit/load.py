@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from stillme import prompts as prompt_sets
 from stillme import registry
 from stillme.audit import checks
-from stillme.audit.changes import explain_changes
 from stillme.audit.config import (
     Config,
     EditorSection,
@@ -24,15 +23,13 @@ from stillme.audit.config import (
     PromptsSection,
     RolesSection,
 )
-from stillme.audit.described import attached
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
 from stillme.audit.roles import sentence_of
-from stillme.errors import AuditChanged, Invalid, InvalidAudit, Problem, StillmeError, did_you_mean
+from stillme.errors import Invalid, InvalidAudit, Problem, StillmeError, did_you_mean
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
 from stillme.portraits import folder as portrait_folder
 from stillme.protocols import Acquainted, Editor, Judge, Needs, Parameters
-from stillme.store import Store
 from stillme.types import Arm, Portrait, Prompt
 
 FILE = "audit.toml"
@@ -59,15 +56,7 @@ def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
     audit = loader.audit(out or file.parent)
     if loader.problems or audit is None:
         raise InvalidAudit(str(file), loader.problems)
-    return attached(audit)
-
-
-def require_unchanged(audit: Audit, store: Store, *, accept: bool) -> str:
-    """What changed since the rows of this run were made; raises if work would be done anew unasked."""
-    changes = explain_changes(audit, store)
-    if changes.redo and not accept:
-        raise AuditChanged(f"{changes}\nTo go on with the new configuration, add `--accept-changes`.")
-    return str(changes) if changes.differences else ""
+    return audit
 
 
 def _audit_file(path: Path) -> Path:

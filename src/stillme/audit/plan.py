@@ -15,7 +15,6 @@ from stillme.audit.sampling import Sample
 from stillme.mitigation import NEEDS_FEATURES, NOTHING, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
 from stillme.protocols import Editor, Fingerprinted, Judge
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
-from stillme.work import Limits
 
 _NOOP = Prompt(id="noop", text=NOTHING, category="noop", subcategory="noop")
 """Changing nothing does not depend on the prompt: one no-op request per portrait."""
@@ -221,11 +220,6 @@ class Audit:
             labels=request.portraits[0].attributes if named.judge.capabilities.labels else None,
             epoch=epoch,
         )
-
-    def limits(self, concurrency: int) -> Limits:
-        """How hard a stage may work, given what its editor or judge can take."""
-        executor = self.config.executor
-        return Limits(concurrency=min(concurrency, executor.workers or concurrency), attempts=executor.attempts)
 
     @cached_property
     def resolved(self) -> Mapping[str, Json]:

@@ -1,6 +1,6 @@
 """How good a judge is, on changes whose true size is known: the licence to operate."""
 
 from stillme.calibration.measuring import calibration_of
-from stillme.calibration.records import AxisResult, Calibration, Share, Verdict, find, save
+from stillme.calibration.records import AxisResult, Calibration, Share, Verdict, find, save, standing_of
 
-__all__ = ["AxisResult", "Calibration", "Share", "Verdict", "calibration_of", "find", "save"]
+__all__ = ["AxisResult", "Calibration", "Share", "Verdict", "calibration_of", "find", "save", "standing_of"]

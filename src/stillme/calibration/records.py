@@ -10,6 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from stillme.audit import Audit
+from stillme.estimates import Standing
 from stillme.types import Spec
 
 EVERYONE = "everyone"
@@ -167,3 +169,11 @@ def _percent(share: Share | None) -> str:
 
 def _plain(share: Share | None) -> str:
     return f"{share.value:+.2f} [{share.low:+.2f}, {share.high:+.2f}]" if share else ""
+
+
+def standing_of(loaded: Audit) -> Standing:
+    """What calibration says of the audit's judges; those never calibrated are absent."""
+    found = {named.name: find(named.judge.spec) for named in loaded.judges}
+    return {
+        name: {axis: str(verdict) for axis, verdict in known.verdicts.items()} for name, known in found.items() if known
+    }

@@ -40,9 +40,9 @@ def compare(
     Every number is paired: the second less the first on the same portrait, prompt, arm and seed, judged by the
     same judges. Where anything else differs the comparison is refused and the difference named.
     """
-    from stillme.comparing import choose, match, showing
-    from stillme.comparing import compare as compare_sides
-    from stillme.comparing import markdown as writing
+    from stillme.comparison import choose, match, showing
+    from stillme.comparison import compare as compare_sides
+    from stillme.comparison import markdown as writing
 
     one, other = choose(first, second, editors)
     found = compare_sides(match(one, other, common=common))
@@ -108,11 +108,11 @@ def gate(
     otherwise it cannot be told. Rules of the [gate] section of audit.toml count too. Exits with 1 if a rule
     fails, with 0 otherwise.
     """
-    from stillme.comparing import markdown as writing
-    from stillme.gating import Asked, showing
-    from stillme.gating import gate as decide
-    from stillme.gating.junit import as_junit
-    from stillme.gating.sarif import as_sarif
+    from stillme.comparison import markdown as writing
+    from stillme.gate import Asked, showing
+    from stillme.gate import gate as decide
+    from stillme.gate.junit import as_junit
+    from stillme.gate.sarif import as_sarif
 
     asked = Asked(rules=rules, baseline=baseline, margins=margins, strict=strict, common=common)
     found = decide(audit, out, asked)

@@ -56,7 +56,7 @@ def judgements(
 
     Every bad row is reported with its line, and then nothing is imported. Importing the same file again does nothing.
     """
-    from stillme.importing import Choice, import_judgements
+    from stillme.exchange import Choice, import_judgements
 
     choice = Choice(names=_pairs("--map", names), fixed=_pairs("--set", fixed), where=_pairs("--where", where))
     found = import_judgements(file, audit, judge, choice, out=out, declare=declare, wait=wait)

@@ -53,8 +53,8 @@ def check(
 
     Exits with 3 if a judge failed in a way that may pass.
     """
-    from stillme.checking import check as check_pair
-    from stillme.checking import draw_overlay, together
+    from stillme.single.check import check as check_pair
+    from stillme.single.check import draw_overlay, together
 
     cards = check_pair(edited, source, prompt, judges, years=years, settings=settings)
     combined = together(cards, rule)

@@ -19,7 +19,7 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 
     Works while another process runs the audit.
     """
-    from stillme.overview import status_of
+    from stillme.results.status import status_of
 
     found = status_of(audit, out)
     if as_json:
@@ -92,7 +92,7 @@ def export(
         return
     if with_images:
         raise click.UsageError("--with-images goes with --bundle.")
-    from stillme.exports import export_run
+    from stillme.exchange import export_run
 
     written = export_run(audit, out, kind, to)
     if as_json:

@@ -84,8 +84,8 @@ def mitigate(
     maintain them. Without a description nothing is edited. Exits with 1 if there is no picture, with 3 if running
     again may bring one.
     """
-    from stillme.mitigating import Wish, format_of, ready_extractors, save_picture
-    from stillme.mitigating import mitigate as run
+    from stillme.single.mitigate import Wish, format_of, ready_extractors, save_picture
+    from stillme.single.mitigate import mitigate as run
     from stillme.types import Edited
 
     target = out or Path(f"{image.stem}-mitigated.png")
@@ -129,8 +129,8 @@ def show(
     PORTRAIT is a picture, or an id of the embedded set, which are described now; or, with --audit, an id of that
     audit's portraits, whose stored description is shown. Exits with 1 where there is no feature prompt.
     """
-    from stillme.mitigating import describe, portrait_path, ready_extractors, stored_description
     from stillme.mitigation import NoFeaturePrompt
+    from stillme.single.mitigate import describe, portrait_path, ready_extractors, stored_description
 
     if audit:
         found = stored_description(audit, portrait)

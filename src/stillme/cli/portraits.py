@@ -13,8 +13,8 @@ from stillme.cli.options import Command, json_option, print_json
 
 if TYPE_CHECKING:
     from stillme.cli.progress import Progress
-    from stillme.sourcing.squares import Crop
-    from stillme.sourcing.versions import Written
+    from stillme.curation.squares import Crop
+    from stillme.curation.versions import Written
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -81,9 +81,9 @@ def sample(
     filled and pictures that cannot be used are listed.
     """
     from stillme.cli.progress import progress
-    from stillme.portraits.drawing import Wanted
-    from stillme.portraits.sources import open_source
-    from stillme.sourcing.making import sample_pools
+    from stillme.curation.drawing import Wanted
+    from stillme.curation.making import sample_pools
+    from stillme.curation.sources import open_source
 
     wanted = Wanted(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)
     found = open_source(source, table=table, splits=splits, configuration=configuration)
@@ -131,7 +131,7 @@ def import_(
     `stillme portraits sample`.
     """
     from stillme.cli.progress import progress
-    from stillme.sourcing.making import import_portraits
+    from stillme.curation.making import import_portraits
 
     given = {"licence": licence, "label_origin": label_origin, "consent": consent}
     with progress(quiet=as_json) as shown:
@@ -153,7 +153,7 @@ def finalize(pools: Path, home: Path, partial: bool, crop: Crop, as_json: bool) 
     shows counts per pool and cell, criteria, curators and their agreement, terms, and light and skin per group.
     """
     from stillme.cli.progress import progress
-    from stillme.sourcing.making import finalize as make
+    from stillme.curation.making import finalize as make
 
     with progress(quiet=as_json) as shown:
         written = make(pools, home, crop=crop, partial=partial, watch=_watch(shown, "make"))
@@ -169,7 +169,7 @@ def verify(home: Path, as_json: bool) -> None:
     DIR is one version or a folder of versions. Every file is compared with SHA256SUMS, every picture decoded
     and looked at for size and metadata. Exits with 1 if anything is wrong.
     """
-    from stillme.sourcing.verifying import verify as check
+    from stillme.curation.verifying import verify as check
 
     found = check(home)
     if as_json:
@@ -199,7 +199,7 @@ def curate(pools: Path, curators: int | None, host: str, port: int | None, brows
 
     require("curate")
     from stillme.cli.progress import progress
-    from stillme.curation.serving import serve
+    from stillme.curation.pages.serving import serve
 
     with progress() as shown:
         serve(
@@ -224,7 +224,7 @@ def _chosen(only: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def _watch(shown: Progress, name: str) -> Callable[[int, int], None]:
-    from stillme.work import Tally
+    from stillme.stages.loop import Tally
 
     tally = Tally(name=name, total=0)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from stillme.work import Tally
+    from stillme.stages.loop import Tally
 
 _BAR_SECONDS = 0.1
 _LINE_SECONDS = 10.0

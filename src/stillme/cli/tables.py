@@ -38,8 +38,8 @@ def tables(
     \b
     stillme tables my-audit --table 4 --table 20 --by race --format tex
     """
-    from stillme.papertables import NUMBERS, Chosen, make_tables, write
-    from stillme.papertables.writing import FORMATS
+    from stillme.tables.paper import NUMBERS, Chosen, make_tables, write
+    from stillme.tables.paper.writing import FORMATS
 
     chosen = Chosen(numbers=numbers or NUMBERS, factor=factor, judge=judge)
     folder, made = make_tables(audit, chosen, out=out)
@@ -95,7 +95,7 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
 
     docs/statistics.md explains each.
     """
-    from stillme.analyses import analyse
+    from stillme.tables.analyses import analyse
 
     written = analyse(audit, out=out, only=only, margin=margin)
     if as_json:

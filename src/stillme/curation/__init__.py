@@ -1,1 +1,1 @@
-"""A web page on which people choose portraits among candidates: blind to pools, logged, resumable."""
+"""From candidates to portraits: instruments look, people choose, a versioned data set with its card comes out."""

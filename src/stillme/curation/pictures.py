@@ -1,30 +1,66 @@
-"""Candidates' pictures for the page: re-encoded, so that neither file names nor metadata reach the browser."""
+"""Take a candidate's picture as it is, or say in one sentence why not."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Literal
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from stillme import images
-from stillme.portraits.pictures import read_srgb
-from stillme.portraits.pools import Pools
+from stillme.errors import UnreadableImage
+from stillme.faces.raster import Picture
 
-Size = Literal["small", "large"]
-_WIDTH: dict[Size, tuple[int, int]] = {"small": (480, 82), "large": (1600, 92)}
-"""Pixels and WebP quality."""
+SMALLEST = 64
+"""Pixels of the shorter side; less cannot show a face."""
+_FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "TIFF": ".tif", "BMP": ".bmp"}
 
 
-class Pictures:
-    """Encodes each picture once per size while it is looked at."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """A picture that can be used."""
 
-    def __init__(self, pools: Pools) -> None:
-        self._pools = pools
-        self._encoded = lru_cache(maxsize=400)(self._encode)
+    suffix: str
+    width: int
+    height: int
 
-    def webp(self, candidate: str, size: Size) -> bytes:
-        """One candidate's picture; raises `KeyError` for an unknown one."""
-        return self._encoded(candidate, size)
 
-    def _encode(self, candidate: str, size: Size) -> bytes:
-        width, quality = _WIDTH[size]
-        return images.encode_webp(read_srgb(self._pools.by_id[candidate].path), width=width, quality=quality)
+def inspect(data: bytes, name: str) -> Inspected:
+    """Decode a file once. Refused: what is no still picture, is too large or too small, or is made for print."""
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            kind, mode = picture.format or "", picture.mode
+            width, height = picture.size
+    except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning, OSError):
+        kind, mode, width, height = "", "", SMALLEST, SMALLEST  # read_rgb below says what is wrong
+    if mode == "CMYK":
+        raise UnreadableImage(f"{name} is made for print (CMYK), where skin has no defined colour; convert it to RGB.")
+    images.read_rgb(data, name=name)
+    if kind not in _FORMATS:
+        raise UnreadableImage(f"{name} is {kind}; portraits are {', '.join(_FORMATS)}.")
+    if min(width, height) < SMALLEST:
+        raise UnreadableImage(f"{name} has {width}×{height} pixels; at least {SMALLEST} each way are needed.")
+    return Inspected(suffix=_FORMATS[kind], width=width, height=height)
+
+
+def read_srgb(source: bytes | Path, *, name: str = "") -> Picture:
+    """Decode to upright 8-bit sRGB. A colour profile in the file is applied, so that skin keeps its colour."""
+    rgb = images.read_rgb(source, name=name)
+    with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as picture:
+        profile = cast("dict[Any, Any]", picture.info).get("icc_profile")
+        if not profile or picture.mode not in ("RGB", "RGBA"):
+            return rgb
+        upright = ImageOps.exif_transpose(picture).convert("RGB")
+    # Pillow's types leave out what createProfile returns.
+    cms: Any = ImageCms
+    try:
+        converted = cms.profileToProfile(
+            upright, cms.ImageCmsProfile(io.BytesIO(profile)), cms.createProfile("sRGB"), outputMode="RGB"
+        )
+    except (ImageCms.PyCMSError, OSError):
+        # A damaged profile says nothing; sRGB is what viewers then assume too.
+        return rgb
+    return np.asarray(converted)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from stillme import estimates, results
 from stillme.evidence.design import REQUEST_COLUMNS, SealedAudit, Unreadable, restore
-from stillme.exports import rows as tables
-from stillme.pipeline import settings_of
+from stillme.exchange import rows as tables
+from stillme.results import settings_of
 from stillme.store import Store
 from stillme.store.ledger import LEDGER
 from stillme.store.schema import migrate

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from stillme import __version__, rubric
-from stillme import audit as audits
 from stillme.audit import Audit
+from stillme.calibration import standing_of
 from stillme.errors import StillmeError
 from stillme.evidence import archive
 from stillme.evidence.design import describe, request_rows
 from stillme.evidence.recomputing import ABOUT, DESIGN, FORMAT, REQUESTS, ROWS, recompute
-from stillme.exports import codebook, rows_of, tables_in, whole, write_rows
-from stillme.pipeline import standing_of
+from stillme.exchange import codebook, rows_of, tables_in, whole, write_rows
+from stillme.stages import described
 from stillme.store import Store
 
 REPORT = "report.html"
@@ -54,7 +54,7 @@ class Sealed:
 def seal(path: Path, out: Path | None, file: Path, *, with_images: bool = False) -> Sealed:
     """Write the run of the audit at `path` into `file`; the same rows give the same bytes."""
     archive.require_suffix(file)
-    loaded = audits.load(path, out=out, ready=False)
+    loaded = described.load(path, out=out, ready=False)
     if not Store.exists(loaded.folder):
         raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
     with tempfile.TemporaryDirectory(prefix="stillme-seal-") as name, Store.reading(loaded.folder) as store:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from stillme import audit as audits
 from stillme import results, rubric
 from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import Settings, likeness
 from stillme.estimates.quantities import Columns, Quantity
 from stillme.planning.power import icc_of
+from stillme.stages import described
 from stillme.store import Store
 from stillme.types import Interval
 
@@ -123,7 +123,7 @@ def _likely(rate: float, asked: Asked) -> Likely:
 
 
 def _from_run(path: Path, asked: Asked) -> Assumed:
-    loaded = audits.load(path, ready=False)
+    loaded = described.load(path, ready=False)
     if not Store.exists(loaded.folder):
         raise StillmeError(f"{loaded.folder} has no run yet, so there is nothing to learn from it.")
     with Store.reading(loaded.folder) as store:

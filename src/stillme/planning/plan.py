@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme import audit as audits
 from stillme.audit import Audit
 from stillme.planning.answers import Alternative, Leaning, Sight, Wish
 from stillme.planning.assumptions import Asked, Assumed, assume
 from stillme.planning.costs import Bill, Bills, bills
 from stillme.planning.power import Terms
 from stillme.planning.sight import Sights
+from stillme.stages import described
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class Plan:
 def plan_audit(path: Path, asked: Asked | None = None) -> Plan:
     """Plan the audit at `path`; nothing is run, and neither keys nor extras are needed."""
     asked = asked or Asked()
-    loaded: Audit = audits.load(path, ready=False)
+    loaded: Audit = described.load(path, ready=False)
     assumed = assume(asked)
     terms = Terms(confidence=loaded.config.estimates.confidence, power=asked.power)
     sights = Sights(loaded, assumed, terms)

@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from stillme import disputes, results, rubric
+from stillme import results, rubric
 from stillme.audit import Audit
 from stillme.errors import StillmeError
+from stillme.results import disputes
 from stillme.store import Store
 from stillme.study.sampling import Candidate, Made
 from stillme.types import Arm, Portrait, Prompt

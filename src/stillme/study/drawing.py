@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stillme import audit as audits
 from stillme import images, rubric
 from stillme.audit import Audit
 from stillme.errors import StillmeError
+from stillme.stages import described
 from stillme.store import Store
 from stillme.study import keys, template
 from stillme.study.candidates import Compare, First, candidates
@@ -58,7 +58,7 @@ class NewStudy:
 
 def new_study(run: Path, folder: Path | None, design: Design, say: Callable[[str], None]) -> NewStudy:
     """Draw a study from the run at `run` into `folder`, by default `study` inside the run."""
-    loaded = audits.load(run, ready=False)
+    loaded = described.load(run, ready=False)
     if not Store.exists(loaded.folder):
         raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {run}` starts it.")
     target = folder or loaded.folder / "study"

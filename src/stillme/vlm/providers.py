@@ -1,7 +1,7 @@
 """The official clients behind one interface: how each is built, and where each of our settings goes.
 
 Only this module knows provider names. Retries are off in every client: who retries, and when, is decided in
-`stillme.work`, where each attempt is counted.
+`stillme.stages.loop`, where each attempt is counted.
 """
 
 from __future__ import annotations

@@ -1,0 +1,251 @@
+"""What changed from the first editor to the second, for whom, and whether that is worse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from stillme import estimates
+from stillme.comparison.direction import Worse, unchanged_value, worse_when
+from stillme.comparison.matching import Matched
+from stillme.estimates import Disparity, PairedEffect, benjamini_hochberg
+from stillme.report import numbers
+from stillme.types import Estimate, Interval, NotEstimable
+
+Verdict = Literal["worse", "better", "changed", "unclear"]
+"""`changed` is for quantities of which nobody can say which way is worse; `unclear` is no proof of no change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One quantity, for everyone or for one group: the second editor less the first, on the same requests."""
+
+    quantity: str
+    arm: str
+    judge: str
+    factor: str
+    group: str
+    """Empty for everyone."""
+    before: float | None
+    after: float | None
+    outcome: Interval | NotEstimable
+    p: float | None
+    """By tossing the sign of each portrait's or block's change."""
+    adjusted: float | None
+    """After Benjamini and Hochberg over all headline comparisons; None outside of them."""
+    worse: Worse
+    verdict: Verdict
+    portraits: int
+    pairs: int
+    note: str
+    """What calibration says of the judge."""
+
+    @property
+    def is_headline(self) -> bool:
+        """Whether it was one of the tests that are counted together."""
+        return self.adjusted is not None
+
+    @property
+    def loss(self) -> float:
+        """How much worse, for the order of lists."""
+        if self.before is None or self.after is None:
+            return 0.0
+        return _loss(self.quantity, self.worse, self.before, self.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapChange:
+    """One gap between groups (max - min) before and after."""
+
+    quantity: str
+    arm: str
+    judge: str
+    factor: str
+    before: Interval | NotEstimable
+    after: Interval | NotEstimable
+    lowest: tuple[str, str]
+    """The group with the smallest value, before and after."""
+    highest: tuple[str, str]
+    outcome: Interval | NotEstimable
+    verdict: Verdict
+    """Worse where the gap surely grew."""
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything that two editors' edits of the same requests say."""
+
+    labels: tuple[str, str]
+    cells: int
+    left_out: tuple[int, int]
+    portraits: int
+    confidence: float
+    notes: tuple[str, ...]
+    changes: tuple[Change, ...]
+    """Headline quantities first."""
+    gaps: tuple[GapChange, ...]
+
+    @property
+    def tested(self) -> int:
+        """How many comparisons were counted together."""
+        return sum(each.is_headline for each in self.changes)
+
+    def with_verdict(self, verdict: Verdict) -> list[Change]:
+        """Headline changes of one kind, the largest loss or gain first."""
+        chosen = [each for each in self.changes if each.is_headline and each.verdict == verdict]
+        return sorted(chosen, key=lambda each: (each.adjusted, -abs(each.loss)))
+
+
+def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Comparison:
+    """Estimate every change, and every change of a gap; `quantities` limits the work."""
+    wanted = None if quantities is None else set(quantities)
+    first, second = matched.labels
+    effects = estimates.paired_effects(
+        matched.edits, matched.scores, matched.settings, arm=second, against=first, quantities=wanted
+    )
+    plain = [each for each in effects if isinstance(each, PairedEffect) and each.scope in ("all", "group")]
+    found = estimates.estimate(matched.edits, matched.scores, matched.settings)
+    gaps = [each for each in found if isinstance(each, Disparity) and (wanted is None or each.quantity in wanted)]
+    return Comparison(
+        labels=matched.labels,
+        cells=matched.cells,
+        left_out=matched.left_out,
+        portraits=len(matched.edits.portraits),
+        confidence=matched.settings.confidence,
+        notes=matched.notes,
+        changes=tuple(sorted(_changes(plain, matched), key=_place)),
+        gaps=tuple(sorted(_gap_changes(gaps, matched), key=_place)),
+    )
+
+
+def _changes(effects: Sequence[PairedEffect], matched: Matched) -> Iterator[Change]:
+    adjusted = _adjusted(effects)
+    level = 1 - matched.settings.confidence
+    for place, effect in enumerate(effects):
+        q = adjusted.get(place)
+        yield Change(
+            quantity=effect.quantity,
+            arm=effect.editor,
+            judge=effect.judge,
+            factor=effect.factor,
+            group=effect.group,
+            before=effect.before,
+            after=effect.after,
+            outcome=effect.outcome,
+            p=effect.p,
+            adjusted=q,
+            worse=worse_when(effect.quantity),
+            verdict=_verdict(effect) if q is not None and q <= level else "unclear",
+            portraits=effect.portraits,
+            pairs=effect.edits,
+            note=estimates.mark(matched.standing, effect.judge, effect.quantity),
+        )
+
+
+def _adjusted(effects: Sequence[PairedEffect]) -> Mapping[int, float]:
+    """The headline tests, corrected together: quantities of the report's first screen, by the judge to go by."""
+    answered = {each.quantity for each in effects if is_ensemble(each.judge)}
+    family = [
+        place
+        for place, each in enumerate(effects)
+        if each.p is not None and numbers.is_headline(each.quantity) and each.quantity != "failed"
+        if is_ensemble(each.judge) or each.quantity not in answered
+    ]
+    p = [effects[place].p or 0.0 for place in family]
+    return dict(zip(family, benjamini_hochberg(p), strict=True))
+
+
+def is_ensemble(judge: str) -> bool:
+    """Whether several judges stand behind the name."""
+    return judge.startswith("ensemble (")
+
+
+def _verdict(effect: PairedEffect) -> Verdict:
+    worse = worse_when(effect.quantity)
+    if worse is Worse.UNKNOWN or effect.before is None or effect.after is None:
+        return "changed"
+    loss = _loss(effect.quantity, worse, effect.before, effect.after)
+    return "worse" if loss > 0 else "better" if loss < 0 else "changed"
+
+
+def _loss(quantity: str, worse: Worse, before: float, after: float) -> float:
+    match worse:
+        case Worse.HIGHER:
+            return after - before
+        case Worse.LOWER:
+            return before - after
+        case Worse.AWAY:
+            middle = unchanged_value(quantity)
+            return abs(after - middle) - abs(before - middle)
+        case Worse.UNKNOWN:
+            return 0.0
+
+
+def _gap_changes(gaps: Sequence[Disparity], matched: Matched) -> Iterator[GapChange]:
+    first, second = matched.labels
+    after = {_owner(each): each for each in gaps if each.arm == second}
+    for gap in gaps:
+        then = after.get(_owner(gap))
+        if gap.arm == first and then is not None:
+            outcome = difference(gap.outcome, then.outcome)
+            yield GapChange(
+                quantity=gap.quantity,
+                arm=gap.editor,
+                judge=gap.judge,
+                factor=gap.factor,
+                before=gap.outcome,
+                after=then.outcome,
+                lowest=(gap.lowest, then.lowest),
+                highest=(gap.highest, then.highest),
+                outcome=outcome,
+                verdict=_gap_verdict(outcome),
+                note=estimates.mark(matched.standing, gap.judge, gap.quantity),
+            )
+
+
+def _owner(found: Estimate) -> tuple[str, str, str, str]:
+    return found.editor, found.judge, found.quantity, found.factor
+
+
+def difference(before: Interval | NotEstimable, after: Interval | NotEstimable) -> Interval | NotEstimable:
+    """The second less the first, with limits from each one's own (square and add, after Newcombe).
+
+    It takes the two for independent. Edits of the same portraits err alike, so the limits are too wide rather than
+    too narrow.
+    """
+    for each in (before, after):
+        if isinstance(each, NotEstimable):
+            return each
+    assert isinstance(before, Interval)
+    assert isinstance(after, Interval)
+    value = after.value - before.value
+    return Interval(
+        value=value,
+        low=value - math.hypot(after.value - after.low, before.high - before.value),
+        high=value + math.hypot(after.high - after.value, before.value - before.low),
+        confidence=after.confidence,
+        method="square and add of the two gaps' own limits",
+    )
+
+
+def _gap_verdict(outcome: Interval | NotEstimable) -> Verdict:
+    if isinstance(outcome, NotEstimable) or outcome.low <= 0 <= outcome.high:
+        return "unclear"
+    return "worse" if outcome.low > 0 else "better"
+
+
+def _place(change: Change | GapChange) -> tuple[bool, int, str, str, str, str, str]:
+    group = change.group if isinstance(change, Change) else ""
+    headline = numbers.headline_place(change.quantity)
+    return (
+        not numbers.is_headline(change.quantity),
+        headline,
+        change.quantity,
+        change.arm,
+        change.judge,
+        change.factor,
+        group,
+    )

@@ -1,0 +1,102 @@
+"""Set two editors' edits side by side, cell by cell, and refuse where anything but the editor differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillme.calibration import standing_of
+from stillme.comparison.cells import cells_of, differences, only_in
+from stillme.comparison.choosing import Chosen
+from stillme.comparison.merging import merge_edits, merge_scores
+from stillme.errors import StillmeError
+from stillme.estimates.rows import Edits, Scores
+from stillme.estimates.settings import Settings
+from stillme.estimates.standing import Standing
+from stillme.results import settings_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """The edits of two editors as one set of rows: the editor is the arm, and the arm stands where the editor did."""
+
+    labels: tuple[str, str]
+    """The first editor, which is compared with, and the second."""
+    edits: Edits
+    scores: tuple[Scores, ...]
+    settings: Settings
+    standing: Standing
+    cells: int
+    left_out: tuple[int, int]
+    """Cells that only the first or only the second has."""
+    notes: tuple[str, ...]
+
+
+def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
+    """Pair the cells; with `common`, whatever only one side has is left out instead of refused."""
+    if first.editor is second.editor or _place(first) == _place(second):
+        raise StillmeError(f"{first.label!r} would be compared with itself. Name another editor or another run.")
+    same_kind = first.editor.editor.spec.use == second.editor.editor.spec.use
+    notes: list[str] = []
+    if not same_kind and first.editor.seeds != second.editor.seeds:
+        notes.append("The editors are of different kinds, so their seeds are paired in order, not by number.")
+    rows = [cells_of(chosen, by_place=not same_kind) for chosen in (first, second)]
+    problems = [*differences(*(list(side) for side in rows)), *_judge_differences(first, second)]
+    shared = [cell for cell in rows[0] if cell in rows[1]]
+    judges = _shared_judges(first, second)
+    if problems and not common:
+        raise StillmeError(
+            "The two differ in more than the editor, so a difference would not be the editor's:\n"
+            + "\n".join(f"  - {problem}" for problem in problems)
+            + "\nCompare only what they share with --common."
+        )
+    if not shared:
+        raise StillmeError(f"{' and '.join(_labels(first, second))} share no request, so there is nothing to compare.")
+    notes += [f"Left out by --common: {problem}" for problem in problems]
+    return Matched(
+        labels=_labels(first, second),
+        edits=merge_edits(first, second, _labels(first, second), shared, rows),
+        scores=tuple(merge_scores(first, second, shared, rows, judges)),
+        settings=settings_of(first.audit),
+        standing=standing_of(first.audit),
+        cells=len(shared),
+        left_out=(len(rows[0]) - len(shared), len(rows[1]) - len(shared)),
+        notes=tuple(notes),
+    )
+
+
+def _place(chosen: Chosen) -> tuple[Path, str]:
+    return chosen.audit.folder.resolve(), chosen.label
+
+
+def _labels(first: Chosen, second: Chosen) -> tuple[str, str]:
+    if first.label != second.label:
+        return first.label, second.label
+    folders = [each.audit.folder.resolve() for each in (first, second)]
+    short = folders[0].name != folders[1].name
+    one, other = (f"{first.label} in {folder.name if short else folder}" for folder in folders)
+    return one, other
+
+
+def _judge_differences(first: Chosen, second: Chosen) -> Iterator[str]:
+    one, other = (_judges(chosen) for chosen in (first, second))
+    if one.keys() != other.keys():
+        gone = [one[key] for key in one.keys() - other.keys()]
+        new = [other[key] for key in other.keys() - one.keys()]
+        yield f"judges: {only_in(gone, new)} (a judge is the same only with the same version, parameters and epochs)"
+
+
+def _judges(chosen: Chosen) -> dict[tuple[str, int], str]:
+    return {(named.judge.spec.key, named.asked): named.name for named in chosen.audit.judges}
+
+
+def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
+    """Names in the second run to names in the first, of judges that are the same; an ensemble only of the same."""
+    one, other = _judges(first), _judges(second)
+    shared = {other[key]: one[key] for key in one.keys() & other.keys()}
+    rule = first.audit.config.ensemble.rule
+    if list(one) == list(other) and rule == second.audit.config.ensemble.rule:
+        known = {*one.values(), *other.values()}
+        shared |= {each.judge: each.judge for each in second.results.scores if each.judge not in known}
+    return shared

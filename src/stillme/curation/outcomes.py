@@ -1,0 +1,205 @@
+"""Read the log: what each curator thinks of each cell, what they agree on, and what follows."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Literal
+
+from stillme.curation.decisions import UNDOABLE, Action
+from stillme.curation.pools import Pools
+from stillme.curation.sampling import Cell
+
+State = Literal["open", "agreed", "voted", "settled", "contested", "empty"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Opinion:
+    """What one curator has done in one cell, after all undoing."""
+
+    order: list[str] = field(default_factory=list[str])
+    """How the candidates stood on the screen."""
+    ticked: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    rejected: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict[str, tuple[tuple[str, ...], str]])
+    """Candidate → reasons, and words of the curator's own."""
+    chosen: list[str] = field(default_factory=list[str])
+    nobody: str | None = None
+    """Why no candidate fits; None where somebody does or nothing was said."""
+
+    def decided(self, per_cell: int) -> bool:
+        """Whether the curator is through with the cell."""
+        return self.nobody is not None or len(self.chosen) == per_cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What follows for one cell from what all curators did."""
+
+    state: State
+    chosen: tuple[str, ...]
+    votes: Mapping[str, tuple[str, ...]]
+    """Of each curator who decided, whom; nobody where none fits."""
+    reason: str = ""
+    """Why the cell stays empty, or the words of whoever settled it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How far curators chose alike, against what chance would give."""
+
+    curators: tuple[str, ...]
+    cells: int
+    """Decided by at least two of them; counted once for every pair."""
+    observed: float
+    expected: float
+
+    @property
+    def kappa(self) -> float | None:
+        """1 is full agreement, 0 is what chance gives; None where there is nothing to compare."""
+        return (self.observed - self.expected) / (1 - self.expected) if self.cells and self.expected < 1 else None
+
+
+class Standing:
+    """Everything that follows from a log."""
+
+    def __init__(self, pools: Pools, actions: Sequence[Action]) -> None:
+        self._pools = pools
+        undone = {number for action in actions if action.kind == "undo" for number in [int(action.detail["action"])]}
+        self._done = [action for action in actions if action.id not in undone and action.kind != "undo"]
+        self._opinions: dict[tuple[str, Cell], Opinion] = defaultdict(Opinion)
+        self._settled: dict[Cell, Action] = {}
+        self.needed = 1
+        """How many curators must have decided before a cell counts."""
+        for action in self._done:
+            self._apply(action)
+        per_cell = pools.design.per_cell
+        self.curators = tuple(dict.fromkeys(curator for curator, _ in self._opinions))
+        self.outcomes: Mapping[Cell, Outcome] = {cell: self._outcome(cell, per_cell) for cell in pools.design.cells}
+
+    def opinion(self, curator: str, cell: Cell) -> Opinion:
+        """What this curator has done in this cell."""
+        return self._opinions.get((curator, cell)) or Opinion()
+
+    def last_action(self, curator: str, cell: Cell) -> Action | None:
+        """What undoing would take back."""
+        mine = (each for each in reversed(self._done) if each.curator == curator and each.cell == cell)
+        return next((each for each in mine if each.kind in UNDOABLE), None)
+
+    def agreement(self) -> Iterator[Agreement]:
+        """Of every pair of curators, and of all together where there are more than two."""
+        pairs = list(combinations(self.curators, 2))
+        if len(pairs) > 1:
+            yield self._agreement(self.curators, pairs)
+        for pair in pairs:
+            yield self._agreement(pair, [pair])
+
+    def places(self) -> list[tuple[int, list[tuple[int]]]]:
+        """Of every choice of every curator, where on the screen it stood among how many."""
+        return [
+            (opinion.order.index(chosen), [(place,) for place in range(1, len(opinion.order) + 1)])
+            for opinion in self._opinions.values()
+            for chosen in opinion.chosen
+            if chosen in opinion.order
+        ]
+
+    def pools(self) -> list[tuple[int, list[tuple[int, ...]]]]:
+        """Of every candidate that a cell ended with, its place among the cell's candidates, and the pools of each."""
+        cells = ((self._pools.cells[cell], outcome) for cell, outcome in self.outcomes.items())
+        return [
+            ([each.id for each in candidates].index(chosen), [each.pools for each in candidates])
+            for candidates, outcome in cells
+            for chosen in outcome.chosen
+        ]
+
+    def ticks(self, cell: Cell, candidate: str) -> Mapping[str, int]:
+        """How many of those who chose a candidate had ticked each criterion."""
+        counted: Counter[str] = Counter()
+        for curator in self.choosers(cell, candidate):
+            counted.update(self._opinions[curator, cell].ticked.get(candidate, ()))
+        return counted
+
+    def choosers(self, cell: Cell, candidate: str) -> tuple[str, ...]:
+        """Who chose a candidate; whoever settled the cell counts too."""
+        settled = self._settled.get(cell)
+        by_settling = (settled.curator,) if settled and candidate in settled.detail["candidates"] else ()
+        chose = (name for name in self.curators if candidate in self.opinion(name, cell).chosen)
+        return tuple(dict.fromkeys((*chose, *by_settling)))
+
+    def _apply(self, action: Action) -> None:
+        detail = action.detail
+        if action.kind == "rule":
+            self.needed = int(detail["curators"])
+            return
+        opinion = self._opinions[action.curator, action.cell]
+        who = str(detail.get("candidate", ""))
+        match action.kind:
+            case "open":
+                opinion.order = list(detail["order"])
+            case "tick":
+                opinion.ticked.setdefault(who, set()).add(detail["criterion"])
+            case "untick":
+                opinion.ticked.setdefault(who, set()).discard(detail["criterion"])
+            case "reject":
+                opinion.rejected[who] = (tuple(detail["reasons"]), detail.get("note", ""))
+                opinion.chosen = [each for each in opinion.chosen if each != who]
+            case "restore":
+                opinion.rejected.pop(who, None)
+            case "choose":
+                opinion.nobody = None
+                opinion.rejected.pop(who, None)
+                kept = [each for each in opinion.chosen if each != who]
+                # Choosing one more than the cell takes replaces the first of them.
+                opinion.chosen = [*kept, who][-self._pools.design.per_cell :]
+            case "unchoose":
+                opinion.chosen = [each for each in opinion.chosen if each != who]
+            case "none":
+                opinion.chosen, opinion.nobody = [], str(detail.get("note", ""))
+            case "settle":
+                self._settled[action.cell] = action
+            case "undo":
+                pass
+
+    def _outcome(self, cell: Cell, per_cell: int) -> Outcome:
+        opinions = {
+            curator: opinion
+            for (curator, where), opinion in self._opinions.items()
+            if where == cell and opinion.decided(per_cell)
+        }
+        votes = {curator: tuple(sorted(opinion.chosen)) for curator, opinion in opinions.items()}
+        if not self._pools.cells[cell]:
+            return Outcome(state="empty", chosen=(), votes={}, reason="no picture was found")
+        if cell in self._settled:
+            detail = self._settled[cell].detail
+            chosen, note = tuple(sorted(detail["candidates"])), str(detail.get("note", ""))
+            return Outcome(state="settled" if chosen else "empty", chosen=chosen, votes=votes, reason=note)
+        if len(votes) < self.needed or not votes:
+            return Outcome(state="open", chosen=(), votes=votes)
+        half = len(votes) / 2
+        if sum(not chosen for chosen in votes.values()) > half:
+            reasons = sorted({opinion.nobody for opinion in opinions.values() if opinion.nobody})
+            return Outcome(state="empty", chosen=(), votes=votes, reason="; ".join(reasons))
+        counted = Counter(candidate for chosen in votes.values() for candidate in chosen)
+        approved = tuple(sorted(candidate for candidate, count in counted.items() if count > half))
+        if len(approved) != per_cell:
+            return Outcome(state="contested", chosen=(), votes=votes)
+        return Outcome(state="agreed" if len(set(votes.values())) == 1 else "voted", chosen=approved, votes=votes)
+
+    def _agreement(self, curators: Sequence[str], pairs: Iterable[tuple[str, str]]) -> Agreement:
+        per_cell = self._pools.design.per_cell
+        same: list[float] = []
+        chance: list[float] = []
+        for first, second in pairs:
+            for cell, outcome in self.outcomes.items():
+                if first in outcome.votes and second in outcome.votes:
+                    a, b = set(outcome.votes[first]), set(outcome.votes[second])
+                    same.append(float(a == b) if per_cell == 1 or not a or not b else len(a & b) / per_cell)
+                    chance.append(min(1.0, per_cell / max(len(self._pools.cells[cell]), 1)))
+        count = len(same)
+        return Agreement(
+            curators=tuple(curators),
+            cells=count,
+            observed=sum(same) / count if count else 0.0,
+            expected=sum(chance) / count if count else 0.0,
+        )

@@ -1,0 +1,263 @@
+"""Write a data set of portraits as a new version: whole or not at all, by one process at a time.
+
+DIR/v1/
+  portraits.csv    what `[portraits] source = "DIR/v1"` reads
+  pictures/*.png   1024 × 1024, without metadata
+  manifest.json    per picture: hashes, source, crop, terms, curators, measurements
+  CARD.md, card.html, card.json
+  SHA256SUMS       of every file, for `stillme portraits verify` or `sha256sum -c`
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from PIL import Image
+
+from stillme.curation.card import About, Card, Depicted
+from stillme.curation.card_text import markdown
+from stillme.curation.measuring import measure
+from stillme.curation.pictures import read_srgb
+from stillme.curation.selection import Selected, slug
+from stillme.curation.squares import METHODS, RESIZING, SIZE, Crop, make_square
+from stillme.errors import StillmeError, UnreadableImage
+from stillme.portraits.folder import TABLE, load
+from stillme.portraits.sheet import CARD, write_sheet
+from stillme.types import Json, digest
+
+MANIFEST, SUMS, PICTURES = "manifest.json", "SHA256SUMS", "pictures"
+_LOCK = ".finalize.lock"
+_PARTIAL = ".partial"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A version that is there now."""
+
+    folder: Path
+    portraits: int
+    new: bool
+    """False where the last version already is the same set."""
+    flagged: tuple[str, ...]
+    """Properties in which groups differ, in words."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "folder": str(self.folder),
+            "portraits": self.portraits,
+            "new": self.new,
+            "groups_differ_in": list(self.flagged),
+        }
+
+
+def write_version(
+    home: Path,
+    selected: Sequence[Selected],
+    about: About,
+    crop: Crop,
+    *,
+    watch: Callable[[int, int], None] | None = None,
+) -> Written:
+    """Make the pictures, the card and the sums, and give them the next number."""
+    if not selected:
+        raise StillmeError("There is no portrait to finalize yet; choose at least one.")
+    with _only_one(home):
+        numbers = sorted(_numbers(home))
+        name = f"v{(numbers[-1] if numbers else 0) + 1}"
+        unfinished = home / f".{name}{_PARTIAL}"
+        try:
+            (unfinished / PICTURES).mkdir(parents=True)
+            made = _depict(selected, unfinished / PICTURES, crop, watch)
+            content = content_key(made)
+            told = replace(about, version=name, method=f"Cut to {METHODS[crop]}, then {SIZE} × {SIZE} by {RESIZING}.")
+            card = Card.of(told, made)
+            if numbers and _content_of(home / f"v{numbers[-1]}") == content:
+                return _written(home / f"v{numbers[-1]}", card, new=False)
+            _write_tables(unfinished, made, card, content, crop)
+            _write_sums(unfinished)
+            # A folder's own name changes in one step, so nobody ever sees half a version.
+            unfinished.rename(home / name)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return _written(home / name, card, new=True)
+
+
+def content_key(portraits: Sequence[Depicted]) -> str:
+    """The hash of everything about a set that an audit can see."""
+    return digest(
+        [
+            [
+                *(each.selected.id, each.sha256, dict(each.selected.attributes), each.selected.block),
+                *(each.selected.licence, each.selected.label_origin, each.selected.consent),
+            ]
+            for each in sorted(portraits, key=lambda each: each.selected.id)
+        ]
+    )
+
+
+def versions_of(home: Path) -> list[Path]:
+    """The versions in a folder, oldest first; the folder itself where it is one."""
+    if (home / MANIFEST).is_file() or (home / SUMS).is_file():
+        return [home]
+    return [home / f"v{number}" for number in sorted(_numbers(home))]
+
+
+@contextmanager
+def _only_one(home: Path) -> Generator[None]:
+    home.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(home / _LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise StillmeError(
+            f"{home} is being finalized by another process. Wait for it to end, then try again."
+        ) from None
+    try:
+        for leftover in home.glob(f".v*{_PARTIAL}"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        yield
+    finally:
+        lock.release()
+
+
+def _numbers(home: Path) -> list[int]:
+    names = (re.fullmatch(r"v([1-9]\d*)", path.name) for path in (home.iterdir() if home.is_dir() else ()))
+    return [int(name[1]) for name in names if name]
+
+
+def _depict(
+    selected: Sequence[Selected], folder: Path, crop: Crop, watch: Callable[[int, int], None] | None
+) -> list[Depicted]:
+    made: list[Depicted] = []
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as workers:
+        for each in workers.map(partial(_make, folder=folder, crop=crop), selected):
+            made.append(each)
+            if watch:
+                watch(len(made), len(selected))
+    return made
+
+
+def _make(selected: Selected, folder: Path, crop: Crop) -> Depicted:
+    try:
+        data = selected.path.read_bytes()
+    except OSError as error:
+        raise UnreadableImage(f"{selected.path} cannot be read ({error.strerror}).") from None
+    if selected.sha256 and hashlib.sha256(data).hexdigest() != selected.sha256:
+        raise StillmeError(f"{selected.path} is not the picture that was recorded; its SHA-256 differs. Bring it back.")
+    square = make_square(read_srgb(data, name=str(selected.path)), crop)
+    buffer = io.BytesIO()
+    Image.fromarray(square.rgb).save(buffer, "PNG", compress_level=4)
+    (folder / f"{slug(selected.id)}.png").write_bytes(buffer.getvalue())
+    return Depicted(
+        selected=replace(selected, sha256=hashlib.sha256(data).hexdigest()),
+        sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
+        measured=measure(square.rgb),
+        enlarged=square.enlarged,
+        crop=square.method,
+        box=square.box,
+    )
+
+
+def _write_tables(folder: Path, made: Sequence[Depicted], card: Card, content: str, crop: Crop) -> None:
+    attributes = list(dict.fromkeys(name for each in made for name in each.selected.attributes))
+    blocks = ["block"] if any(each.selected.block for each in made) else []
+    columns = ["id", "file", "sha256", *attributes, *blocks, "licence", "label_origin", "consent"]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(_table_row(each) for each in made)
+    (folder / TABLE).write_text(buffer.getvalue(), "utf-8")
+    manifest = {
+        "format": 1,
+        "stillme": card.about.stillme,
+        "version": card.about.version,
+        "made": card.about.made,
+        "source": card.about.source,
+        "content": content,
+        "size": SIZE,
+        "crop": crop,
+        "resizing": RESIZING,
+        "portraits": [_entry(each) for each in made],
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    (folder / CARD).write_text(markdown(card), "utf-8")
+    (folder / "card.json").write_text(json.dumps(card.as_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    if card.about.curation:
+        lines = [json.dumps(asdict(action), ensure_ascii=False) for action in card.about.curation.actions]
+        (folder / "curation.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    write_sheet(load(folder), folder / "card.html")
+
+
+def _table_row(each: Depicted) -> dict[str, str]:
+    chosen = each.selected
+    return {
+        **chosen.attributes,
+        "id": chosen.id,
+        "file": f"{PICTURES}/{slug(chosen.id)}.png",
+        "sha256": each.sha256,
+        "block": chosen.block,
+        "licence": chosen.licence,
+        "label_origin": chosen.label_origin,
+        "consent": chosen.consent,
+    }
+
+
+def _entry(each: Depicted) -> Mapping[str, Json]:
+    chosen = each.selected
+    left, top, side = each.box
+    return {
+        "id": chosen.id,
+        "file": f"{PICTURES}/{slug(chosen.id)}.png",
+        "sha256": each.sha256,
+        "attributes": dict(chosen.attributes),
+        "licence": chosen.licence,
+        "label_origin": chosen.label_origin,
+        "consent": chosen.consent,
+        "source": {"file": chosen.source, "sha256": chosen.sha256, "pools": list(chosen.pools)},
+        "crop": {"method": each.crop, "left": left, "top": top, "side": side, "enlarged": each.enlarged},
+        "chosen": None
+        if chosen.criteria is None
+        else {"how": chosen.state, "by": list(chosen.chosen_by), "criteria": dict(chosen.criteria)},
+        "measured": dict(each.measured.values),
+    }
+
+
+def _write_sums(folder: Path) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}" for path in files
+    ]
+    (folder / SUMS).write_text("\n".join(lines) + "\n", "utf-8")
+    for path in (*files, folder / SUMS):
+        with path.open("rb") as stream:
+            os.fsync(stream.fileno())
+
+
+def _content_of(folder: Path) -> str:
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text("utf-8"))
+        return str(manifest["content"])
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
+def _written(folder: Path, card: Card, *, new: bool) -> Written:
+    flagged = tuple(
+        f"{each.shown.title} by {name}" for name, compared in card.groups.items() for each in compared if each.flagged
+    )
+    return Written(folder=folder, portraits=len(card.portraits), new=new, flagged=flagged)

@@ -1,6 +1,0 @@
-"""Limits that a run must keep: each rule passes, fails, or cannot be told."""
-
-from stillme.gating.deciding import Asked, gate
-from stillme.gating.verdicts import Check, Decision, Verdict, Verdicts
-
-__all__ = ["Asked", "Check", "Decision", "Verdict", "Verdicts", "gate"]

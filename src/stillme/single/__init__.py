@@ -1,0 +1,1 @@
+"""One pair or one picture, without an audit."""

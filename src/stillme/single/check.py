@@ -1,0 +1,219 @@
+"""`stillme check`: one source, one edit, and what the judges say of them."""
+
+from __future__ import annotations
+
+import textwrap
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, assert_never
+
+from pydantic import ValidationError
+
+from stillme import calibration, images, registry, rubric
+from stillme.errors import StillmeError
+from stillme.judges.ensemble import Combined, combine
+from stillme.protocols import Judge, Objecting
+from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
+
+_WIDTH = 100
+_COLUMN = 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One judge's words on one pair."""
+
+    judge: str
+    calibrated: str
+    """`passed`, `failed` or `not calibrated`."""
+    assessment: Assessment
+
+    @property
+    def scores(self) -> Mapping[str, float]:
+        """The answers on the rubric's scales."""
+        found = self.assessment.ratings.items()
+        return {axis: rating.score for axis, rating in found if isinstance(rating, Rated) and _is_scale(axis)}
+
+    @property
+    def is_to_retry(self) -> bool:
+        """Whether asking again may help."""
+        failure = self.assessment.failure
+        return failure is not None and failure.retryable
+
+    def as_json(self) -> dict[str, Any]:
+        """Measured quantities and scale scores apart; what has no answer stands under `abstained` or `failed`."""
+        found = self.assessment.ratings
+        rated = {axis: rating.score for axis, rating in found.items() if isinstance(rating, Rated)}
+        evidence = {axis: rating.evidence for axis, rating in found.items() if isinstance(rating, Rated)}
+        return {
+            "judge": self.judge,
+            "calibration": self.calibrated,
+            "measurements": {axis: score for axis, score in rated.items() if not _is_scale(axis)},
+            "scores": dict(self.scores),
+            "evidence": {axis: words for axis, words in evidence.items() if words},
+            "abstained": {axis: rating.reason for axis, rating in found.items() if isinstance(rating, Abstained)},
+            "failed": {axis: rating.error for axis, rating in found.items() if isinstance(rating, Failed)},
+            "details": dict(self.assessment.effective),
+            "cost": self.assessment.cost,
+        }
+
+    def as_text(self) -> str:
+        """A card for people."""
+        head = f"{self.judge} ({self.calibrated})" if self.calibrated != "passed" else self.judge
+        lines = [line for axis, rating in self.assessment.ratings.items() for line in _lines(axis, rating)]
+        return "\n".join([head, *(f"  {line}" for line in [*lines, *self._price()])])
+
+    def _price(self) -> list[str]:
+        if self.assessment.cost:
+            return [f"{'Cost':<{_COLUMN}}${self.assessment.cost:.4f}"]
+        return [f"{'Cost':<{_COLUMN}}unknown"] if self.assessment.effective.get("cost") == "unknown" else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Several judges' scores of the pair as one, by a named rule."""
+
+    rule: str
+    combined: Mapping[str, Combined]
+
+    def as_json(self) -> dict[str, Any]:
+        """Scores by axis; `flagged` names the axes on which the judges are more than a point apart."""
+        return {
+            "rule": self.rule,
+            "scores": {axis: found.score for axis, found in self.combined.items()},
+            "flagged": [axis for axis, found in self.combined.items() if found.flagged],
+            "incomplete": [axis for axis, found in self.combined.items() if found.incomplete],
+        }
+
+    def as_text(self) -> str:
+        """A card for people."""
+        lines = [f"together, by the rule {self.rule!r}"]
+        for axis, found in self.combined.items():
+            notes = [
+                *(["judges disagree: have people look"] if found.flagged else []),
+                *([f"only {found.judges} of {found.asked} judges"] if found.incomplete else []),
+            ]
+            lines.append(f"  {_title(axis):<{_COLUMN}}{found.score:g}{' – ' if notes else ''}{', '.join(notes)}")
+        return "\n".join(lines)
+
+
+def check(
+    edited: Path,
+    source: Path,
+    prompt: str,
+    judges: Sequence[str],
+    *,
+    years: int | None = None,
+    settings: Sequence[str] = (),
+) -> list[Card]:
+    """Have each judge look at the pair once. `settings` are `JUDGE.KEY=VALUE`."""
+    for path in (source, edited):
+        images.check(path)
+    kind = "own" if years is None else "aging"
+    asked = Prompt(id="check", text=prompt, category="own", subcategory=kind, years=years)
+    pair = Pair(edit="check", sources=(ImageFile.of(source),), edited=ImageFile.of(edited), prompt=asked)
+    parameters = _parameters(settings, judges)
+    return [_card(name, _built(name, parameters[name]), pair) for name in judges]
+
+
+def together(cards: Sequence[Card], rule: str) -> Together | None:
+    """The cards' scores combined, on every scale that more than one judge was asked; None for a single judge."""
+    asked = {
+        axis: [card for card in cards if axis in card.assessment.ratings] for card in cards for axis in card.scores
+    }
+    combined: dict[str, Combined] = {}
+    for axis, by in asked.items():
+        if len(by) > 1:
+            found = combine([card.scores.get(axis) for card in by], rule=rule, axis=axis)
+            if isinstance(found, Combined):
+                combined[axis] = found
+    return Together(rule=rule, combined=combined) if combined else None
+
+
+def draw_overlay(edited: Path, source: Path, file: Path) -> Path:
+    """Write a picture of where the instruments looked: boxes, skin, what changed."""
+    from stillme.instruments import overlay
+
+    file.write_bytes(images.encode_png(overlay.draw(source, edited)))
+    return file
+
+
+def _card(name: str, judge: Judge, pair: Pair) -> Card:
+    try:
+        if isinstance(judge, Objecting) and (heard := list(judge.objections([], [pair.prompt]))):
+            raise StillmeError(f"The judge {name!r} cannot work as it is set: {'; '.join(heard)}.")
+        (assessment,) = judge.judge([pair])
+    finally:
+        judge.close()
+    known = calibration.find(judge.spec)
+    state = "not calibrated" if known is None else "passed" if known.passed else "calibration failed"
+    return Card(judge=name, calibrated=state, assessment=assessment)
+
+
+def _built(name: str, parameters: Mapping[str, Any]) -> Judge:
+    use, _, rest = name.partition(":")
+    found = registry.judge_class(use)
+    if lacking := registry.unmet(found.needs):
+        raise StillmeError(f"The judge {name!r} cannot work here: {'; '.join(lacking)}.")
+    short = str(getattr(found, "shorthand", ""))
+    if rest and not short:
+        raise StillmeError(f"{use!r} takes nothing after a colon; write --set {use}.KEY={rest}.")
+    given = {short: rest, **parameters} if rest else dict(parameters)
+    build: Any = found
+    try:
+        return build(found.Parameters.model_validate(given))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(step) for step in first["loc"])
+        said = f"{key}: {first['msg']}" if key else first["msg"].removeprefix("Value error, ")
+        raise StillmeError(f"The judge {name!r}: {said}. Give it as --set {name}.KEY=VALUE.") from None
+
+
+def _parameters(settings: Sequence[str], judges: Sequence[str]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {name: {} for name in judges}
+    for setting in settings:
+        place, is_given, value = setting.partition("=")
+        name, _, key = place.strip().rpartition(".")
+        if not (is_given and name in found and key):
+            raise StillmeError(f"--set {setting}: write JUDGE.KEY=VALUE, where JUDGE is one of {', '.join(found)}.")
+        try:
+            found[name][key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            # Text needs no quotes on a command line.
+            found[name][key] = value.strip()
+    return found
+
+
+def _lines(axis: str, rating: Rating) -> list[str]:
+    title = f"{_title(axis):<{_COLUMN}}"
+    match rating:
+        case Rated(score=score, evidence=evidence):
+            if not _is_scale(axis):
+                return [f"{title}{score:+.3f} {_unit(axis)}"]
+            text = f"{title}{score:g} {rubric.load().axes[axis].short[round(score) - 1]}"
+            if len(evidence) <= _WIDTH - len(text) - 3:
+                return [f"{text}{f' ({evidence})' if evidence else ''}"]
+            return [text, *textwrap.wrap(evidence, _WIDTH, initial_indent="    ", subsequent_indent="    ")]
+        case Abstained(reason=reason):
+            return [f"{title}– {reason}"]
+        case Failed(error=error):
+            return [f"{title}failed: {error}"]
+        case never:
+            assert_never(never)
+
+
+def _title(axis: str) -> str:
+    known = rubric.load().axes.get(axis)
+    return known.title if known else axis
+
+
+def _unit(axis: str) -> str:
+    known = rubric.load().axes.get(axis)
+    return known.unit if known else ""
+
+
+def _is_scale(axis: str) -> bool:
+    known = rubric.load().axes.get(axis)
+    return known is not None and known.is_scale

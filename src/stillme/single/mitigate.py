@@ -1,0 +1,304 @@
+"""`stillme mitigate` and `stillme features`: describe one person, and edit one picture so that they stay themselves."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, assert_never
+
+from PIL import Image
+from pydantic import ValidationError
+
+from stillme import images, registry
+from stillme.errors import StillmeError, UnknownName
+from stillme.mitigation import (
+    DIMENSIONS,
+    Declined,
+    Described,
+    Extraction,
+    Extractor,
+    FeaturePrompt,
+    NoFeaturePrompt,
+    Position,
+    Unusable,
+    combined,
+    extraction_key,
+    extractor_named,
+    lint,
+    merge,
+)
+from stillme.protocols import Editor, Objecting
+from stillme.stages import described
+from stillme.store import Store
+from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
+
+_TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What the extractors say of one portrait."""
+
+    portrait: str
+    said: Sequence[tuple[str, Extraction]]
+    prompt: FeaturePrompt | NoFeaturePrompt
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "portrait": self.portrait,
+            **_prompt_json(self.prompt),
+            "extractors": [{"name": name, **_extraction_json(extraction)} for name, extraction in self.said],
+        }
+
+    def as_text(self) -> str:
+        """For people."""
+        lines = [self.portrait]
+        for name, extraction in self.said:
+            lines += [f"  {line}" for line in _extraction_lines(name, extraction)]
+        match self.prompt:
+            case FeaturePrompt(sentence=sentence):
+                lines += ["", f"  {sentence}", f"  {_verdict(sentence)}"]
+            case NoFeaturePrompt(reason=reason):
+                lines += ["", f"  No feature prompt: {reason}"]
+            case never:
+                assert_never(never)
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be done to one picture."""
+
+    image: Path
+    prompt: str
+    editor: str
+    parameters: Mapping[str, Any] = field(default_factory=lambda: dict[str, Any]())
+    seed: int | None = None
+    position: Position = "prepend"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mitigated:
+    """One picture's edit under a feature prompt, or why there is none."""
+
+    description: Description
+    instruction: str
+    """What the editor read; empty where it was not asked."""
+    outcome: EditOutcome | NoFeaturePrompt
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same command may do better later."""
+        return isinstance(self.outcome, Failed | NoFeaturePrompt) and self.outcome.retryable
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {**self.description.as_json(), "instruction": self.instruction, **_outcome_json(self.outcome)}
+
+
+def describe(image: Path, extractors: Sequence[Extractor]) -> Description:
+    """Have the extractors describe the person in a picture."""
+    images.check(image)
+    file = ImageFile.of(image)
+    said: list[tuple[str, Extraction]] = []
+    for extractor in extractors:
+        try:
+            said.append((extractor.spec.use, extractor.extract(file)))
+        finally:
+            extractor.close()
+    return Description(portrait=str(image), said=said, prompt=merge(said))
+
+
+def stored_description(run: Path, portrait: str) -> Description:
+    """What an audit's extractors have said of one of its portraits."""
+    audit = described.load(run, ready=False)
+    found = next((each for each in audit.portraits if each.id == portrait), None)
+    if found is None:
+        known = [each.id for each in audit.portraits]
+        raise UnknownName.among("portrait", portrait, known, f"{run} has {len(known)} portraits.")
+    if not audit.extractors:
+        raise StillmeError(f"{run} describes nobody: its arms are {', '.join(audit.config.arms)}, without feature.")
+    if not Store.exists(audit.folder):
+        raise StillmeError(f"{audit.folder} has no run yet. `stillme run {run}` starts it.")
+    keys = {named.name: extraction_key(found.image, named.extractor.spec) for named in audit.extractors}
+    with Store.reading(audit.folder) as store:
+        extractions = store.features(list(keys.values()))
+    said = [(name, extractions[key]) for name, key in keys.items() if key in extractions]
+    if len(said) < len(keys):
+        absent = ", ".join(name for name, key in keys.items() if key not in extractions)
+        raise StillmeError(f"{portrait} was not described by {absent} yet. `stillme edit {run}` goes on.")
+    return Description(portrait=portrait, said=said, prompt=audit.features[portrait])
+
+
+def portrait_path(name: str) -> Path:
+    """A picture by its path, or by its id in the embedded set."""
+    if Path(name).exists():
+        return Path(name)
+    known = {portrait.id: portrait.image.path for portrait in registry.portrait_set("synthetic")}
+    if name not in known:
+        raise UnknownName.among(
+            "portrait", name, known, "Name a picture, an id of `stillme list portraits synthetic`, or add --audit."
+        )
+    return known[name]
+
+
+def ready_extractors(names: Sequence[str], parameters: Mapping[str, Any] | None = None) -> list[Extractor]:
+    """The extractors of these names, or an error that says what this machine or their settings lack."""
+    if parameters and len(names) != 1:
+        raise StillmeError("Settings of an extractor need exactly one extractor; name only one.")
+    found = [extractor_named(name, parameters) for name in names]
+    for name, extractor in zip(names, found, strict=True):
+        if lacking := registry.unmet(extractor.needs):
+            raise StillmeError(f"The extractor {name!r} cannot work here: {'; '.join(lacking)}.")
+        if objections := list(extractor.objections()):
+            raise StillmeError(f"The extractor {name!r} cannot work as it is set: {'; '.join(objections)}.")
+    return found
+
+
+def mitigate(wish: Wish, extractors: Sequence[Extractor]) -> Mitigated:
+    """Describe the person, then edit the picture with the description in front of the prompt."""
+    editor = _editor(wish)
+    try:
+        description = describe(wish.image, extractors)
+        if isinstance(description.prompt, NoFeaturePrompt):
+            # Without the sentence it would be an ordinary edit, which is not what was asked for.
+            return Mitigated(description=description, instruction="", outcome=description.prompt)
+        instruction = combined(wish.prompt, description.prompt.sentence, wish.position)
+        request = _request(wish, editor, instruction)
+        _hear_objections(wish, editor, request)
+        (outcome,) = editor.edit([request])
+        return Mitigated(description=description, instruction=instruction, outcome=outcome)
+    finally:
+        editor.close()
+
+
+def format_of(file: Path) -> str:
+    """The format that a file's ending names; raises where it names none or the folder is not there."""
+    wanted = Image.registered_extensions().get(file.suffix.lower())
+    if wanted not in Image.SAVE:
+        raise StillmeError(f"{file} names no format of pictures; end it in .png, .jpg or .webp.")
+    if not file.parent.is_dir():
+        raise StillmeError(f"{file.parent} is no folder; make it first.")
+    return wanted
+
+
+def save_picture(data: bytes, file: Path) -> Path:
+    """Write an edited picture, whole or not at all, in the format that the file's ending names."""
+    wanted = format_of(file)
+    with Image.open(io.BytesIO(data)) as picture:
+        if picture.format != wanted:
+            buffer = io.BytesIO()
+            picture.convert("RGB").save(buffer, wanted)
+            data = buffer.getvalue()
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        Path(name).chmod(0o644)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return file
+
+
+def _editor(wish: Wish) -> Editor:
+    name, _, rest = wish.editor.partition(":")
+    found: Any = registry.editor_class(name)
+    parameters = dict(wish.parameters)
+    if rest:
+        if not (shorthand := str(getattr(found, "shorthand", ""))):
+            raise StillmeError(f"{name!r} takes nothing after a colon; write {rest!r} with --set.")
+        parameters = {shorthand: rest, **parameters}
+    if lacking := registry.unmet(found.needs):
+        raise StillmeError(f"The editor {wish.editor!r} cannot work here: {'; '.join(lacking)}.")
+    try:
+        return found(found.Parameters.model_validate(parameters))
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        hint = f"`stillme list editors {name}` shows its parameters."
+        raise StillmeError(f"The editor {wish.editor!r} cannot be built: {problems}. {hint}") from None
+
+
+def _request(wish: Wish, editor: Editor, instruction: str) -> Request:
+    portrait = Portrait(
+        id=wish.image.stem, image=ImageFile.of(wish.image), attributes={}, label_origin="none", licence="unknown"
+    )
+    return Request(
+        portraits=(portrait,),
+        prompt=Prompt(id="mitigate", text=wish.prompt, category="own", subcategory="own"),
+        arm=Arm.FEATURE,
+        instruction=instruction,
+        editor=editor.spec,
+        seed=wish.seed if wish.seed is not None else int(getattr(editor, "default_seed", 0)),
+    )
+
+
+def _hear_objections(wish: Wish, editor: Editor, request: Request) -> None:
+    if isinstance(editor, Objecting):
+        read = Prompt(id="mitigate", text=request.instruction, category="own", subcategory="own")
+        if heard := list(editor.objections(request.portraits, [read])):
+            raise StillmeError(f"The editor {wish.editor!r} cannot make this edit: {'; '.join(heard)}.")
+
+
+def _prompt_json(prompt: FeaturePrompt | NoFeaturePrompt) -> dict[str, Json]:
+    match prompt:
+        case FeaturePrompt(sentence=sentence, dimensions=dimensions):
+            return {"sentence": sentence, "dimensions": dict(dimensions), "labels": _labels_json(sentence)}
+        case NoFeaturePrompt(reason=reason, retryable=retryable):
+            return {"sentence": None, "reason": reason, "retryable": retryable}
+
+
+def _labels_json(text: str) -> list[Json]:
+    return [{"kind": label.kind, "word": label.word, "start": label.start} for label in lint(text)]
+
+
+def _extraction_json(extraction: Extraction) -> dict[str, Json]:
+    match extraction:
+        case Described(features=features, effective=effective, cost=cost):
+            said = {"sentence": features.sentence, "dimensions": dict(features.dimensions)}
+            return {"outcome": "described", **said, "effective": dict(effective), "cost": cost}
+        case Declined(reason=message, effective=effective, cost=cost):
+            return {"outcome": "declined", "message": message, "effective": dict(effective), "cost": cost}
+        case Unusable(problem=message, raw=raw, effective=effective, cost=cost):
+            told = {"raw": raw, "effective": dict(effective), "cost": cost}
+            return {"outcome": "unusable", "message": message, **told}
+        case Failed(error=message, cost=cost):
+            return {"outcome": "failed", "message": message, "cost": cost}
+
+
+def _extraction_lines(name: str, extraction: Extraction) -> list[str]:
+    match extraction:
+        case Described(features=features, cost=cost):
+            paid = f" (${cost:,.4f})" if cost else ""
+            rows = [f"  {_TITLES.get(key, key):<22}{text}" for key, text in features.dimensions.items()]
+            absent = [_TITLES[key] for key in DIMENSIONS if key not in features.dimensions]
+            return [f"{name}{paid}", *rows, *([f"  {'not described':<22}{', '.join(absent)}"] if absent else [])]
+        case Declined(reason=reason):
+            return [f"{name} declined: {reason}"]
+        case Unusable(problem=problem):
+            return [f"{name} gave no usable answer: {problem}"]
+        case Failed(error=error):
+            return [f"{name} failed: {error}"]
+
+
+def _verdict(sentence: str) -> str:
+    labels = lint(sentence)
+    return "; ".join(map(str, labels)) if labels else "no demographic label found"
+
+
+def _outcome_json(outcome: EditOutcome | NoFeaturePrompt) -> dict[str, Json]:
+    match outcome:
+        case Edited(effective=effective, cost=cost):
+            return {"outcome": "edited", "effective": dict(effective), "cost": cost}
+        case Refused(message=message, effective=effective, cost=cost):
+            return {"outcome": "refused", "message": message, "effective": dict(effective), "cost": cost}
+        case Failed(error=message, retryable=retryable, cost=cost):
+            return {"outcome": "failed", "message": message, "retryable": retryable, "cost": cost}
+        case NoFeaturePrompt(reason=message):
+            return {"outcome": "not asked", "message": message}

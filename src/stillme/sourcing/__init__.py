@@ -1,1 +1,0 @@
-"""From candidates to portraits: instruments look, people choose, a versioned data set with its card comes out."""

@@ -1,0 +1,106 @@
+"""What a changed audit.toml would do to the rows of its run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from stillme.audit.plan import Audit
+from stillme.errors import AuditChanged
+from stillme.store import Store
+from stillme.types import Json
+
+_SHOWN = 12
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """The difference between the configuration that made the rows and the one at hand."""
+
+    since: str
+    differences: tuple[str, ...]
+    """Each as `editors[0].parameters.strength: 3 → 5`."""
+    kept: int
+    """Edits that both configurations share."""
+    new: int
+    """Edits that the new one asks for and the run does not have."""
+    left_out: int
+    """Edits of the run that the new one does not ask for."""
+    judges_anew: tuple[str, ...]
+    """Judges whose parameters changed: they would look at every edit again."""
+
+    @property
+    def redo(self) -> bool:
+        """Whether work already done would be done anew in another way."""
+        return (self.left_out > 0 and self.new > 0) or bool(self.judges_anew)
+
+    def __str__(self) -> str:
+        shown = [f"  {line}" for line in self.differences[:_SHOWN]]
+        if len(self.differences) > _SHOWN:
+            shown.append(f"  … and {len(self.differences) - _SHOWN} more")
+        return "\n".join(
+            [
+                f"audit.toml has changed since this run began ({self.since}):",
+                *shown,
+                f"{self.kept:,} edits stay and {self.new:,} would be made anew.",
+                f"{self.left_out:,} of the old configuration stay in the store but out of the estimates.",
+                *(f"The judge {name!r} would rate all edits anew." for name in self.judges_anew),
+            ]
+        )
+
+
+def explain_changes(audit: Audit, store: Store) -> Changes:
+    """Compare the audit with the last configuration that wrote to the store."""
+    latest = store.latest_audit()
+    if latest is None or latest.hash == audit.hash:
+        return Changes(since=latest.at if latest else "", differences=(), kept=0, new=0, left_out=0, judges_anew=())
+    before, after = dict(_flat(latest.resolved)), dict(_flat(audit.resolved))
+    differences = tuple(
+        f"{path}: {before.get(path, 'absent')} → {after.get(path, 'absent')}"
+        for path in sorted(before.keys() | after.keys())
+        if before.get(path) != after.get(path)
+    )
+    wanted = kept = 0
+    keys = (request.key for named in audit.editors for request in audit.requests(named))
+    while chunk := list(itertools.islice(keys, _CHUNK)):
+        wanted += len(chunk)
+        kept += len(store.finished_edits(chunk))
+    # What waits for a description will be asked for as well.
+    wanted += sum(lacking.retryable for named in audit.editors for _, lacking in audit.unasked(named))
+    return Changes(
+        since=latest.at,
+        differences=differences,
+        kept=kept,
+        new=wanted - kept,
+        left_out=store.count_edits() - kept,
+        judges_anew=tuple(
+            name for name, what in _judges(audit.resolved).items() if _judges(latest.resolved).get(name, what) != what
+        ),
+    )
+
+
+def require_unchanged(audit: Audit, store: Store, *, accept: bool) -> str:
+    """What changed since the rows of this run were made; raises if work would be done anew unasked."""
+    changes = explain_changes(audit, store)
+    if changes.redo and not accept:
+        raise AuditChanged(f"{changes}\nTo go on with the new configuration, add `--accept-changes`.")
+    return str(changes) if changes.differences else ""
+
+
+def _judges(resolved: Mapping[str, Json]) -> dict[str, Json]:
+    """What each judge is, by name; how often it is asked does not make its answers others."""
+    return {judge["name"]: [judge["use"], judge["version"], judge["parameters"]] for judge in resolved["judges"]}
+
+
+def _flat(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    if isinstance(value, Mapping):
+        for key, item in cast("Mapping[str, Json]", value).items():
+            yield from _flat(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(cast("list[Json]", value)):
+            yield from _flat(item, f"{path}[{index}]")
+    else:
+        yield path, value

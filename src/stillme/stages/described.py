@@ -1,0 +1,41 @@
+"""Give an audit what its run already knows of the portraits' features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from stillme import audit as audits
+from stillme.audit.plan import Audit
+from stillme.mitigation import FeaturePrompt, NoFeaturePrompt, extraction_key, merge
+from stillme.store import Store
+
+
+def with_features(audit: Audit, store: Store) -> Audit:
+    """The audit with what its extractors have said so far, merged portrait by portrait."""
+    keys = {
+        (portrait.id, named.name): extraction_key(portrait.image, named.extractor.spec)
+        for portrait in audit.portraits_to_describe
+        for named in audit.extractors
+    }
+    found = store.features(list(dict.fromkeys(keys.values())))
+    features: dict[str, FeaturePrompt | NoFeaturePrompt] = {}
+    for portrait in audit.portraits_to_describe if audit.extractors else ():
+        said = [(named.name, found.get(keys[portrait.id, named.name])) for named in audit.extractors]
+        known = [(name, extraction) for name, extraction in said if extraction is not None]
+        if len(known) == len(said):
+            features[portrait.id] = merge(known)
+    return replace(audit, features=features)
+
+
+def attached(audit: Audit) -> Audit:
+    """The audit with the features of its run folder, if there is a run and an arm that needs them."""
+    if not audit.extractors or not Store.exists(audit.folder):
+        return audit
+    with Store.reading(audit.folder) as store:
+        return with_features(audit, store)
+
+
+def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
+    """The audit at `path`, with the features of its run folder."""
+    return attached(audits.load(path, out=out, ready=ready))

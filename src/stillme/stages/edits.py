@@ -1,0 +1,114 @@
+"""The first long stage: every request of the audit that has no edit yet gets one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from stillme.audit import Audit, NamedEditor
+from stillme.editors import returned
+from stillme.protocols import Editor
+from stillme.stages.loop import Done, Ended, Stage, Tally, Terms, grouped, in_turn, limits_of, missing, run
+from stillme.store import EditRow, Store
+from stillme.types import Edited, EditOutcome, Failed, Refused, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """An outcome whose picture, if any, is already on disk: memory holds no images."""
+
+    outcome: EditOutcome
+    image: str | None
+
+
+def edit(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]:
+    """Make the missing edits of all editors, one editor after the other."""
+    return in_turn(_work_of(named, audit, store, terms) for named in audit.editors)
+
+
+def _work_of(named: NamedEditor, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
+    unasked = sum(1 for _ in audit.unasked(named))
+    tally = Tally(f"edit {named.name}", audit.request_count(named) - unasked, cost=store.totals().cost)
+
+    def begin() -> Ended:
+        can = named.editor.capabilities
+        tasks = missing(audit.requests(named), lambda request: request.key, store.finished_edits, tally)
+        size = 1 if can.batching == "none" else can.batch
+        batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
+        with closing(named.editor):
+            limits = limits_of(audit.config.executor, can.concurrency)
+            return run(_stage(named.editor, store), batches, limits=limits, terms=terms, tally=tally)
+
+    return tally, begin
+
+
+def _portrait(request: Request) -> str:
+    return request.portraits[0].id
+
+
+def _stage(editor: Editor, store: Store) -> Stage[Request, _Kept]:
+    def perform(requests: Sequence[Request]) -> list[_Kept]:
+        kept: list[_Kept] = []
+        for request, outcome in zip(requests, _outcomes(editor, requests), strict=True):
+            image = store.pictures.add(outcome.image) if isinstance(outcome, Edited) else None
+            kept.append(_Kept(outcome=_without_image(outcome, request), image=image))
+        return kept
+
+    def save(finished: Sequence[Done[Request, _Kept]]) -> None:
+        store.add_edits(
+            [
+                EditRow(
+                    request=done.task,
+                    outcome=done.result.outcome,
+                    image=done.result.image,
+                    attempts=done.attempts,
+                    seconds=done.seconds,
+                    cost=done.cost,
+                )
+                for done in finished
+            ]
+        )
+
+    return Stage(
+        perform=perform,
+        failure=lambda kept: kept.outcome if isinstance(kept.outcome, Failed) else None,
+        label=lambda kept: _label(kept.outcome),
+        cost=lambda kept: kept.outcome.cost,
+        save=save,
+    )
+
+
+def _outcomes(editor: Editor, requests: Sequence[Request]) -> list[EditOutcome]:
+    """One outcome per request, whatever the editor does."""
+    outcomes: list[EditOutcome] = []
+    try:
+        for outcome in editor.edit(requests):
+            outcomes.append(outcome)
+            if len(outcomes) == len(requests):
+                break
+        error = f"{editor.spec.use!r} gave {len(outcomes)} outcomes for {len(requests)} requests"
+    except Exception as broken:
+        # An editor should say Failed; one that raises has failed all the same, and the cause may pass.
+        error = f"{type(broken).__name__}: {broken}"
+    outcomes.extend(Failed(error=error, retryable=True) for _ in range(len(requests) - len(outcomes)))
+    return outcomes
+
+
+def _without_image(outcome: EditOutcome, request: Request) -> EditOutcome:
+    """The outcome with what is odd about its picture instead of the picture."""
+    if not isinstance(outcome, Edited):
+        return outcome
+    flags = returned.inspect(outcome.image, *(portrait.image.read() for portrait in request.portraits))
+    effective = {**outcome.effective, "flags": list(flags)} if flags else outcome.effective
+    return Edited(image=b"", effective=effective, truth=outcome.truth, cost=outcome.cost)
+
+
+def _label(outcome: EditOutcome) -> str:
+    match outcome:
+        case Edited():
+            return "edited"
+        case Refused():
+            return "refused"
+        case Failed():
+            return "failed"

@@ -1,0 +1,298 @@
+"""Every further analysis of a run, each as a table.
+
+What the paper tests, what it should have tested, and how far a finding depends on choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from stillme import estimates, results, rubric
+from stillme.audit import Audit
+from stillme.errors import StillmeError, UnknownName
+from stillme.estimates import Curve, Genders, Settings
+from stillme.estimates.agreement import against_people, agreement, corrected, mean_of
+from stillme.estimates.tables import write_csv
+from stillme.judges.ensemble import RULES
+from stillme.results import Results, settings_of
+from stillme.results.disputes import raters
+from stillme.stages import described
+from stillme.store import Store
+from stillme.types import Arm, Interval, NotEstimable
+
+_TESTED = ("soft_erasure", "skin_lightened", "race_changed", "gender_changed")
+"""Whose largest gap is looked at under every specification."""
+_PAIRWISE = ("paper", "code")
+"""Rules for two judges."""
+
+Row = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What an analysis works on."""
+
+    audit: Audit
+    gathered: Results
+    settings: Settings
+    margin: float
+    """The largest difference that would not matter."""
+
+    @property
+    def columns(self) -> tuple[estimates.Edits, tuple[estimates.Scores, ...], Settings]:
+        """What most analyses take."""
+        return self.gathered.edits, self.gathered.scores, self.settings
+
+    @property
+    def treated(self) -> list[str]:
+        """Arms that are compared with the baseline."""
+        arms = self.gathered.edits.arms
+        return [arm for arm in arms if arm not in (Arm.BASELINE, Arm.NOOP) and Arm.BASELINE in arms]
+
+
+def analyse(
+    path: Path, *, out: Path | None = None, only: Sequence[str] = (), margin: float = 0.05
+) -> dict[str, tuple[Path, int]]:
+    """Write the tables into tables/statistics of the run; for each analysis its file and number of rows."""
+    loaded = described.load(path, out=out, ready=False)
+    if not Store.exists(loaded.folder):
+        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
+    for name in only:
+        if name not in ANALYSES:
+            raise UnknownName.among("analysis", name, ANALYSES, f"There are {', '.join(ANALYSES)}.")
+    with Store.reading(loaded.folder) as store:
+        gathered = results.gather(described.with_features(loaded, store), store)
+    material = Material(audit=loaded, gathered=gathered, settings=settings_of(loaded), margin=margin)
+    folder = loaded.folder / "tables" / "statistics"
+    folder.mkdir(parents=True, exist_ok=True)
+    return {name: _write(folder / f"{name}.csv", ANALYSES[name](material)) for name in only or ANALYSES}
+
+
+def _write(path: Path, found: Sequence[object]) -> tuple[Path, int]:
+    rows = [dict(_flat(each)) for each in found]
+    # What has no rows has no columns either; an earlier table of that name would mislead.
+    if not rows:
+        path.unlink(missing_ok=True)
+        return path, 0
+    return write_csv(path, list(dict.fromkeys(name for row in rows for name in row)), rows), len(rows)
+
+
+# -- the analyses ----------------------------------------------------------------------------------------------------
+
+
+def _cuts(material: Material) -> Sequence[object]:
+    return estimates.at_every_cut(*material.columns)
+
+
+def _prompts(material: Material) -> Sequence[object]:
+    return estimates.by_prompt(*material.columns)
+
+
+def _subcategories(material: Material) -> Sequence[object]:
+    return estimates.by_prompt(*material.columns, by="subcategory", groups=True)
+
+
+def _intersections(material: Material) -> Sequence[object]:
+    edits, scores, settings = material.columns
+    crossed = settings.factors[:2]
+    return estimates.by_intersection(edits, scores, settings, crossed) if len(crossed) == 2 else []
+
+
+def _contrasts(material: Material) -> Sequence[object]:
+    return estimates.contrasts(*material.columns, against=("reference", "rest", "pairs"))
+
+
+def _equivalence(material: Material) -> Sequence[object]:
+    rates = [name for name, rate in rubric.load().rates.items() if rubric.load().axes[rate.axis].is_scale]
+    return estimates.equivalence(*material.columns, margin=material.margin, quantities=rates)
+
+
+def _likeness(material: Material) -> Sequence[object]:
+    return estimates.likeness(*material.columns)
+
+
+def _row_tests(material: Material) -> Sequence[object]:
+    edits, scores, _ = material.columns
+    paired = [test for arm in material.treated for test in estimates.paired_row_tests(edits, scores, arm=arm)]
+    return [*estimates.row_tests(*material.columns), *paired]
+
+
+def _mitigation(material: Material) -> Sequence[object]:
+    return [each for arm in material.treated for each in estimates.paired_effects(*material.columns, arm=arm)]
+
+
+def _above_floor(material: Material) -> Sequence[object]:
+    arms = [arm for arm in material.gathered.edits.arms if arm != Arm.NOOP]
+    if Arm.NOOP not in material.gathered.edits.arms:
+        return []
+    return [each for arm in arms for each in estimates.above_floor(*material.columns, arm=arm)]
+
+
+def _roles(material: Material) -> Sequence[object]:
+    section = material.audit.config.roles
+    genders = Genders(factor=section.gender, male=section.male, female=section.female) if section else None
+    return estimates.adherence(*material.columns, genders=genders)
+
+
+def _agreement(material: Material) -> Sequence[object]:
+    said = raters(material.audit, material.gathered)
+    several = len({score.judge for score in said}) > 1
+    return agreement(material.gathered.edits, said, material.settings) if several else []
+
+
+def _people(material: Material) -> Sequence[object]:
+    return [
+        each
+        for judged, rated in _rated_by_people(material)
+        for each in against_people(material.gathered.edits, judged, rated, material.settings)
+    ]
+
+
+def _corrected(material: Material) -> Sequence[object]:
+    return [
+        each
+        for judged, rated in _rated_by_people(material)
+        for each in corrected(material.gathered.edits, judged, rated, material.settings)
+    ]
+
+
+def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, estimates.Scores]]:
+    judges = material.audit.judges
+    people = {named.name for named in judges if named.judge.capabilities.kind == "person"}
+    scores = material.gathered.scores
+    for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
+        rated = mean_of([score for score in scores if score.axis == axis and score.judge in people])
+        yield from ((score, rated) for score in scores if score.axis == axis and score.judge not in people)
+
+
+def _odds_ratios(material: Material) -> Sequence[object]:
+    return estimates.odds_ratios(*material.columns)
+
+
+def _specifications(material: Material) -> Sequence[object]:
+    return [
+        {
+            "axis": curve.axis,
+            "editor": curve.editor,
+            "arm": curve.arm,
+            "factor": curve.factor,
+            "group": curve.group,
+            "headline": curve.headline,
+            "share_holding": curve.share_holding,
+            "share_agreeing": curve.share_agreeing,
+            **{field.name: getattr(row, field.name) for field in fields(row)},
+        }
+        for curve in curves(material)
+        for row in curve.rows
+    ]
+
+
+def curves(material: Material) -> Iterator[Curve]:
+    """For every editor and kind of failure the largest gap of the first factor, under every choice."""
+    edits, _, settings = material.columns
+    said = raters(material.audit, material.gathered)
+    if not settings.factors or not said:
+        return
+    factor = settings.factors[0]
+    told = {named.name: str(named.judge.spec.parameters.get("disclosure", "")) for named in material.audit.judges}
+    rule = material.audit.config.ensemble.rule
+    for quantity in _TESTED:
+        axis = rubric.load().rates[quantity].axis
+        parts = [score for score in said if score.axis == axis]
+        rules = {name: _rule(name, axis) for name in RULES if len(parts) == 2 or name not in _PAIRWISE}
+        for editor in edits.editors if parts else ():
+            level = _widest(material, quantity, factor, editor)
+            if level:
+                yield estimates.specification_curve(
+                    edits,
+                    parts,
+                    rules,
+                    settings,
+                    quantity=quantity,
+                    factor=factor,
+                    level=level,
+                    editor=editor,
+                    disclosures=told,
+                    headline=rule,
+                )
+
+
+def _rule(name: str, axis: str) -> Callable[[Sequence[estimates.Scores]], estimates.Scores]:
+    return lambda parts: results.combined(parts, name, axis)
+
+
+def _widest(material: Material, quantity: str, factor: str, editor: str) -> str:
+    """The level that differs most, by the headline's judge; empty where nothing can be estimated."""
+    edits, scores, settings = material.columns
+    offered = [score for score in scores if score.axis == rubric.load().rates[quantity].axis]
+    headline = [score for score in offered if score.judge.startswith("ensemble")] or offered[:1]
+    found = estimates.contrasts(edits, headline, settings, measures=("difference",), quantities=[quantity])
+    gaps = {
+        each.level: abs(each.outcome.value)
+        for each in found
+        if each.editor == editor
+        and each.factor == factor
+        and each.arm == Arm.BASELINE
+        and isinstance(each.outcome, Interval)
+    }
+    return max(gaps, key=lambda level: gaps[level], default="")
+
+
+ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
+    "contrasts": _contrasts,
+    "equivalence": _equivalence,
+    "cuts": _cuts,
+    "prompts": _prompts,
+    "subcategories": _subcategories,
+    "intersections": _intersections,
+    "likeness": _likeness,
+    "row_tests": _row_tests,
+    "mitigation": _mitigation,
+    "above_floor": _above_floor,
+    "roles": _roles,
+    "agreement": _agreement,
+    "against_people": _people,
+    "corrected": _corrected,
+    "specifications": _specifications,
+    "odds_ratios": _odds_ratios,
+}
+"""Name of the table, and what makes it. Each gives nothing where the audit has nothing for it."""
+
+
+# -- results as rows -------------------------------------------------------------------------------------------------
+
+
+def _flat(found: object, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """A result's fields as cells; an interval is three of them, or the reason why there is none."""
+    if is_dataclass(found):
+        items = [(field.name, getattr(found, field.name)) for field in fields(found)]
+    else:
+        items = list(cast("Mapping[str, Any]", found).items())
+    for name, value in items:
+        yield from _cells(f"{prefix}{name}", value)
+
+
+def _cells(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    # The one number that a row is about needs no prefix.
+    stem = "" if name in ("outcome", "icc") else f"{name}_"
+    match value:
+        case Interval():
+            for part in ("value", "low", "high"):
+                yield f"{stem}{part}", f"{getattr(value, part) + 0.0:.9g}"
+            yield f"{stem}method", value.method
+        case NotEstimable():
+            yield f"{stem}not_estimable", value.reason
+        case None:
+            yield name, ""
+        case float():
+            yield name, f"{value + 0.0:.9g}"
+        case Mapping():
+            counted = cast("Mapping[str, object]", value)
+            yield name, "; ".join(f"{key}: {count}" for key, count in sorted(counted.items()))
+        case _ if is_dataclass(value):
+            yield from _flat(value, f"{name}_")
+        case _:
+            yield name, str(value)

@@ -1,0 +1,105 @@
+"""Tables 4, 19 and 20: what editors do, to all and to each group."""
+
+from __future__ import annotations
+
+from stillme import rubric
+from stillme.estimates import Disparity
+from stillme.tables.paper.source import BASELINE, Source, axis_title, editors_of
+from stillme.tables.paper.table import Cell, Count, PaperTable, Row
+
+AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
+_RATES = ("success", "soft_erasure", "race_changed")
+_TITLES = {"success": "Edit Succ.", "soft_erasure": "Soft Eras.", "race_changed": "Race Change"}
+
+
+def table_4(source: Source) -> PaperTable:
+    """Mean scores by editor."""
+    part = source.in_arm(BASELINE)
+    found = part.estimates(AXES, by_group=False)
+
+    def cell(editor: str, axis: str) -> Cell:
+        return part.cell(found, axis, "score", lambda each: (each.editor, each.quantity) == (editor, axis))
+
+    return PaperTable(
+        number=4,
+        caption="Mean scores by editor, 1–5. Edit success: 5 is fully successful. Skin tone and age: 3 is unchanged, "
+        "more is lighter or older. Race and gender: 1 is preserved.",
+        head=("Model", *(axis_title(axis) for axis in AXES)),
+        rows=tuple(
+            Row(label=editor, cells=tuple(cell(editor, axis) for axis in AXES)) for editor in editors_of(part.edits)
+        ),
+        notes=part.credit(AXES),
+    )
+
+
+def table_19(source: Source) -> PaperTable:
+    """Success, soft erasure and race change by editor."""
+    part = source.in_arm(BASELINE)
+    axes = [rubric.load().rates[rate].axis for rate in _RATES]
+    found = part.estimates(list(dict.fromkeys(axes)), by_group=False)
+
+    def cell(editor: str, rate: str, axis: str) -> Cell:
+        return part.cell(found, axis, "rate", lambda each: (each.editor, each.quantity) == (editor, rate))
+
+    rows: list[Row] = []
+    for editor in editors_of(part.edits):
+        edits = int((part.edits.editor == part.edits.editors.index(editor)).sum())
+        cells = (cell(editor, rate, axis) for rate, axis in zip(_RATES, axes, strict=True))
+        rows.append(Row(label=editor, cells=(Count(value=edits), *cells)))
+    return PaperTable(
+        number=19,
+        caption="Soft erasure and race change by editor. Edit success: score of 4 or more; soft erasure: 2 or less; "
+        "race change: 3 or more.",
+        head=("Model", "N", *(_TITLES[rate] for rate in _RATES)),
+        rows=tuple(rows),
+        notes=(*part.credit(axes), "N counts requests; refused and failed ones are not part of the rates."),
+    )
+
+
+def table_20(source: Source) -> PaperTable:
+    """Race change by group and editor, with the disparity."""
+    part = source.in_arm(BASELINE)
+    found = [each for each in part.estimates(("race_change",), by_group=True) if each.quantity == "race_changed"]
+    editors = editors_of(part.edits)
+
+    def of_group(editor: str, level: str) -> Cell:
+        return part.cell(
+            found,
+            "race_change",
+            "rate",
+            lambda each: (each.editor, each.scope, each.group) == (editor, "group", level),
+        )
+
+    def disparity(editor: str) -> Cell:
+        return part.cell(
+            found, "race_change", "points", lambda each: (each.editor, each.scope) == (editor, "disparity")
+        )
+
+    rows = [
+        Row(label=level, cells=tuple(of_group(editor, level) for editor in editors))
+        for level in part.edits.levels(part.factor)[0]
+    ]
+    rows.append(Row(label="Disparity", cells=tuple(disparity(editor) for editor in editors), summary=True))
+    return PaperTable(
+        number=20,
+        caption=f"Race change (score of 3 or more) by {part.factor} and editor. Disparity: max − min.",
+        head=(part.factor, *editors),
+        rows=tuple(rows),
+        notes=(
+            *part.credit(("race_change",)),
+            *(
+                _null_note(each, part.settings.confidence)
+                for each in found
+                if isinstance(each, Disparity) and each.null
+            ),
+        ),
+    )
+
+
+def _null_note(found: Disparity, confidence: float) -> str:
+    assert found.null is not None
+    return (
+        f"{found.editor}: with the groups dealt at random over portraits, max − min stays below "
+        f"{100 * found.null.high:.1f} pp {confidence:.0%} of the time; permutation test of all groups: "
+        f"p = {found.null.omnibus:.3f}."
+    )

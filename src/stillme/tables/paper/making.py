@@ -1,0 +1,117 @@
+"""Make the tables that are asked for, from an audit and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillme import results
+from stillme.audit import Audit
+from stillme.errors import StillmeError, UnknownName
+from stillme.estimates import Genders, Settings
+from stillme.results import Results, settings_of
+from stillme.stages import described
+from stillme.store import Store
+from stillme.tables.paper import diagnosis, mitigation, people, roles
+from stillme.tables.paper.source import BASELINE, FEATURE, Source
+from stillme.tables.paper.table import PaperTable
+
+Make = Callable[[Source], PaperTable]
+
+_DIAGNOSIS: Mapping[int, Make] = {4: diagnosis.table_4, 19: diagnosis.table_19, 20: diagnosis.table_20}
+_MITIGATION: Mapping[int, Make] = {5: mitigation.table_5, 21: mitigation.table_21, 26: mitigation.table_26}
+_PEOPLE: Mapping[int, Make] = {6: people.table_6, 18: people.table_18}
+_TITLES: Mapping[int, str] = {
+    4: "Mean scores by editor",
+    5: "Change of race change by a feature prompt",
+    6: "Models beside people",
+    7: "How often role edits follow the stereotype",
+    18: "Distribution of the rated outputs",
+    19: "Success, soft erasure and race change by editor",
+    20: "Race change by group and editor",
+    21: "Changes by a feature prompt",
+    26: "Race change without and with a feature prompt",
+}
+NUMBERS: tuple[int, ...] = tuple(_TITLES)
+_BY_GROUP = (5, 20, 21, 26)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which tables, and about what."""
+
+    numbers: tuple[int, ...] = NUMBERS
+    factor: str = ""
+    """The attribute that stands where the paper has race; by default the audit's first factor."""
+    judge: str = ""
+    """Whose scores; by default the ensemble's, else those of the first judge that answers."""
+
+
+def make_tables(path: Path, chosen: Chosen | None = None, *, out: Path | None = None) -> tuple[Path, list[PaperTable]]:
+    """The run folder of the audit at `path`, and its tables."""
+    loaded = described.load(path, out=out, ready=False)
+    if not Store.exists(loaded.folder):
+        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
+    with Store.reading(loaded.folder) as store:
+        gathered = results.gather(loaded, store)
+    return loaded.folder, list(tables_of(loaded, gathered, settings_of(loaded), chosen or Chosen()))
+
+
+def tables_of(loaded: Audit, gathered: Results, settings: Settings, chosen: Chosen) -> Sequence[PaperTable]:
+    """The chosen tables, in the paper's order."""
+    for number in chosen.numbers:
+        if number not in NUMBERS:
+            raise StillmeError(f"There is no table {number} here; there are {', '.join(map(str, NUMBERS))}.")
+    source = _source(loaded, gathered, settings, chosen)
+    return [_table(loaded, source, number) for number in NUMBERS if number in chosen.numbers]
+
+
+def _source(loaded: Audit, gathered: Results, settings: Settings, chosen: Chosen) -> Source:
+    attributes = dict.fromkeys(name for portrait in loaded.portraits for name in portrait.attributes)
+    if chosen.factor and chosen.factor not in attributes:
+        hint = f"The portraits have {', '.join(attributes)}."
+        raise UnknownName.among("attribute", chosen.factor, attributes, hint)
+    judges = list(dict.fromkeys(score.judge for score in gathered.scores))
+    if chosen.judge and chosen.judge not in judges:
+        raise UnknownName.among("judge", chosen.judge, judges, f"The audit has {', '.join(judges)}.")
+    factor = chosen.factor or next(iter(loaded.factors), "")
+    return Source(
+        edits=gathered.edits,
+        scores=gathered.scores,
+        settings=settings,
+        factor=factor,
+        factors=tuple(dict.fromkeys([*([factor] if factor else []), *loaded.factors])),
+        people=frozenset(named.name for named in loaded.judges if named.judge.capabilities.kind == "person"),
+        own=tuple(named.name for named in loaded.judges),
+        judge=chosen.judge,
+    )
+
+
+def _table(loaded: Audit, source: Source, number: int) -> PaperTable:
+    reason = _missing(source, number)
+    if reason:
+        return PaperTable(number=number, caption=f"{_TITLES[number]}.", head=(), rows=(), absent=reason)
+    if number != 7:
+        return {**_DIAGNOSIS, **_MITIGATION, **_PEOPLE}[number](source)
+    section = loaded.config.roles
+    genders = Genders(factor=section.gender, male=section.male, female=section.female) if section else Genders()
+    made = roles.table_7(source, genders)
+    if made.rows:
+        return made
+    absent = roles.unanswered(source, tuple(section.layouts) if section else ("role_single",))
+    return PaperTable(number=7, caption=made.caption, head=(), rows=(), absent=absent)
+
+
+def _missing(source: Source, number: int) -> str:
+    """What the audit would need for this table; empty where it has it."""
+    for arm in (BASELINE, FEATURE) if number in _MITIGATION else () if number == 18 else (BASELINE,):
+        if not source.has(arm):
+            return f"the audit has no {arm} arm"
+    if number in _BY_GROUP and not source.factor:
+        return "the portraits have no attribute that groups them; name one with --by"
+    if number == 6 and not source.people:
+        return "no person has rated this audit's edits; `stillme study` or `stillme import judgements` brings ratings"
+    if number == 7 and not any(prompt.stereotype for prompt in source.edits.prompts):
+        return "the audit has no role prompts"
+    return ""

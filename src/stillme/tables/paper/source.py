@@ -1,0 +1,104 @@
+"""The rows that tables are made from, and whose word counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stillme import rubric
+from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate
+from stillme.estimates.rows import Flags
+from stillme.tables.paper.table import Absent, Cell, Form, number
+from stillme.types import Arm, Estimate
+
+BASELINE = str(Arm.BASELINE)
+FEATURE = str(Arm.FEATURE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """An audit's results, with what the tables are about."""
+
+    edits: Edits
+    scores: tuple[Scores, ...]
+    settings: Settings
+    factor: str
+    """The attribute that stands where the paper has race."""
+    factors: tuple[str, ...]
+    """All that group the portraits."""
+    people: frozenset[str]
+    """Judges who are people."""
+    own: tuple[str, ...]
+    """The audit's judges, in its order. What is not among them is made of them."""
+    judge: str = ""
+    """The judge that the user wants; empty for the ensemble, else the first that answers."""
+
+    def score(self, axis: str) -> Scores | None:
+        """Whose scores on this axis count: models and instruments, not people, unless they are asked for."""
+        offered = [each for each in self.scores if each.axis == axis]
+        if self.judge:
+            return next((each for each in offered if each.judge == self.judge), None)
+        machines = [each for each in offered if each.judge not in self.people]
+        combined = [each for each in machines if each.judge not in self.own]
+        ranked = sorted(machines, key=lambda each: self.own.index(each.judge) if each.judge in self.own else -1)
+        return next(iter(combined or ranked), None)
+
+    def credit(self, axes: Collection[str]) -> tuple[str, ...]:
+        """Whose scores a table shows, as its note."""
+        names = dict.fromkeys(score.judge for axis in axes if (score := self.score(axis)))
+        return (f"Scores by {', '.join(names)}.",) if names else ()
+
+    def by_people(self, axis: str) -> Sequence[Scores]:
+        """Every person's scores on this axis."""
+        return [each for each in self.scores if each.axis == axis and each.judge in self.people]
+
+    def unanswered(self, axis: str) -> str:
+        """Why there is no score on an axis."""
+        title = rubric.load().title(axis)
+        return f"{self.judge} does not rate {title}" if self.judge else f"no judge of this audit rates {title}"
+
+    def has(self, arm: str) -> bool:
+        """Whether the audit has edits of this arm."""
+        return arm in self.edits.arms
+
+    def where(self, rows: Flags) -> Source:
+        """Only these rows."""
+        return replace(self, edits=self.edits.where(rows), scores=tuple(score.where(rows) for score in self.scores))
+
+    def in_arm(self, arm: str) -> Source:
+        """Only the rows of one arm."""
+        return self.where(self.edits.arm == self.edits.arms.index(arm))
+
+    def estimates(self, axes: Collection[str], *, by_group: bool) -> list[Estimate]:
+        """Means and rates of the chosen judge on these axes; with `by_group`, also of every group and between them."""
+        scores = [score for axis in axes if (score := self.score(axis))]
+        factors = (self.factor,) if by_group else ()
+        reference = {name: level for name, level in self.settings.reference.items() if name in factors}
+        return estimate(self.edits, scores, replace(self.settings, factors=factors, reference=reference))
+
+    def cell(self, found: Sequence[Estimate], axis: str, form: Form, wanted: Callable[[Estimate], bool]) -> Cell:
+        """The cell of the one estimate that is wanted."""
+        if self.score(axis) is None:
+            return Absent(reason=self.unanswered(axis))
+        for each in found:
+            if each.judge and wanted(each):
+                return number(each.outcome, form, each.portraits, each.edits)
+        return Absent(reason="there is no edit that was to be rated")
+
+
+def rated(score: Scores, edits: Edits) -> Flags:
+    """Rows with a score."""
+    return (score.state == RatingState.RATED) & (edits.state == EditState.EDITED)
+
+
+def editors_of(edits: Edits) -> tuple[str, ...]:
+    """The editors that have rows, in the audit's order."""
+    present = set(np.unique(edits.editor).tolist())
+    return tuple(name for place, name in enumerate(edits.editors) if place in present)
+
+
+def axis_title(axis: str) -> str:
+    """An axis in the paper's words."""
+    return rubric.load().title(axis)

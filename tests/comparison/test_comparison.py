@@ -1,0 +1,243 @@
+"""Two editors on the same requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stillme.cli import cli
+from stillme.comparison import Worse, choose, compare, match, worse_when
+from stillme.comparison.markdown import page, plain
+from stillme.comparison.showing import as_json, as_markdown, as_text
+from stillme.errors import StillmeError, UnknownName
+from stillme.types import Interval, Rating, Refused, Request
+from tests.runs import Answer, fill, group, luck, people, scores, write_audit
+
+Run = Callable[..., Path]
+
+
+def fair(_editor: str, request: Request) -> dict[str, Rating]:
+    return scores(success=1 if luck(request) < 0.1 else 5)
+
+
+def worse_for_b(_editor: str, request: Request) -> dict[str, Rating]:
+    erased = luck(request) < (0.8 if group(request) == "b" else 0.1)
+    return scores(success=1 if erased else 5)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Run:
+    def build(name: str, answer: Answer, **options: object) -> Path:
+        portraits = options.pop("portraits", None) or people(tmp_path / "people")
+        return fill(write_audit(tmp_path / name, portraits, **options), answer)
+
+    return build
+
+
+def test_what_became_worse_for_whom_comes_first(make: Run):
+    before, after = make("before", fair), make("after", worse_for_b)
+    found = compare(match(*choose(before, after, None)))
+    worse = found.with_verdict("worse")
+    assert {(each.quantity, each.group) for each in worse} >= {("soft_erasure", "b"), ("success", "b")}
+    assert not [each for each in worse if each.group == "a"]
+    (change,) = [each for each in worse if (each.quantity, each.group) == ("soft_erasure", "b")]
+    assert isinstance(change.outcome, Interval)
+    assert change.outcome.low < 0.7 < change.outcome.high
+    assert as_text(found).index("Worse: ") < as_text(found).index("Gaps that grew")
+    grown = {gap.quantity for gap in found.gaps if gap.verdict == "worse"}
+    assert "soft_erasure" in grown
+
+
+def test_a_change_is_the_mean_of_paired_differences(make: Run):
+    before, after = make("before", fair), make("after", worse_for_b)
+    one, other = choose(before, after, None)
+    found = compare(match(one, other))
+    (change,) = [each for each in found.changes if each.quantity == "edit_success" and not each.factor]
+    expected = {}
+    for chosen in (one, other):
+        answer = fair if chosen is one else worse_for_b
+        values = [answer("", request)["edit_success"].score for request in chosen.audit.requests(chosen.editor)]
+        expected[chosen.audit.folder.name] = sum(values) / len(values)
+    assert change.before == pytest.approx(expected["before"])
+    assert change.after == pytest.approx(expected["after"])
+    assert change.outcome.value == pytest.approx(expected["after"] - expected["before"])
+    assert change.pairs == 24 * 4
+
+
+def test_the_other_way_round_is_the_opposite(make: Run):
+    before, after = make("before", fair), make("after", worse_for_b)
+    there = compare(match(*choose(before, after, None)))
+    back = compare(match(*choose(after, before, None)))
+    for one, other in zip(there.changes, back.changes, strict=True):
+        assert one.outcome.value == pytest.approx(-other.outcome.value)
+        assert {one.verdict, other.verdict} in ({"worse", "better"}, {"unclear"}, {"changed"})
+
+
+def test_the_same_again_is_no_change(make: Run):
+    found = compare(match(*choose(make("before", fair), make("after", fair), None)))
+    assert {each.verdict for each in found.changes} == {"unclear"}
+    assert {gap.verdict for gap in found.gaps} == {"unclear"}
+    # Nothing moved in any portrait, and still the interval says what so few could hide.
+    assert all(each.outcome.high > 0 for each in found.changes if each.quantity == "soft_erasure")
+
+
+def test_two_editors_of_one_run(make: Run):
+    run = make(
+        "both",
+        lambda editor, request: (worse_for_b if editor == "new" else fair)(editor, request),
+        editors=("old", "new"),
+    )
+    found = compare(match(*choose(run, None, ("old", "new"))))
+    assert found.labels == ("old", "new")
+    assert found.with_verdict("worse")
+    with pytest.raises(StillmeError, match="several editors"):
+        choose(run, run, None)
+    with pytest.raises(UnknownName, match="Did you mean 'new'"):
+        choose(run, None, ("old", "now"))
+    with pytest.raises(StillmeError, match="--editors A B"):
+        choose(run, None, None)
+    with pytest.raises(StillmeError, match="with itself"):
+        match(*choose(run, None, ("old", "old")))
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"prompts": ("O-01", "O-02", "V-01")}, "prompts: only in the first: V-02"),
+        ({"seeds": (2,)}, "seeds: only in the first: 1; only in the second: 2"),
+        ({"judges": ("judge", "another")}, "judges: only in the second: another"),
+        ({"extra": "[sample]\nsize = 90"}, "requests: 6 are only in the first"),
+    ],
+)
+def test_what_differs_besides_the_editor_is_named_and_refused(make: Run, options: dict[str, object], named: str):
+    first, second = choose(make("before", fair), make("after", fair, **options), None)
+    with pytest.raises(StillmeError) as refused:
+        match(first, second)
+    assert named in str(refused.value)
+    if "seeds" in options:
+        with pytest.raises(StillmeError, match="share no request"):
+            match(first, second, common=True)
+    else:
+        shared = match(first, second, common=True)
+        assert shared.cells == {"prompts": 72, "extra": 90}.get(next(iter(options)), 96)
+        assert any(named in note for note in shared.notes)
+
+
+def test_other_people_other_pictures_and_other_labels_are_named(make: Run, tmp_path: Path):
+    before = make("before", fair)
+    for folder, named in (
+        (people(tmp_path / "fewer", per_group=10), "portraits: only in the first: p20, p21, p22 and 1 more"),
+        (people(tmp_path / "relabelled", p03="a"), "labels: differ for p03"),
+    ):
+        with pytest.raises(StillmeError, match=named):
+            match(*choose(before, make(f"after {folder.name}", fair, portraits=folder), None))
+    swapped = people(tmp_path / "swapped")
+    (swapped / "p05.png").write_bytes((swapped / "p06.png").read_bytes())
+    with pytest.raises(StillmeError, match="pictures: differ for p05"):
+        match(*choose(before, make("after swapped", fair, portraits=swapped), None))
+
+
+def test_seeds_of_different_kinds_of_editor_are_paired_in_order(make: Run, tmp_path: Path):
+    before = make("before", fair)
+    folder = write_audit(tmp_path / "other", tmp_path / "people")
+    text = (folder / "audit.toml").read_text()
+    text = text.replace("use = 'planted'", "use = 'noop'").replace("seeds = [1]", "seeds = [7]")
+    text = text.replace("[editors.parameters]\neveryone = { erasure = 0.322 }", "")
+    (folder / "audit.toml").write_text(text)
+    matched = match(*choose(before, fill(folder, fair), None))
+    assert matched.cells == 96
+    assert "paired in order" in matched.notes[0]
+
+
+def test_a_refusal_is_compared_and_never_scored(make: Run):
+    def refusing(_editor: str, request: Request) -> dict[str, Rating] | Refused:
+        return Refused(message="No.") if group(request) == "a" else scores()
+
+    found = compare(match(*choose(make("before", fair), make("after", refusing), None)))
+    (refused,) = [each for each in found.with_verdict("worse") if each.group == "a"]
+    assert (refused.quantity, refused.after) == ("refused", 1.0)
+    (unrated,) = [each for each in found.changes if each.quantity == "edit_success" and each.group == "a"]
+    assert unrated.pairs == 0
+    assert not isinstance(unrated.outcome, Interval)
+
+
+def test_an_ensemble_is_what_headlines_go_by(make: Run):
+    two = {"judges": ("one judge", "another")}
+    found = compare(match(*choose(make("before", fair, **two), make("after", worse_for_b, **two), None)))
+    assert {each.judge for each in found.changes if each.is_headline and each.judge} == {"ensemble (mean)"}
+
+
+@pytest.mark.parametrize(
+    ("quantity", "worse"),
+    [
+        ("refused", Worse.HIGHER),
+        ("success", Worse.LOWER),
+        ("edit_success", Worse.LOWER),
+        ("soft_erasure", Worse.HIGHER),
+        ("unchanged", Worse.HIGHER),
+        ("changed_area", Worse.UNKNOWN),
+        ("skin_lightened", Worse.HIGHER),
+        ("race_changed", Worse.HIGHER),
+        ("race_change", Worse.HIGHER),
+        ("race_change<=2", Worse.LOWER),
+        ("skin_tone", Worse.AWAY),
+        ("skin_delta_l", Worse.AWAY),
+        ("identity_distance", Worse.HIGHER),
+        ("role_target", Worse.UNKNOWN),
+        ("a plugin's own", Worse.UNKNOWN),
+    ],
+)
+def test_which_way_is_worse(quantity: str, worse: Worse):
+    assert worse_when(quantity) is worse
+
+
+NASTY = "<script>alert('x')</script> | [a](http://evil.example) `code` @everyone #1 \\ **bold**"
+
+
+class Seen(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_a_users_words_stay_words(make: Run):
+    run = make(
+        "both",
+        lambda editor, request: (worse_for_b if editor == NASTY else fair)(editor, request),
+        editors=("old", NASTY),
+    )
+    found = compare(match(*choose(run, None, ("old", NASTY))))
+    text = as_markdown(found)
+    assert "<script" not in text
+    assert "@everyone" not in text
+    seen = Seen()
+    seen.feed(page(NASTY, text))
+    assert not seen.tags & {"script", "a", "code", "strong", "img"}
+    assert "alert('x')" in seen.text
+    assert plain("a\n\n# b") == "a &#35; b"
+
+
+def test_the_command_writes_json_markdown_and_a_page(make: Run, tmp_path: Path):
+    before, after = make("before", fair), make("after", worse_for_b)
+    files = {"--markdown": tmp_path / "c.md", "--html": tmp_path / "deep" / "c.html"}
+    options = [str(part) for pair in files.items() for part in pair]
+    shown = CliRunner().invoke(cli, ["compare", str(before), str(after), *options, "--json"])
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.output)
+    assert (found["first"], found["second"]) == ("one in before", "one in after")
+    assert {each["verdict"] for each in found["changes"]} == {"worse", "unclear"}
+    assert "## Worse: " in files["--markdown"].read_text()
+    assert "<table>" in files["--html"].read_text()
+    assert json.loads(json.dumps(as_json(compare(match(*choose(before, after, None)))))) == found

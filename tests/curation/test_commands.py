@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stillme.cli import cli
+from stillme.curation.decisions import Log
+from stillme.curation.pools import Pools
+from stillme.errors import StillmeError
+from tests.curation.conftest import picture, write_table
+
+
+def stillme(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments])
+
+
+def test_sample_lists_every_cell_it_could_not_fill(fairface: Callable[..., Path], tmp_path: Path):
+    options = ("--pools", 3, "--only", "race=White,Black", "--only", "age=70+", "--no-checks")
+    shown = stillme("portraits", "sample", fairface(), tmp_path / "pools", *options)
+    assert shown.exit_code == 0, shown.output
+    assert "8 candidates in 3 pools over 4 cells" in shown.output
+    assert shown.output.count("2 of 3; pools share them") == 4
+    assert f"Next: stillme curate {tmp_path / 'pools'}" in shown.output
+
+
+def test_sample_speaks_json_and_checks_by_default(tmp_path: Path):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.png").write_bytes(picture(60 * number))
+    write_table(folder / "people.csv", [{"file": f"{n}.png", "group": "ab"[n % 2], "licence": "x"} for n in range(3)])
+    options = ("--table", "people.csv", "--by", "group", "--pools", 2, "--json")
+    found = json.loads(stillme("portraits", "sample", folder, tmp_path / "pools", *options).stdout)
+    assert found["candidates"] == 3
+    assert found["shortfalls"] == [{"cell": ["b"], "found": 1, "wanted": 2}]
+    assert found["doubts"]["Identifiable features"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--by", "rase"), "Unknown attribute 'rase'. Did you mean 'race'?"),
+        (("--only", "age=80s"), "Unknown age '80s'"),
+        (("--pools", 0), "at least one pool"),
+        (("--split", "test"), "no split 'test'"),
+    ],
+)
+def test_mistakes_of_sample_are_one_sentence_and_write_nothing(
+    fairface: Callable[..., Path], tmp_path: Path, options: tuple[object, ...], sentence: str
+):
+    shown = stillme("portraits", "sample", fairface(), tmp_path / "pools", *options)
+    assert isinstance(shown.exception, StillmeError)
+    assert sentence in str(shown.exception)
+    assert not (tmp_path / "pools").exists()
+
+
+def test_only_must_name_a_value(fairface: Callable[..., Path], tmp_path: Path):
+    assert (
+        "--only takes NAME=VALUE,VALUE" in stillme("portraits", "sample", fairface(), tmp_path, "--only", "age").output
+    )
+
+
+def test_finalize_and_verify_tell_programs_what_they_did(pools: Pools, tmp_path: Path):
+    log = Log(pools)
+    cell = pools.design.cells[0]
+    log.append("Ada", cell, "choose", {"candidate": pools.cells[cell][0].id})
+    log.close()
+    shown = stillme("portraits", "finalize", pools.folder, tmp_path / "set", "--partial", "--json")
+    assert json.loads(shown.stdout) == {
+        "folder": str(tmp_path / "set" / "v1"),
+        "portraits": 1,
+        "new": True,
+        "groups_differ_in": [],
+    }
+    again = stillme("portraits", "finalize", pools.folder, tmp_path / "set", "--partial")
+    assert "already is this very set; nothing was written" in again.output
+    assert stillme("portraits", "verify", tmp_path / "set").exit_code == 0
+    (tmp_path / "set" / "v1" / "CARD.md").write_text("other")
+    shown = stillme("portraits", "verify", tmp_path / "set", "--json")
+    assert shown.exit_code == 1
+    assert json.loads(shown.stdout)[0]["problems"] == ["CARD.md has changed since it was written."]
+
+
+def test_curating_needs_pools(tmp_path: Path):
+    shown = stillme("curate", tmp_path, "--no-browser")
+    assert isinstance(shown.exception, StillmeError)
+    assert "holds no candidate pools" in str(shown.exception)

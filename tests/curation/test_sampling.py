@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillme.curation.sampling import Design, draw, found_levels
+from stillme.curation.sources import Row
+from stillme.errors import StillmeError, UnknownName
+
+LEVELS = {"race": ("a", "b"), "age": ("20s", "30s", "70+")}
+
+
+def row(number: int, race: str, age: str) -> Row:
+    attributes = {"race": race, "age": age}
+    return Row(file=f"{number}.jpg", attributes=attributes, licence="", label_origin="", consent="")
+
+
+rows_of_any_size = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["20s", "30s", "70+", "0-2"])), max_size=60
+).map(lambda cells: [row(number, race, age) for number, (race, age) in enumerate(cells)])
+designs = st.builds(
+    Design, levels=st.just(LEVELS), pools=st.integers(1, 5), per_cell=st.integers(1, 3), seed=st.integers(0, 9)
+)
+
+
+@given(rows_of_any_size, designs)
+def test_every_cell_of_every_pool_is_full_or_listed(rows: list[Row], design: Design):
+    drawn = draw(rows, design)
+    assert set(drawn.pools) == set(design.cells)
+    short = {shortfall.cell: shortfall for shortfall in drawn.shortfalls}
+    for cell, pools in drawn.pools.items():
+        assert len(pools) == design.pools
+        available = sum(design.cell_of(each.attributes) == cell for each in rows)
+        for number, pool in enumerate(pools, start=1):
+            full = len(pool) == design.per_cell
+            assert full or number in short[cell].empty_pools
+            assert len({each.file for each in pool}) == len(pool)
+        assert (cell in short) == (available < design.pools * design.per_cell)
+        if cell in short:
+            assert short[cell].found == available
+
+
+@given(rows_of_any_size, designs)
+def test_pools_are_disjoint_wherever_there_are_enough_pictures(rows: list[Row], design: Design):
+    drawn = draw(rows, design)
+    short = {shortfall.cell for shortfall in drawn.shortfalls}
+    for cell, pools in drawn.pools.items():
+        files = [each.file for pool in pools for each in pool]
+        if cell not in short:
+            assert len(set(files)) == len(files)
+        else:
+            assert len(set(files)) == sum(design.cell_of(each.attributes) == cell for each in rows)
+
+
+@given(rows_of_any_size, designs, st.integers(0, 5))
+def test_the_order_of_rows_does_not_matter(rows: list[Row], design: Design, seed: int):
+    shuffled = list(rows)
+    random.Random(seed).shuffle(shuffled)
+    assert draw(shuffled, design) == draw(rows, design)
+
+
+@given(rows_of_any_size, designs)
+def test_only_pictures_with_the_cells_labels_are_drawn(rows: list[Row], design: Design):
+    for cell, pools in draw(rows, design).pools.items():
+        assert all(tuple(each.attributes.values()) == cell for pool in pools for each in pool)
+
+
+@given(rows_of_any_size, st.integers(0, 9))
+def test_more_pools_leave_the_first_ones_as_they_were(rows: list[Row], seed: int):
+    few = draw(rows, Design(levels=LEVELS, pools=2, seed=seed))
+    many = draw(rows, Design(levels=LEVELS, pools=5, seed=seed))
+    assert all(many.pools[cell][:2] == pools for cell, pools in few.pools.items())
+
+
+def test_another_seed_draws_otherwise():
+    rows = [row(number, "a", "20s") for number in range(50)]
+    first, second = (draw(rows, Design(levels=LEVELS, pools=3, seed=seed)) for seed in (0, 1))
+    assert first.pools["a", "20s"] != second.pools["a", "20s"]
+
+
+def test_a_large_queue_is_drawn_from_evenly():
+    rows = [row(number, "a", "20s") for number in range(40)]
+    taken = [draw(rows, Design(levels=LEVELS, pools=1, seed=seed)).pools["a", "20s"][0][0].file for seed in range(400)]
+    counts = [taken.count(each.file) for each in rows]
+    assert min(counts) >= 1
+    assert max(counts) <= 25
+
+
+def test_only_rows_that_would_be_taken_are_looked_at():
+    rows = [row(number, "a", "20s") for number in range(1000)]
+    asked: list[str] = []
+
+    def usable(each: Row) -> bool:
+        asked.append(each.file)
+        return len(asked) > 2
+
+    drawn = draw(rows, Design(levels={"race": ("a",)}, pools=3), usable=usable)
+    assert len(asked) == 5
+    assert asked[:2] not in [[each.file for each in pool] for pool in drawn.pools["a",]]
+
+
+def test_a_design_needs_something_to_cross():
+    with pytest.raises(StillmeError, match="--by ATTRIBUTE"):
+        Design(levels={})
+    with pytest.raises(StillmeError, match="at least one pool"):
+        Design(levels=LEVELS, pools=0)
+
+
+def test_an_attribute_that_nobody_has_is_named():
+    with pytest.raises(UnknownName, match="Did you mean 'race'"):
+        found_levels([row(1, "a", "20s")], ["rase"])

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import io
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from stillme.curation.drawing import Wanted, sample
+from stillme.curation.hub import HubSource
+from stillme.curation.pools import load_pools
+from stillme.curation.sources import open_source
+from stillme.errors import InvalidPortraits, MissingExtra, StillmeError
+from tests.curation.conftest import picture, write_table
+
+ANY = Wanted(only={})
+
+
+def test_fairface_is_drawn_over_the_papers_grid(fairface: Callable[..., Path], tmp_path: Path):
+    drawn = sample(open_source(str(fairface())), tmp_path / "pools", Wanted(only={}, pools=2))
+    assert [len(levels) for levels in drawn.design.levels.values()] == [7, 2, 6]
+    assert len(drawn.candidates) == 168
+    assert drawn.shortfalls == ()
+    ages = {each.attributes["age"] for each in drawn.candidates}
+    assert ages == {"20s", "30s", "40s", "50s", "60s", "70+"}
+    assert "Latino" in {each.attributes["race"] for each in drawn.candidates}
+    first = drawn.candidates[0]
+    assert set(first.attributes) == {"race", "gender", "age"}
+    assert "FairFace annotators" in first.label_origin
+    assert "CC BY 4.0" in first.licence
+
+
+def test_only_the_files_that_are_drawn_are_opened(fairface: Callable[..., Path], tmp_path: Path):
+    folder = fairface()
+    for path in folder.glob("*/*.jpg"):
+        path.unlink()
+    drawn = sample(
+        open_source(str(folder)), tmp_path / "p", Wanted(only={"age": ("20s",), "race": ("White",)}, pools=1)
+    )
+    assert len(drawn.passed_over) == 4
+    assert all("does not exist" in sentence for sentence in drawn.passed_over)
+    assert {shortfall.cell for shortfall in drawn.shortfalls} == {("White", "Male", "20s"), ("White", "Female", "20s")}
+
+
+def test_a_split_and_a_level_outside_of_the_design_can_be_asked_for(fairface: Callable[..., Path], tmp_path: Path):
+    source = open_source(str(fairface()), splits=["val"])
+    drawn = sample(source, tmp_path / "p", Wanted(by=("age",), only={"age": ("3-9", "20s")}, pools=1))
+    assert {each.attributes["age"] for each in drawn.candidates} == {"3-9", "20s"}
+    assert all(each.source.startswith("val/") for each in drawn.candidates)
+    with pytest.raises(StillmeError, match="no split 'test'"):
+        open_source(str(tmp_path / "FairFace"), splits=["test"])
+
+
+def test_any_column_can_be_chosen_by(fairface: Callable[..., Path], tmp_path: Path):
+    source = open_source(str(fairface()))
+    with pytest.raises(StillmeError, match=r"Unknown service_test 'Yes'.*Known: True"):
+        sample(source, tmp_path / "p", Wanted(by=("race",), only={"service_test": ("Yes",)}))
+    kept = sample(source, tmp_path / "p", Wanted(by=("gender",), only={"race": ("White",)}, pools=1))
+    assert len(kept.candidates) == 2
+
+
+def test_unknown_labels_are_said_once_with_the_nearest(fairface: Callable[..., Path], tmp_path: Path):
+    with pytest.raises(InvalidPortraits) as caught:
+        sample(open_source(str(fairface(race="Latino Hispanic"))), tmp_path / "p", ANY)
+    assert "unknown race 'Latino Hispanic'. Did you mean 'Latino_Hispanic'?" in str(caught.value)
+    assert "97 more rows" in str(caught.value)
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_fairface_table_without_a_column_is_named(fairface: Callable[..., Path], tmp_path: Path):
+    folder = fairface()
+    write_table(folder / "fairface_label_val.csv", [{"file": "val/1.jpg", "age": "20-29", "gender": "Male"}])
+    with pytest.raises(InvalidPortraits, match="has no column 'race'; its columns are file, age, gender"):
+        sample(open_source(str(folder)), tmp_path / "p", ANY)
+
+
+def animated() -> bytes:
+    stills = [Image.open(io.BytesIO(picture(shade))) for shade in (1, 2)]
+    buffer = io.BytesIO()
+    stills[0].save(buffer, "GIF", save_all=True, append_images=stills[1:])
+    return buffer.getvalue()
+
+
+def bomb() -> bytes:
+    """40,000 × 40,000 pixels, announced in a file of a few bytes."""
+    data = bytearray(picture(3))
+    data[16:24] = (40_000).to_bytes(4, "big") * 2
+    data[29:33] = zlib.crc32(data[12:29]).to_bytes(4, "big")
+    return bytes(data)
+
+
+def own(tmp_path: Path, files: dict[str, bytes], rows: Sequence[dict[str, str]]) -> Path:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    write_table(folder / "portraits.csv", rows)
+    return folder
+
+
+def test_pictures_that_cannot_be_used_are_passed_over_and_listed(tmp_path: Path):
+    files = {
+        "good.png": picture(10),
+        "animated.gif": animated(),
+        "print.jpg": picture(4, mode="CMYK", kind="JPEG"),
+        "bomb.png": bomb(),
+        "text.png": b"no picture",
+        "cut.png": picture(5)[:120],
+        "again.png": picture(10),
+    }
+    (tmp_path / "outside.png").write_bytes(picture(9))
+    rows = [{"file": name, "group": "x"} for name in (*files, "gone.png", "link.png")]
+    folder = own(tmp_path, files, rows)
+    (folder / "link.png").symlink_to(tmp_path / "outside.png")
+    told: list[str] = []
+    drawn = sample(
+        open_source(str(folder)), tmp_path / "pools", Wanted(by=("group",), only={}, pools=9), say=told.append
+    )
+    said = "\n".join(drawn.passed_over)
+    for name, words in {
+        "animated.gif": "is animated",
+        "print.jpg": "made for print (CMYK)",
+        "bomb.png": "megapixels",
+        "text.png": "not a picture",
+        "cut.png": "damaged",
+        "gone.png": "does not exist",
+        "link.png": "leaves the folder",
+    }.items():
+        (sentence,) = [each for each in drawn.passed_over if each.startswith(name)]
+        assert words in sentence
+    assert "is the same file as" in said
+    assert len(told) == len(drawn.passed_over) == 8
+    assert len(drawn.candidates) == 1
+    assert drawn.shortfalls[0].found == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([{"file": "../x.png", "group": "a"}], "line 2: '../x.png' leaves the folder"),
+        ([{"file": "/etc/passwd", "group": "a"}], "leaves the folder"),
+        ([{"file": "", "group": "a"}], "'file' is empty"),
+        ([{"path": "x.png", "group": "a"}], "has no column 'file'; its columns are path, group"),
+        ([{"file": "x.png", "group": "a"}, {"file": "x.png", "group": "b"}], "listed twice, with different labels"),
+    ],
+)
+def test_mistakes_in_a_table_write_nothing(tmp_path: Path, rows: list[dict[str, str]], sentence: str):
+    folder = own(tmp_path, {"x.png": picture(1)}, rows)
+    with pytest.raises(InvalidPortraits) as caught:
+        sample(open_source(str(folder)), tmp_path / "pools", Wanted(by=("group",), only={}))
+    assert sentence in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_a_draw_never_overwrites(tmp_path: Path):
+    folder = own(tmp_path, {"x.png": picture(1)}, [{"file": "x.png", "group": "a"}])
+    sample(open_source(str(folder)), tmp_path / "pools", Wanted(by=("group",), only={}))
+    with pytest.raises(StillmeError, match="already there"):
+        sample(open_source(str(folder)), tmp_path / "pools", Wanted(by=("group",), only={}))
+
+
+def test_candidates_do_not_tell_their_pool(pools: Any):
+    loaded = load_pools(pools.folder)
+    assert [each.id for each in loaded.candidates] == sorted(each.id for each in loaded.candidates)
+    assert all(str(each.path.stem) == each.sha256 for each in loaded.candidates)
+
+
+def test_a_folder_without_pools_says_how_to_make_them(tmp_path: Path):
+    with pytest.raises(StillmeError, match="`stillme portraits sample` makes them"):
+        load_pools(tmp_path)
+    (tmp_path / "pools.json").write_text("{}")
+    with pytest.raises(StillmeError, match=r"pools.json cannot be read"):
+        load_pools(tmp_path)
+
+
+class ClassLabel:
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+
+    def int2str(self, value: int) -> str:
+        return self.names[value]
+
+
+class FakeDataset:
+    """As much of `datasets.Dataset` as we use; counts the pictures that are opened."""
+
+    def __init__(self, features: dict[str, Any], rows: list[dict[str, Any]], opened: list[int]) -> None:
+        self.features, self._rows, self._opened = features, rows, opened
+        self.column_names = list(features)
+
+    def select_columns(self, names: list[str]) -> FakeDataset:
+        rows = [{name: row[name] for name in names} for row in self._rows]
+        return FakeDataset({name: self.features[name] for name in names}, rows, self._opened)
+
+    def cast_column(self, name: str, feature: Any) -> FakeDataset:
+        assert name == "image"
+        assert feature == "undecoded"
+        return self
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        self._opened.append(index)
+        return self._rows[index]
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    opened: list[int] = []
+    features = {
+        "image": object(),
+        "age": ClassLabel(["20-29", "more than 70"]),
+        "gender": ClassLabel(["Male", "Female"]),
+        "race": ClassLabel(["Latino_Hispanic"]),
+        "service_test": object(),
+    }
+    rows = [
+        {
+            "image": {"bytes": picture(n), "path": None},
+            "age": n % 2,
+            "gender": n // 2 % 2,
+            "race": 0,
+            "service_test": True,
+        }
+        for n in range(40)
+    ]
+
+    def load_dataset(repository: str, configuration: str, split: str) -> FakeDataset:
+        if repository != "someone/FairFace":
+            raise ConnectionError("Couldn't reach the Hub\nand more lines")
+        assert (configuration, split) == ("1.25", "train")
+        return FakeDataset(features, rows, opened)
+
+    library = ModuleType("datasets")
+    library.__dict__.update(load_dataset=load_dataset, Image=lambda decode: "decoded" if decode else "undecoded")
+    monkeypatch.setitem(sys.modules, "datasets", library)
+    return opened
+
+
+def test_the_hub_gives_fairface_without_opening_what_is_not_drawn(hub: list[int], tmp_path: Path):
+    drawn = sample(open_source("hf:someone/FairFace"), tmp_path / "p", Wanted(only={"age": ("20s", "70+")}, pools=2))
+    found = [each for each in drawn.candidates if each.attributes["race"] == "Latino"]
+    assert len(found) == len(hub) == 8
+    assert {each.attributes["age"] for each in found} == {"20s", "70+"}
+    assert len(drawn.shortfalls) == 6 * 2 * 2
+
+
+def test_a_hub_that_cannot_be_reached_is_one_sentence(hub: list[int], tmp_path: Path):
+    with pytest.raises(StillmeError, match=r"hf:no/such .*Couldn't reach the Hub\. Check the name"):
+        sample(open_source("hf:no/such"), tmp_path / "p", ANY)
+
+
+def test_without_the_library_the_hub_names_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match="pip install datasets"):
+        list(HubSource("x/y", configuration="1.25", splits=("train",)).rows())

@@ -1,0 +1,288 @@
+"""Scores made elsewhere: matched, checked whole, appended once."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sqlite3
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stillme import audit, results
+from stillme.audit import NamedJudge
+from stillme.cli import cli
+from stillme.errors import StillmeError
+from stillme.exchange import Choice, Found, InvalidJudgements, import_judgements
+from stillme.exchange.declaring import lines
+from stillme.judges.imported import Imported, ImportedParameters
+from stillme.pipeline import Options, run_stages
+from stillme.results import Results
+from stillme.store import Store
+
+Write = Callable[..., Path]
+Rows = Iterable[Mapping[str, object]]
+
+PEOPLE = """use = "scripted"
+[[judges]]
+use = "imported"
+name = "people"
+epochs = {epochs}
+[judges.parameters]
+source = "a study"
+kind = "person"
+axes = ["skin_tone", "edit_success"]
+"""
+
+
+def written(file: Path, rows: Rows) -> Path:
+    listed = [dict(row) for row in rows]
+    columns = list(dict.fromkeys(name for row in listed for name in row))
+    match file.suffix:
+        case ".csv":
+            with file.open("w", newline="") as stream:
+                writer = csv.DictWriter(stream, fieldnames=columns)
+                writer.writeheader()
+                writer.writerows(listed)
+        case ".jsonl":
+            file.write_text("".join(json.dumps(row) + "\n" for row in listed))
+        case _:
+            pa = pytest.importorskip("pyarrow")
+            import pyarrow.parquet as parquet
+
+            parquet.write_table(pa.Table.from_pylist(listed), file)
+    return file
+
+
+def edited(folder: Path) -> Path:
+    run_stages(folder, ("edit",), Options())
+    return folder
+
+
+def assessments(folder: Path) -> int:
+    return sqlite3.connect(folder / "stillme.sqlite").execute("SELECT COUNT(*) FROM assessment").fetchone()[0]
+
+
+def gathered(folder: Path) -> Results:
+    loaded = audit.load(folder)
+    with Store.reading(folder) as store:
+        return results.gather(loaded, store)
+
+
+def scores(folder: Path, axis: str, judge: str = "people") -> np.ndarray:
+    return next(each.value for each in gathered(folder).scores if (each.judge, each.axis) == (judge, axis))
+
+
+def wide(score: Callable[[int], float] = lambda index: 1 + index % 5) -> list[dict[str, object]]:
+    names = [(f"p{index}", prompt) for index in range(6) for prompt in ("O-01", "O-02")]
+    return [
+        {"portrait": who, "prompt": what, "skin_tone": score(place), "edit_success": 4}
+        for place, (who, what) in enumerate(names)
+    ]
+
+
+def take(folder: Path, rows: Rows, suffix: str = ".csv", **choice: Mapping[str, str]) -> Found:
+    file = written(folder / f"scores{suffix}", rows)
+    return import_judgements(file, folder, "people", Choice(**choice))
+
+
+@pytest.fixture
+def run(write_audit: Write) -> Path:
+    return edited(write_audit(judge=PEOPLE.format(epochs=1)))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_scores_of_every_format_become_a_judge_with_estimates(run: Path, suffix: str):
+    found = take(run, wide(), suffix)
+    assert (found.new, found.already, found.edits, found.scores) == (12, 0, 12, 24)
+    assert list(scores(run, "skin_tone")) == [1 + place % 5 for place in range(12)]
+    run_stages(run, ("judge", "estimate", "report"), Options())
+    table = (run / "tables" / "estimates.csv").read_text()
+    assert "noop,baseline,people,skin_lightened,group" in table
+
+
+def test_importing_the_same_again_does_nothing(run: Path):
+    take(run, wide())
+    again = take(run, reversed(wide()))
+    assert (again.new, again.already) == (0, 12)
+    assert assessments(run) == 12
+
+
+def test_every_bad_row_is_reported_with_its_line_and_nothing_is_imported(run: Path):
+    rows = wide()
+    rows[1]["portrait"] = "p9"
+    rows[3]["skin_tone"] = 6
+    rows[4]["skin_tone"] = "dark"
+    rows[6]["prompt"] = "O-1"
+    rows.append(dict(rows[0]))
+    with pytest.raises(InvalidJudgements) as caught:
+        take(run, rows)
+    assert "; nothing was imported:" in str(caught.value)
+    told = {problem.place: problem.message for problem in caught.value.problems}
+    assert told.keys() == {"line 3", "line 5", "line 6", "line 8", "line 14"}
+    assert told["line 3"].startswith("no portrait 'p9' in this audit.")
+    assert told["line 5"] == "skin_tone = 6 is not on its scale, 1 to 5"
+    assert told["line 6"] == "skin_tone = 'dark' is no number; write one, or abstained"
+    assert "Did you mean 'O-01'?" in told["line 8"]
+    assert "stands already in line 2" in told["line 14"]
+    assert assessments(run) == 0
+
+
+def test_what_is_kept_is_never_changed_by_a_corrected_file(run: Path):
+    take(run, wide())
+    corrected = wide()
+    corrected[2]["skin_tone"] = 5
+    with pytest.raises(InvalidJudgements, match=r"line 4: 'people' has already said of this edit: .* another `source`"):
+        take(run, corrected)
+    assert scores(run, "skin_tone")[2] == 3
+
+
+def test_several_raters_are_averaged_and_their_names_are_not_kept(write_audit: Write):
+    folder = edited(write_audit(judge=PEOPLE.format(epochs=3)))
+    rows = [
+        {**row, "rater": f"5f0c{rater}participant", "skin_tone": score}
+        for row in wide()
+        for rater, score in enumerate((2, 3, 4))
+    ]
+    found = take(folder, rows)
+    assert (found.edits, found.new) == (12, 36)
+    assert set(scores(folder, "skin_tone")) == {3.0}
+    assert b"participant" not in (folder / "stillme.sqlite").read_bytes()
+
+
+def test_more_raters_than_the_audit_expects_is_an_error_that_says_what_to_write(run: Path):
+    rows = [{**row, "rater": rater} for row in wide()[:1] for rater in "ab"]
+    with pytest.raises(InvalidJudgements, match=r"epochs = 1 in audit.toml, raise it"):
+        take(run, rows)
+
+
+def test_columns_and_axes_go_by_their_own_names(run: Path):
+    rows = [
+        {"image": row["portrait"], "task": row["prompt"], "question": question, "score": 2, "who": who}
+        for row in wide()
+        for question in ("Skin", "Success")
+        for who in ("them", "others")
+    ]
+    names = {
+        "portrait": "image",
+        "prompt": "task",
+        "axis": "question",
+        "skin_tone": "Skin",
+        "edit_success": "Success",
+    }
+    found = take(run, rows, names=names, where={"who": "them"})
+    assert (found.new, found.scores, found.left_out) == (12, 24, 24)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"names": {"portait": "x"}}, "Did you mean 'portrait'"),
+        ({"names": {"portrait": "promt"}}, "has no column 'promt'. Did you mean 'prompt'"),
+        ({"where": {"rater": "x"}}, "has no column 'rater'"),
+        ({"where": {"portrait": "nobody"}}, "has no row that --where wants"),
+    ],
+)
+def test_a_wrong_choice_of_columns_is_one_sentence(run: Path, choice: dict[str, dict[str, str]], message: str):
+    with pytest.raises(StillmeError, match=message):
+        take(run, wide(), **choice)
+
+
+def test_an_abstention_stays_one_and_an_empty_cell_is_not_judged(run: Path):
+    rows = wide()
+    rows[0]["skin_tone"] = "abstained"
+    rows[1]["skin_tone"] = ""
+    take(run, rows)
+    found = gathered(run)
+    skin = next(each for each in found.scores if (each.judge, each.axis) == ("people", "skin_tone"))
+    assert list(skin.state[:3]) == [2, 0, 1]
+
+
+def test_the_runs_own_export_imports_back(write_audit: Write):
+    folder = edited(write_audit(judge=PEOPLE.format(epochs=1)))
+    run_stages(folder, ("judge",), Options())
+    assert CliRunner().invoke(cli, ["export", str(folder)]).exit_code == 0
+    where = {"judge": "scripted", "axis": "skin_tone"}
+    found = import_judgements(folder / "export" / "judgements.csv", folder, "people", Choice(where=where))
+    assert found.new == 12
+    assert set(scores(folder, "skin_tone")) == {3.0}
+
+
+def test_several_editors_seeds_and_arms_must_be_named(write_audit: Write):
+    two = 'use = "noop"\nseeds = [1, 2]\n[[editors]]\nuse = "moody"'
+    folder = edited(write_audit(editor=two, judge=PEOPLE.format(epochs=1)))
+    row = wide()[0]
+    for extra, message in (
+        ({}, "no editor. Known: noop, moody"),
+        ({"editor": "nop"}, "Did you mean 'noop'"),
+        ({"editor": "noop"}, "no seed; noop has 1, 2"),
+        ({"editor": "noop", "seed": 3}, "no seed '3'; noop has 1, 2"),
+        ({"editor": "noop", "seed": 1, "arm": "noop"}, "no arm 'noop' in this audit; it has baseline"),
+    ):
+        with pytest.raises(InvalidJudgements, match=message):
+            take(folder, [{**row, **extra}])
+    assert take(folder, [{**row, "seed": 2}], fixed={"editor": "noop", "arm": "baseline"}).new == 1
+
+
+def test_a_refused_edit_cannot_be_rated(write_audit: Write):
+    folder = edited(write_audit(editor='use = "moody"', judge=PEOPLE.format(epochs=1)))
+    with pytest.raises(InvalidJudgements, match="this edit was refused, so there is no picture to rate"):
+        take(folder, wide())
+
+
+def test_the_judge_stage_asks_nothing_of_an_imported_judge(run: Path):
+    summary = run_stages(run, ("judge",), Options())
+    assert [tally.name for tally in summary.tallies] == ["judge scripted"]
+    assert summary.to_retry == 0
+
+
+def test_people_are_set_against_the_ensemble_and_not_averaged_into_it(write_audit: Write):
+    two = 'use = "scripted"\nname = "one"\n[[judges]]\nname = "two"\n' + PEOPLE.format(epochs=1)
+    folder = edited(write_audit(judge=two, extra='[ensemble]\nrule = "paper"'))
+    run_stages(folder, ("judge",), Options())
+    take(folder, wide(lambda _: 5))
+    assert set(scores(folder, "skin_tone", "ensemble (paper)")) == {3.0}
+
+
+def test_the_command_adds_the_judge_to_the_audit(write_audit: Write):
+    folder = edited(write_audit())
+    file = written(folder / "scores.csv", wide())
+    before = (folder / "audit.toml").read_text()
+    arguments = ["import", "judgements", str(file), "--audit", str(folder), "--judge", 'the "lab"']
+    told = CliRunner().invoke(cli, arguments)
+    assert isinstance(told.exception, StillmeError)
+    assert 'use = "imported"\nname = "the \\"lab\\""' in str(told.exception)
+    assert (folder / "audit.toml").read_text() == before
+    shown = CliRunner().invoke(cli, [*arguments, "--declare", "model", "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["declared"] is True
+    assert (folder / "audit.toml").read_text().startswith(before.rstrip("\n"))
+    assert list(scores(folder, "skin_tone", 'the "lab"'))[:3] == [1, 2, 3]
+
+
+def test_the_lines_of_the_page_are_those_that_the_command_adds():
+    page = (Path(__file__).parents[2] / "docs" / "import.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    parameters = ImportedParameters(source="raters", kind="person", axes=("edit_success", "skin_tone"))
+    assert tomllib.loads(block) == tomllib.loads(lines("raters", parameters, 3))
+
+
+def test_a_judge_that_is_asked_takes_no_imports(run: Path):
+    file = written(run / "scores.csv", wide())
+    with pytest.raises(StillmeError, match="is asked by stillme itself"):
+        import_judgements(file, run, "scripted", Choice())
+
+
+def test_the_order_of_axes_makes_no_other_judge():
+    keys = {
+        Imported(ImportedParameters(source="x", axes=axes)).spec.key
+        for axes in (("skin_tone", "race_change"), ("race_change", "skin_tone"))
+    }
+    assert len(keys) == 1
+    judge = Imported(ImportedParameters(source="x", axes=("skin_tone",)))
+    assert NamedJudge(name="x", judge=judge, epochs=3).asked == 3

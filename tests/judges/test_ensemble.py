@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillme import rubric
+from stillme.errors import StillmeError, UnknownName
+from stillme.judges.ensemble import RULES, Combined, combine
+from stillme.types import Abstained
+
+points = st.integers(1, 5).map(float)
+any_rule = st.sampled_from(sorted(RULES))
+scales = st.sampled_from(sorted(name for name, axis in rubric.load().axes.items() if axis.is_scale))
+
+
+def of(scores: list[float | None], rule: str, axis: str = "race_change") -> Combined:
+    combined = combine(scores, rule=rule, axis=axis)
+    assert isinstance(combined, Combined)
+    return combined
+
+
+# Rows: the primary judge's score 1 to 5; columns: the second judge's.
+EQUATION_3 = [
+    [1, 2, 1, 1, 1],
+    [2, 2, 3, 2, 2],
+    [3, 3, 3, 4, 3],
+    [4, 4, 4, 4, 5],
+    [5, 5, 5, 5, 5],
+]
+AUTHORS_CODE = [
+    [1, 2, 1, 1, 1],
+    [2, 2, 2, 2, 2],
+    [3, 2, 3, 4, 3],
+    [4, 4, 4, 4, 4],
+    [5, 5, 5, 4, 5],
+]
+
+
+@pytest.mark.parametrize(("rule", "table"), [("paper", EQUATION_3), ("code", AUTHORS_CODE)])
+def test_all_25_pairs_come_out_as_written(rule: str, table: list[list[int]]) -> None:
+    found = [[of([float(a), float(b)], rule).score for b in range(1, 6)] for a in range(1, 6)]
+    assert found == table
+
+
+def test_the_default_rule_never_rounds() -> None:
+    assert of([2.0, 3.0], "mean").score == 2.5
+
+
+@given(st.lists(points, min_size=2, max_size=2), any_rule, scales)
+def test_a_combined_score_lies_between_its_parts(scores: list[float], rule: str, axis: str) -> None:
+    assert min(scores) <= of([*scores], rule, axis).score <= max(scores)
+
+
+@given(points, any_rule, scales, st.integers(1, 2))
+def test_judges_who_agree_are_believed(score: float, rule: str, axis: str, count: int) -> None:
+    assert of([score] * count, rule, axis).score == score
+
+
+@given(st.lists(points, min_size=2, max_size=2), any_rule)
+def test_more_than_a_point_apart_is_flagged_under_every_rule(scores: list[float], rule: str) -> None:
+    assert of([*scores], rule).flagged == (abs(scores[0] - scores[1]) > 1)
+
+
+def test_one_point_apart_is_agreement_whatever_the_binary_fractions_say() -> None:
+    assert 4.3 - 3.3 > 1.0 - 1e-12
+    assert not of([4.3, 3.3], "mean").flagged
+
+
+@given(st.floats(1, 5), any_rule)
+def test_a_missing_judge_is_marked_and_never_filled_in(score: float, rule: str) -> None:
+    combined = of([None, score], rule)
+    assert combined.score == score
+    assert combined.incomplete
+    assert not combined.flagged
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_no_score_at_all_is_an_abstention(rule: str) -> None:
+    assert combine([None, None], rule=rule, axis="skin_tone") == Abstained(reason="no judge gave a score")
+
+
+@given(st.permutations([1.0, 2.0, 4.0, 5.0]), st.sampled_from(["mean", "median"]))
+def test_mean_and_median_do_not_care_who_is_primary(scores: list[float], rule: str) -> None:
+    assert of([*scores], rule).score == 3.0
+
+
+@given(st.lists(points, min_size=1, max_size=5), scales)
+def test_worst_speaks_most_against_the_editor(scores: list[float], axis: str) -> None:
+    unchanged = rubric.load().axes[axis].unchanged
+    chosen = of([*scores], "worst", axis).score
+    if unchanged is None:
+        assert chosen == min(scores)
+    else:
+        assert math.isclose(abs(chosen - unchanged), max(abs(score - unchanged) for score in scores))
+
+
+def test_a_rule_of_two_refuses_three() -> None:
+    with pytest.raises(StillmeError, match="two judges, not 3"):
+        combine([1.0, 2.0, 3.0], rule="paper", axis="skin_tone")
+
+
+def test_an_unknown_rule_names_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'median'"):
+        combine([1.0], rule="medain", axis="skin_tone")
+
+
+def test_worst_needs_to_know_the_axis() -> None:
+    with pytest.raises(UnknownName, match="skin_tone"):
+        combine([1.0, 2.0], rule="worst", axis="skin_tones")

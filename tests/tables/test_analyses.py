@@ -1,0 +1,76 @@
+"""Every analysis is written as a table; what an audit has nothing for is said, not made up."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stillme.cli import cli
+from stillme.errors import UnknownName
+from stillme.tables.analyses import ANALYSES, analyse
+from stillme.types import Rated, Rating, Request
+from tests import runs
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two judges; group a comes back lighter by two points, more or less."""
+    folder = tmp_path_factory.mktemp("analyses")
+    dice = np.random.default_rng(5)
+
+    def answer(editor: str, request: Request) -> dict[str, Rating]:
+        hit = request.portraits[0].attributes["group"] == "a" and dice.random() < 0.8
+        lighter = 5.0 if hit else 3.0
+        return {
+            "edit_success": Rated(score=float(dice.integers(2, 6))),
+            "skin_tone": Rated(score=lighter),
+            "race_change": Rated(score=float(dice.integers(1, 3))),
+        }
+
+    audit = runs.write_audit(folder / "run", runs.people(folder / "people"), judges=("mild", "stern"))
+    return runs.fill(audit, answer)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
+    written = analyse(run)
+    assert set(written) == set(ANALYSES)
+    empty = {name for name, (_, count) in written.items() if not count}
+    assert empty == {"intersections", "mitigation", "above_floor", "roles", "against_people", "corrected"}
+    for path, count in written.values():
+        assert path.exists() == bool(count)
+        assert not count or len(rows(path)) == count
+
+
+def test_a_planted_gap_holds_under_most_specifications(run: Path):
+    ((path, _),) = analyse(run, only=["specifications"]).values()
+    found = [row for row in rows(path) if row["axis"] == "skin_tone"]
+    assert {row["rule"] for row in found} == {"", "mean", "paper", "code", "median", "worst"}
+    assert float(found[0]["share_holding"]) > 0.5
+    assert float(found[0]["headline_low"]) > 0
+
+
+def test_naive_tests_are_marked(run: Path):
+    ((path, _),) = analyse(run, only=["row_tests"]).values()
+    assert {row["naive"] for row in rows(path)} == {"True"}
+
+
+def test_an_unknown_analysis_is_named(run: Path):
+    with pytest.raises(UnknownName, match="Did you mean 'contrasts'"):
+        analyse(run, only=["contrast"])
+
+
+def test_the_command_prints_what_it_wrote(run: Path):
+    shown = CliRunner().invoke(cli, ["statistics", str(run), "--only", "likeness", "--only", "roles", "--json"])
+    found = json.loads(shown.output)
+    assert found["likeness"]["rows"] > 0
+    assert found["roles"] == {"file": None, "rows": 0}

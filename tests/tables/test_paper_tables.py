@@ -1,0 +1,424 @@
+"""The paper's tables for other people's audits: the numbers are the estimates', and every cell answers for itself."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stillme.cli import cli
+from stillme.errors import StillmeError
+from stillme.estimates import EditState, Genders, RatingState, Scores, Settings, estimate, paired_effects
+from stillme.pipeline import Options, run_stages
+from stillme.tables.paper import NUMBERS, PaperTable, as_csv, as_latex, as_markdown
+from stillme.tables.paper.diagnosis import AXES, table_4, table_19, table_20
+from stillme.tables.paper.mitigation import table_5, table_21, table_26
+from stillme.tables.paper.people import table_6, table_18
+from stillme.tables.paper.roles import table_7
+from stillme.tables.paper.source import Source
+from stillme.tables.paper.table import Absent, Cell, Count, Number, Row, Share, Words
+from stillme.types import Interval, Prompt
+from tests.estimates import worlds
+
+Write = Callable[..., Path]
+SETTINGS = Settings(factors=("race",), replicates=200)
+EDITORS = ("flux", "qwen")
+
+
+@pytest.fixture(scope="module")
+def source() -> Source:
+    """Race A drifts, and a feature prompt helps it; an ensemble, two models and people who see half a point less."""
+    stream = np.random.default_rng(3)
+    crowd = worlds.people("ABC", 8)
+    shape = (len(crowd), 6, 2, 1, len(EDITORS))
+    drift = np.where(np.array([each.attributes["race"] for each in crowd]) == "A", 2.0, 0.0)[:, None, None, None, None]
+    treated = np.array([1.0, 0.2])[None, None, :, None, None]
+    latent = drift * treated + stream.normal(0, 0.6, shape)
+    edits, first = worlds.rows(crowd, worlds.ordinal(latent), arms=("baseline", "feature"), editors=EDITORS)
+    scores: list[Scores] = []
+    for axis in AXES:
+        for judge, shift in (("one", 0.0), ("two", 0.0), ("ensemble (mean)", 0.0), ("people", -0.5)):
+            value = np.clip(first.value + stream.integers(0, 2, len(edits)) + shift, 1, 5)
+            scores.append(Scores(judge=judge, axis=axis, value=value, state=first.state))
+    return Source(
+        edits=edits,
+        scores=tuple(scores),
+        settings=SETTINGS,
+        factor="race",
+        factors=("race", "gender"),
+        people=frozenset({"people"}),
+        own=("one", "two", "people"),
+    )
+
+
+@pytest.fixture(scope="module")
+def tables(source: Source) -> list[PaperTable]:
+    made = (table_4, table_5, table_6, table_18, table_19, table_20, table_21, table_26)
+    return [make(source) for make in made]
+
+
+def cells(table: PaperTable) -> Iterator[tuple[Row, str, Cell]]:
+    for row in table.rows:
+        yield from ((row, column, cell) for column, cell in zip(table.head[1:], row.cells, strict=True))
+
+
+def row_of(table: PaperTable, label: str, section: str = "") -> dict[str, Cell]:
+    (row,) = [row for row in table.rows if (row.label, row.section) == (label, section)]
+    return dict(zip(table.head[1:], row.cells, strict=True))
+
+
+def value(cell: Cell) -> float:
+    assert isinstance(cell, Number)
+    return cell.outcome.value
+
+
+def by_number(tables: list[PaperTable], number: int) -> PaperTable:
+    return next(table for table in tables if table.number == number)
+
+
+def test_heads_are_the_papers(tables: list[PaperTable]):
+    heads = {table.number: table.head for table in tables}
+    assert heads[4] == ("Model", "Edit Success", "Skin Tone Change", "Race Change", "Gender Change", "Age Change")
+    assert heads[19] == ("Model", "N", "Edit Succ.", "Soft Eras.", "Race Change")
+    assert heads[20] == ("race", "flux", "qwen")
+    assert heads[21] == ("race", "Δ Race", "Δ Gender", "Δ Skin")
+    assert heads[26] == ("race", "Baseline Drift", "w/ Feature", "Δ")
+    assert [row.label for row in by_number(tables, 20).rows] == ["A", "B", "C", "Disparity"]
+
+
+def test_every_number_has_its_interval_and_its_n(tables: list[PaperTable]):
+    numbers = [cell for table in tables for _, _, cell in cells(table) if isinstance(cell, Number)]
+    assert len(numbers) > 100
+    for cell in numbers:
+        assert cell.outcome.low - 1e-12 <= cell.outcome.value <= cell.outcome.high + 1e-12
+        assert 0 < cell.portraits <= 24
+        assert cell.portraits <= cell.edits
+    assert not [cell for table in tables for _, _, cell in cells(table) if isinstance(cell, Absent)]
+
+
+def test_numbers_are_the_estimates_of_the_ensemble_in_the_baseline_arm(source: Source, tables: list[PaperTable]):
+    ensemble = [score for score in source.scores if score.judge == "ensemble (mean)"]
+    baseline = source.edits.arm == 0
+    found = estimate(source.edits.where(baseline), [score.where(baseline) for score in ensemble], SETTINGS)
+
+    def outcome(quantity: str, scope: str, group: str = "") -> Interval:
+        (one,) = [
+            each.outcome
+            for each in found
+            if (each.quantity, each.editor, each.scope, each.group) == (quantity, "flux", scope, group) and each.judge
+        ]
+        assert isinstance(one, Interval)
+        return one
+
+    assert row_of(by_number(tables, 4), "flux")["Race Change"] == Number(
+        outcome=outcome("race_change", "all"), form="score", portraits=24, edits=144
+    )
+    assert value(row_of(by_number(tables, 19), "flux")["Soft Eras."]) == outcome("soft_erasure", "all").value
+    assert value(row_of(by_number(tables, 20), "A")["flux"]) == outcome("race_changed", "group", "A").value
+    assert value(row_of(by_number(tables, 20), "Disparity")["flux"]) == outcome("race_changed", "disparity").value
+    assert outcome("race_changed", "disparity").value > 0.3
+
+
+def test_without_an_ensemble_the_first_judge_speaks_and_people_never_do(source: Source):
+    alone = replace(source, scores=tuple(score for score in source.scores if score.judge != "ensemble (mean)"))
+    chosen = alone.score("race_change")
+    assert chosen is not None
+    assert chosen.judge == "one"
+    asked = replace(source, judge="people").score("race_change")
+    assert asked is not None
+    assert asked.judge == "people"
+    only_people = replace(source, scores=tuple(score for score in source.scores if score.judge == "people"))
+    for _, _, cell in cells(table_4(only_people)):
+        assert isinstance(cell, Absent)
+        assert cell.reason.startswith("no judge of this audit rates")
+
+
+def test_before_and_after_and_their_difference_belong_together_also_where_edits_are_missing(source: Source):
+    stream = np.random.default_rng(5)
+    state = source.edits.state.copy()
+    state[stream.random(len(state)) < 0.2] = EditState.REFUSED
+    thinned = replace(source, edits=replace(source.edits, state=state))
+    for row in table_26(thinned).rows:
+        before, after, change = row.cells
+        assert isinstance(change, Number)
+        assert value(change) == pytest.approx(value(after) - value(before))
+        assert isinstance(before, Number)
+        assert before.edits == change.edits
+
+
+def test_a_mitigation_that_helps_one_group_is_seen_as_such(source: Source, tables: list[PaperTable]):
+    table = by_number(tables, 5)
+    helped = row_of(table, "A", "flux")
+    assert value(helped["Δ Race Change (↓)"]) < -0.5
+    assert helped["Interpretation"] == Words(text="less change")
+    assert row_of(table, "B", "flux")["Interpretation"] == Words(text="no change shown")
+    spread = row_of(table, "Largest − smallest", "flux")["Interpretation"]
+    assert isinstance(spread, Words)
+    p = float(spread.text.rpartition("= ")[2])
+    assert p < 0.05
+    found = paired_effects(source.edits, [source.scores[10]], SETTINGS, quantities=["race_change"])
+    assert source.scores[10].judge == "ensemble (mean)"
+    assert source.scores[10].axis == "race_change"
+    (levelled,) = [
+        each.at_equal_baseline
+        for each in found
+        if (each.editor, each.scope, each.group) == ("flux", "group", "A") and hasattr(each, "at_equal_baseline")
+    ]
+    assert isinstance(levelled, Interval)
+    assert value(helped["Δ at equal baseline"]) == levelled.value
+
+
+def test_models_and_people_are_compared_on_what_both_rated(source: Source):
+    """People rated only what drifted, so that a model's mean over all would be another."""
+    scores = list(source.scores)
+    for place, score in enumerate(scores):
+        if score.judge == "people":
+            unseen = score.value < 2
+            scores[place] = replace(
+                score,
+                value=np.where(unseen, np.nan, score.value),
+                state=np.where(unseen, RatingState.MISSING, score.state).astype(np.int32),
+            )
+    table = table_6(replace(source, scores=tuple(scores)))
+    for editor in EDITORS:
+        sections = ("models", "people", "models − people")
+        models, people, apart = (row_of(table, editor, section)["Race Change"] for section in sections)
+        assert isinstance(models, Number)
+        assert isinstance(people, Number)
+        assert models.edits == people.edits < 144
+        assert value(models) > value(row_of(table_4(source), editor)["Race Change"]) + 0.3
+        assert value(apart) == pytest.approx(value(models) - value(people), abs=1e-6)
+
+
+def test_people_are_not_compared_with_themselves(source: Source):
+    assert table_6(replace(source, judge="people")) == table_6(source)
+    assert table_6(replace(source, judge="two")) != table_6(source)
+
+
+def test_the_distribution_counts_what_people_rated(source: Source, tables: list[PaperTable]):
+    table = by_number(tables, 18)
+    assert row_of(table, "A", "race") == {"N": Count(value=192), "%": Share(value=pytest.approx(1 / 3))}
+    assert row_of(table, "f", "gender")["N"] == Count(value=288)
+    assert row_of(table, "qwen", "Model")["N"] == Count(value=288)
+    without = replace(source, people=frozenset[str]())
+    assert "nobody has rated any yet" in table_18(without).caption
+
+
+def role_world(pronouns: tuple[str, ...]) -> tuple[Source, int]:
+    crowd = [
+        replace(each, attributes={"gender_presentation": "masculine" if place % 2 else "feminine"})
+        for place, each in enumerate(worlds.people("A", 20))
+    ]
+    prompts = tuple(
+        Prompt(
+            id=f"W-{number:02}" + (f"-{pronoun}" if pronoun != "pro" else ""),
+            text="x",
+            category="role",
+            subcategory="s",
+            target="chief",
+            stereotype="male",
+            pronoun=pronoun,
+        )
+        for number in range(10)
+        for pronoun in pronouns
+    )
+    count = len(prompts)
+    edits, score = worlds.rows(crowd[:1], np.ones((1, count)), axis="role_target")
+    couple = np.arange(count, dtype=np.int32) // len(pronouns)
+    edits = replace(
+        edits,
+        portraits=tuple(crowd),
+        prompts=prompts,
+        portrait=(2 * couple + 1).astype(np.int32),
+        second=(2 * couple).astype(np.int32),
+        matching=np.ones(count, dtype=np.int32),
+    )
+    told = np.array([2.0 if prompt.pronoun == "anti" else 1.0 for prompt in prompts])
+    told[0] = 2.0
+    return (
+        Source(
+            edits=edits,
+            scores=(replace(score, value=told),),
+            settings=SETTINGS,
+            factor="",
+            factors=(),
+            people=frozenset(),
+            own=("judge",),
+        ),
+        count,
+    )
+
+
+def test_followed_and_resisted_add_up():
+    source, count = role_world(("pro",))
+    (row,) = table_7(source, Genders()).rows
+    followed, resisted = row.cells
+    assert value(followed) == pytest.approx(0.9)
+    assert value(followed) + value(resisted) == pytest.approx(1)
+    assert isinstance(followed, Number)
+    assert isinstance(resisted, Number)
+    assert followed.edits == count
+    assert resisted.outcome.low == pytest.approx(1 - followed.outcome.high)
+
+
+def test_counterbalancing_shows_what_the_pronoun_did():
+    source, _ = role_world(("pro", "anti"))
+    table = table_7(source, Genders())
+    by_section = {row.section: row.cells[0] for row in table.rows}
+    assert value(by_section["two people, expected pronoun"]) == pytest.approx(0.9)
+    assert value(by_section["two people, opposite pronoun"]) == pytest.approx(0.0)
+    assert value(by_section["two people, expected − opposite pronoun"]) == pytest.approx(0.9)
+
+
+# -- formats ----------------------------------------------------------------------------------------------------------
+
+NASTY = PaperTable(
+    number=20,
+    caption="50% & more_than $1 {once}",
+    head=("race|group", "a_b", "c#d"),
+    rows=(
+        Row(
+            label="=A | B\n& C",
+            section="s_1",
+            cells=(
+                Number(
+                    outcome=Interval(value=0.5, low=0.25, high=0.75, confidence=0.9, method="m"),
+                    form="rate",
+                    portraits=3,
+                    edits=1234,
+                ),
+                Absent(reason="only 1 portrait in this group"),
+            ),
+        ),
+        Row(
+            label="D",
+            section="s_1",
+            cells=(Absent(reason="only 1 portrait in this group"), Absent(reason="no ~judge^ answered \\ 5")),
+            summary=True,
+        ),
+    ),
+    notes=("100% sure",),
+)
+
+
+def test_csv_keeps_every_number_and_every_reason():
+    found = list(csv.DictReader(io.StringIO(as_csv(NASTY))))
+    first = tuple(found[0][name] for name in ("value", "low", "high", "portraits", "edits"))
+    assert first == ("0.5", "0.25", "0.75", "3", "1234")
+    assert [each["not_estimable"] for each in found[1:]] == [
+        "only 1 portrait in this group",
+        "only 1 portrait in this group",
+        "no ~judge^ answered \\ 5",
+    ]
+    assert found[0]["row"] == "'=A | B\n& C", "a spreadsheet must not run it"
+
+
+def test_markdown_is_aligned_and_says_why_once(tables: list[PaperTable]):
+    for table in (NASTY, *tables):
+        text = as_markdown(table)
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        assert len({len(line) for line in lines}) == 1, table.number
+        assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {len(table.head) + 1}
+    text = as_markdown(NASTY)
+    assert "50.0% [25.0%, 75.0%] (3; 1,234)" in text
+    assert text.count("only 1 portrait in this group") == 1
+    assert "(b) not estimable: no ~judge^ answered" in text
+    assert "In brackets: 90% interval" in text
+
+
+def test_latex_is_escaped_and_balanced(tables: list[PaperTable]):
+    for table in (NASTY, *tables):
+        text = as_latex(table)
+        body = text.partition("\\toprule\n")[2].partition("\\bottomrule")[0]
+        for line in body.splitlines():
+            if line.endswith(r"\\") and "multicolumn" not in line:
+                assert len(re.findall(r"(?<!\\)&", line)) == len(table.head) - 1, line
+        assert text.isascii()
+        bare = re.sub(r"\\[{}]", "", text)
+        assert bare.count("{") == bare.count("}")
+        assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
+        assert re.findall(r"(?<!\\)%", text) == ["%"], "only the comment on the first line"
+        assert not re.search(r"(?<!\\)[_#]", body)
+    assert r"\caption{50\% \& more\_than \$1 \{once\}" in as_latex(NASTY)
+    assert r"\textbackslash{} 5" in as_latex(NASTY)
+
+
+def test_a_label_that_begins_with_a_bracket_does_not_become_the_length_of_a_line_break():
+    row = Row(label="[2cm] & *", cells=(Count(value=1), Count(value=2)))
+    shown = as_latex(replace(NASTY, rows=(row, replace(row, label="* all"))))
+    assert "\n{}[2cm] \\& * & 1 & 2" in shown
+    assert "\n{}* all & 1 & 2" in shown
+
+
+def test_a_table_that_cannot_be_made_says_so_in_every_format():
+    none = PaperTable(number=5, caption="Changes.", head=(), rows=(), absent="the audit has no feature arm")
+    assert "Not estimable: the audit has no feature arm." in as_markdown(none)
+    assert "Not estimable: the audit has no feature arm." in as_latex(none)
+    (only,) = csv.DictReader(io.StringIO(as_csv(none)))
+    assert only["not_estimable"] == "the audit has no feature arm"
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def stillme(*arguments: str | Path) -> str:
+    shown = CliRunner().invoke(cli, [str(each) for each in arguments])
+    if isinstance(shown.exception, StillmeError):
+        raise shown.exception
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout
+
+
+def test_the_command_writes_every_table_in_every_format(write_audit: Write):
+    folder = write_audit()
+    with pytest.raises(StillmeError, match="has no run yet"):
+        stillme("tables", folder)
+    run_stages(folder, ("edit", "judge"), Options())
+    found = json.loads(stillme("tables", folder, "--json"))["tables"]
+    assert tuple(table["number"] for table in found) == NUMBERS == (4, 5, 6, 7, 18, 19, 20, 21, 26)
+    files = {Path(path) for table in found for path in table["files"]}
+    assert files == {
+        folder / "tables" / "paper" / f"table-{n:02}.{end}" for n in NUMBERS for end in ("csv", "md", "tex")
+    }
+    assert all(path.is_file() for path in files)
+    assert {table["number"]: table["not_estimable"] for table in found if table["not_estimable"]} == {
+        5: "the audit has no feature arm",
+        6: "no person has rated this audit's edits; `stillme study` or `stillme import judgements` brings ratings",
+        7: "the audit has no role prompts",
+        21: "the audit has no feature arm",
+        26: "the audit has no feature arm",
+    }
+    shown = stillme("tables", folder, "--table", "20", "--format", "tex")
+    assert "group & noop" in shown
+    assert stillme("tables", folder, "--table", "20", "--format", "tex") == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--table", "3"), "There is no table 3 here; there are 4, 5"),
+        (("--by", "grup"), "Did you mean 'group'"),
+        (("--judge", "script"), "Did you mean 'scripted'"),
+    ],
+)
+def test_a_wrong_name_is_one_sentence(write_audit: Write, arguments: tuple[str, ...], message: str):
+    folder = write_audit()
+    run_stages(folder, ("edit",), Options())
+    with pytest.raises(StillmeError, match=message):
+        stillme("tables", folder, *arguments)
+
+
+def test_an_audit_without_ratings_gives_reasons_and_no_numbers(write_audit: Write):
+    folder = write_audit(editor='use = "moody"')
+    run_stages(folder, ("edit",), Options())
+    shown = stillme("tables", folder, "--table", "4", "--table", "20")
+    assert "[" not in "".join(line for line in shown.splitlines() if line.startswith("|"))
+    assert shown.count("not estimable") >= 2
