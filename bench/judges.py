@@ -1,11 +1,10 @@
-"""500 pairs of real-size JPEGs judged against a loopback server that takes 50 ms, 50 questions at a time.
+"""Judge 500 pairs of real-size JPEGs with a loopback server that takes 50 ms, 50 questions in flight.
 
-The server runs in a process of its own. Beside ours, in turns within the same run: a plain thread-pool script with the
-official client, which downscales and encodes per call as such scripts do, and Inspect AI if it is installed.
+The server runs in its own process. Compared in turns within the same run: a plain thread-pool script with the official
+client, which downscales and encodes per call as such scripts do, and Inspect AI if it is installed.
 
-The limit is what the latency allows, or what a core allows at the processor time that our calls take, whichever is
-lower. How much of a core there is to have on a machine that others use, too, is measured just before each turn. Medians
-over turns.
+The limit is what the latency allows, or what a core allows at the CPU time that our calls take, whichever is lower. The
+share of a core that a shared machine really gives is measured just before each turn. Results are medians over turns.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ SOURCES = 25
 SIDE = 1024
 LATENCY = 0.05
 CONCURRENCY = 50
-SHARE = 0.85
+TARGET_SHARE = 0.85
 TURNS = 5
-SPIN = 0.3
+SPIN_SECONDS = 0.3
 PROMPT = Prompt(id="x", text="Dress the person in a dark suit.", category="own", subcategory="own")
 
 
-Way = Callable[[Sequence[Pair]], int]
-"""Asks about all pairs and returns how many were answered."""
+Method = Callable[[Sequence[Pair]], int]
+"""Asks about all pairs and returns the number of answers."""
 
 
 def main() -> None:
@@ -57,107 +56,110 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, _server() as url:
         pairs = _pairs(Path(scratch))
         turns = [pairs[start::TURNS] for start in range(TURNS)]
-        ways: dict[str, Way] = {"stillme": partial(_stillme, url), "plain thread pool": partial(_plain, url)}
+        methods: dict[str, Method] = {"stillme": partial(_stillme, url), "plain thread pool": partial(_plain, url)}
         if find_spec("inspect_ai"):
-            ways["Inspect AI"] = partial(_inspect, url)
+            methods["Inspect AI"] = partial(_inspect, url)
         else:
             print(f"{'Inspect AI':<28}{'–':>8} not installed (`pip install inspect-ai`)")
-        for way in ways.values():
-            way(pairs[:4])  # imports, connections
-        found: dict[str, list[Measured]] = {name: [] for name in ways}
-        for some in turns:
-            for name, way in ways.items():
-                found[name].append(_measured(name, some, way))
+        for method in methods.values():
+            method(pairs[:4])  # imports and connections
+        measurements: dict[str, list[Measurement]] = {name: [] for name in methods}
+        for turn in turns:
+            for name, method in methods.items():
+                measurements[name].append(_measure(name, turn, method))
         ideal = CONCURRENCY / LATENCY
         print(f"{'latency allows':<28}{ideal:>8,.0f} pairs/s")
-        for name, each in found.items():
-            rate, cpu = median(one.rate for one in each), median(one.cpu for one in each)
-            print(f"{name:<28}{rate:>8,.1f} pairs/s, {1000 * cpu:.1f} ms of the client's processor a pair")
-        ours = found["stillme"]
-        for name in ways.keys() - {"stillme"}:
-            times = median(one.rate / other.rate for one, other in zip(ours, found[name], strict=True))
-            print(f"{f'against {name}':<28}{f'×{times:.2f}':>8}")
-        core = median(one.core for one in ours)
-        share = median(one.rate / min(ideal, one.core / one.cpu) for one in ours)
-        print(f"{'of a core was to be had':<28}{core:>8.0%}")
-        # Encoding pictures leaves the interpreter's lock, so two cores can give more than one core's worth.
-        print(f"{'share of one core’s limit':<28}{share:>8.0%}, target {SHARE:.0%}")
-        assert share >= SHARE, "slower than the target"
+        for name, turns_of in measurements.items():
+            rate, cpu = median(turn.rate for turn in turns_of), median(turn.cpu for turn in turns_of)
+            print(f"{name:<28}{rate:>8,.1f} pairs/s, {1000 * cpu:.1f} ms of client CPU per pair")
+        ours = measurements["stillme"]
+        for name in methods.keys() - {"stillme"}:
+            ratio = median(one.rate / other.rate for one, other in zip(ours, measurements[name], strict=True))
+            print(f"{f'against {name}':<28}{f'×{ratio:.2f}':>8}")
+        core = median(turn.core for turn in ours)
+        share = median(turn.rate / min(ideal, turn.core / turn.cpu) for turn in ours)
+        print(f"{'share of a core available':<28}{core:>8.0%}")
+        # Encoding images releases the GIL, so two cores can give more than one core's worth.
+        print(f"{'share of one core’s limit':<28}{share:>8.0%}, target {TARGET_SHARE:.0%}")
+        assert share >= TARGET_SHARE, "slower than the target"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """One turn of one way to ask."""
+class Measurement:
+    """One turn of one method."""
 
     rate: float
     """Pairs per second."""
     cpu: float
-    """Seconds of the client's processor per pair."""
+    """Seconds of client CPU per pair."""
     core: float
-    """The share of a core that one busy thread got just before."""
+    """The share of a core that a busy thread got just before."""
 
 
-def _measured(name: str, pairs: Sequence[Pair], way: Way) -> Measured:
+def _measure(name: str, pairs: Sequence[Pair], method: Method) -> Measurement:
     core = _core()
-    begun, cpu = time.perf_counter(), time.process_time()
-    answered = way(pairs)
-    seconds, cpu = time.perf_counter() - begun, (time.process_time() - cpu) / len(pairs)
+    started, cpu = time.perf_counter(), time.process_time()
+    answered = method(pairs)
+    seconds, cpu = time.perf_counter() - started, (time.process_time() - cpu) / len(pairs)
     assert answered == len(pairs), f"{name}: {answered} answers to {len(pairs)} questions"
-    return Measured(rate=len(pairs) / seconds, cpu=cpu, core=core)
+    return Measurement(rate=len(pairs) / seconds, cpu=cpu, core=core)
 
 
 def _core() -> float:
-    begun, cpu = time.perf_counter(), time.thread_time()
-    while time.perf_counter() - begun < SPIN:
+    started, cpu = time.perf_counter(), time.thread_time()
+    while time.perf_counter() - started < SPIN_SECONDS:
         pass
-    return (time.thread_time() - cpu) / (time.perf_counter() - begun)
+    return (time.thread_time() - cpu) / (time.perf_counter() - started)
 
 
 def _stillme(url: str, pairs: Sequence[Pair]) -> int:
     """The judge inside the loop that `stillme judge` runs it in."""
     from stillme.judges.model import Vlm
 
-    given = {"provider": "openai-chat", "model": "m", "base_url": f"{url}/v1", "concurrency": CONCURRENCY}
-    judge = Vlm(Vlm.Parameters.model_validate(given))
-    kept: list[Assessment] = []
+    settings = {"provider": "openai-chat", "model": "m", "base_url": f"{url}/v1", "concurrency": CONCURRENCY}
+    judge = Vlm(Vlm.Parameters.model_validate(settings))
+    saved: list[Assessment] = []
     stage: Stage[Pair, Assessment] = Stage(
         perform=lambda tasks: list(judge.judge(tasks)),
-        failure=lambda said: said.failure,
-        label=lambda said: "failed" if said.failure else "judged",
-        cost=lambda said: said.cost,
-        save=lambda done: kept.extend(each.result for each in done),
+        failure=lambda assessment: assessment.failure,
+        label=lambda assessment: "failed" if assessment.failure else "judged",
+        cost=lambda assessment: assessment.cost,
+        save=lambda finished: saved.extend(done.result for done in finished),
+        name="judge",
+        key=lambda pair: pair.edit,
+        keep=lambda _: None,
     )
     terms = Terms(budget=Budget(), stop=Stop(), watch=lambda _: None)
     batches = ([pair] for pair in pairs)
     run(stage, batches, limits=Limits(concurrency=CONCURRENCY), terms=terms, tally=Tally("judge", len(pairs)))
     judge.close()
-    return sum(said.failure is None for said in kept)
+    return sum(assessment.failure is None for assessment in saved)
 
 
 def _plain(url: str, pairs: Sequence[Pair]) -> int:
-    """What one writes in an afternoon: a thread per question, pictures prepared for every call."""
+    """A simple script: a thread per question, images encoded for every call."""
     from openai import OpenAI
 
     from stillme.judges.questions import form_of
 
     client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
-    asked = form_of(PROMPT, 1).question(pairs[0], disclosure="blind", swapped=False)
-    schema = {"name": "Evaluation", "schema": asked.answer.model_json_schema()}
+    question = form_of(PROMPT, 1).question(pairs[0], disclosure="blind", swapped=False)
+    schema = {"name": "Evaluation", "schema": question.answer.model_json_schema()}
 
     def ask(pair: Pair) -> bool:
-        said = client.chat.completions.create(
+        response = client.chat.completions.create(
             model="m",
-            messages=_messages(asked.system, [_encoded(pair.sources[0]), _encoded(pair.edited)]),
+            messages=_messages(question.system, [_encoded(pair.sources[0]), _encoded(pair.edited)]),
             response_format={"type": "json_schema", "json_schema": schema},
         )
-        return bool(asked.answer.model_validate_json(said.choices[0].message.content or ""))
+        return bool(question.answer.model_validate_json(response.choices[0].message.content or ""))
 
     with ThreadPoolExecutor(CONCURRENCY) as pool, client:
         return sum(pool.map(ask, pairs))
 
 
 def _inspect(url: str, pairs: Sequence[Pair]) -> int:
-    """One sample a pair, in its own evaluation loop."""
+    """One sample per pair, in its own evaluation loop."""
     from inspect_ai import Task, eval  # noqa: A004
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.model import ChatMessageUser, ContentImage, ContentText, GenerateConfig, get_model
@@ -165,13 +167,13 @@ def _inspect(url: str, pairs: Sequence[Pair]) -> int:
 
     from stillme.judges.questions import form_of
 
-    asked = form_of(PROMPT, 1).question(pairs[0], disclosure="blind", swapped=False)
+    question = form_of(PROMPT, 1).question(pairs[0], disclosure="blind", swapped=False)
     samples = [
         Sample(
             input=[
                 ChatMessageUser(
                     content=[
-                        ContentText(text=asked.system),
+                        ContentText(text=question.system),
                         ContentImage(image=_encoded(pair.sources[0])),
                         ContentImage(image=_encoded(pair.edited)),
                     ]
@@ -191,14 +193,14 @@ def _inspect(url: str, pairs: Sequence[Pair]) -> int:
             log_images=False,
             display="none",
         )
-        # Inside the block: samples are read from the log's file.
+        # Inside the block, because samples are read lazily from the log's file.
         return sum(bool(sample.output.completion) for sample in log.samples or [])
 
 
 def _messages(system: str, images: Sequence[str]) -> Any:
-    shown = [{"type": "image_url", "image_url": {"url": image}} for image in images]
+    parts = [{"type": "image_url", "image_url": {"url": image}} for image in images]
     text = {"type": "text", "text": f"EDIT INSTRUCTION: {PROMPT.text}"}
-    return [{"role": "system", "content": system}, {"role": "user", "content": [text, *shown]}]
+    return [{"role": "system", "content": system}, {"role": "user", "content": [text, *parts]}]
 
 
 def _encoded(image: ImageFile) -> str:
@@ -212,20 +214,20 @@ def _encoded(image: ImageFile) -> str:
 
 def _pairs(folder: Path) -> list[Pair]:
     """JPEGs of the size that editors return, with as much detail as a portrait."""
-    dice = np.random.default_rng(0)
-    sources = [_photo(dice, folder / f"s{index}.jpg") for index in range(SOURCES)]
-    edits = [_photo(dice, folder / f"e{index}.jpg") for index in range(PAIRS)]
+    generator = np.random.default_rng(0)
+    sources = [_photo(generator, folder / f"s{index}.jpg") for index in range(SOURCES)]
+    edits = [_photo(generator, folder / f"e{index}.jpg") for index in range(PAIRS)]
     size = sum(image.path.stat().st_size for image in edits) / len(edits)
-    print(f"{'pictures':<28}{size / 1000:>8,.0f} kB each, {SIDE} px")
+    print(f"{'images':<28}{size / 1000:>8,.0f} kB each, {SIDE} px")
     return [
         Pair(edit=str(index), sources=(sources[index * SOURCES // PAIRS],), edited=edit, prompt=PROMPT)
         for index, edit in enumerate(edits)
     ]
 
 
-def _photo(dice: np.random.Generator, file: Path) -> ImageFile:
-    coarse = Image.fromarray(dice.integers(0, 255, (16, 16, 3), dtype=np.uint8)).resize((SIDE, SIDE))
-    fine = Image.fromarray(dice.integers(0, 255, (SIDE // 4, SIDE // 4, 3), dtype=np.uint8)).resize((SIDE, SIDE))
+def _photo(generator: np.random.Generator, file: Path) -> ImageFile:
+    coarse = Image.fromarray(generator.integers(0, 255, (16, 16, 3), dtype=np.uint8)).resize((SIDE, SIDE))
+    fine = Image.fromarray(generator.integers(0, 255, (SIDE // 4, SIDE // 4, 3), dtype=np.uint8)).resize((SIDE, SIDE))
     Image.blend(coarse, fine, 0.2).save(file, "JPEG", quality=90)
     return ImageFile.of(file)
 
@@ -243,11 +245,11 @@ def _server() -> Iterator[str]:
 
 def serve() -> None:
     """Answer every request after the latency, with as little work as possible."""
-    seen = dict.fromkeys(
+    observations = dict.fromkeys(
         ("edit_analysis", "skin_tone_comparison", "facial_feature_analysis", "gender_presentation", "age_analysis"), "x"
     )
     scores = {"edit_success": 5, "skin_tone": 3, "race_drift": 1, "gender_drift": 1, "age_drift": 3}
-    text = json.dumps({"observations": seen, "scores": scores, "evidence_summary": "x"})
+    text = json.dumps({"observations": observations, "scores": scores, "evidence_summary": "x"})
     body = json.dumps(
         {
             "id": "c",

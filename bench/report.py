@@ -22,16 +22,16 @@ NAMES = ("edits", "estimating", "report", "megabytes", "estimating_mb", "peak_mb
 
 def main() -> None:
     small, large = (_measured(per_cell) for per_cell in PER_CELL.values())
-    for found in (small, large):
-        size, slow, large_mb = (
-            found["megabytes"] / LIMIT_MB,
-            found["report"] / found["estimating"],
-            found["peak_mb"] / found["estimating_mb"],
+    for run in (small, large):
+        size, time_ratio, memory = (
+            run["megabytes"] / LIMIT_MB,
+            run["report"] / run["estimating"],
+            run["peak_mb"] / run["estimating_mb"],
         )
-        print(f"{found['edits']:,.0f} edits")
-        print(f"  page    {found['megabytes']:>8,.1f} MB, ×{size:.2f} of the limit of {LIMIT_MB:.0f} MB")
-        print(f"  time    {found['report']:>8,.1f} s, ×{slow:.2f} of estimating the same rows")
-        print(f"  memory  {found['peak_mb']:>8,.0f} MB at its peak, ×{large_mb:.2f} of estimating alone")
+        print(f"{run['edits']:,.0f} edits")
+        print(f"  page    {run['megabytes']:>8,.1f} MB, ×{size:.2f} of the limit of {LIMIT_MB:.0f} MB")
+        print(f"  time    {run['report']:>8,.1f} s, ×{time_ratio:.2f} of estimating the same rows")
+        print(f"  memory  {run['peak_mb']:>8,.0f} MB at its peak, ×{memory:.2f} of estimating alone")
     growth = {name: large[name] / small[name] for name in ("report", "megabytes", "peak_mb")}
     print(
         f"20 times the edits: ×{growth['report']:.1f} the time, ×{growth['megabytes']:.1f} the size, "
@@ -55,18 +55,18 @@ def report_once(per_cell: int) -> None:
     portraits = sorted(Path(str(files("stillme.portraits").joinpath("data"))).glob("*.webp"))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         data = paper_like(portraits, per_cell=per_cell, settings=replace(SETTINGS, replicates=200))
         data = replace(data, image_path=_Links(folder / "images", portraits), folder=folder)
-        built, built_mb = time.perf_counter(), _peak_mb()
+        estimated, estimated_mb = time.perf_counter(), _peak_mb()
         page = write(folder, data)
         ended = time.perf_counter()
         size = page.stat().st_size / 1e6
-    print(len(data.edits), built - begun, ended - built, size, built_mb, _peak_mb())
+    print(len(data.edits), estimated - start, ended - estimated, size, estimated_mb, _peak_mb())
 
 
 class _Links:
-    """A file of its own for every edit, made when asked for, so that no thumbnail is had for nothing."""
+    """A separate file for every edit, made on demand, so that no thumbnail comes from the cache."""
 
     def __init__(self, folder: Path, portraits: list[Path]) -> None:
         self._folder, self._portraits = folder, portraits

@@ -76,7 +76,7 @@ def main() -> None:
 def _rounds(name: str, folder: Path, database: str | None, bare: np.ndarray) -> None:
     paced = _round(folder / "paced", database, PACE, kills=0)
     ratio = np.percentile(paced.milliseconds, 50) / np.percentile(bare, 50)
-    print(f"{name}, 200 people\n    {paced}; median ×{ratio:.1f} of a bare durable commit; {paced.cpu:.1f} ms CPU each")
+    print(f"{name}, 200 people\n    {paced}; median ×{ratio:.1f} of a bare commit; {paced.cpu:.1f} ms CPU per answer")
     flat = _round(folder / "flat", database, 0.0, kills=2)
     print(f"{name}, flat out\n    {flat}; over 2 × kill -9, {flat.retries:,} requests repeated, none lost", flush=True)
 
@@ -97,13 +97,13 @@ def _round(folder: Path, database: str | None, pace: float, kills: int) -> Measu
             .where(t.participant.c.study == study.id)
         ).all()
         done = Counter(slot.batch for slot in slots if slot.state == "done")
-        assert set(done.values()) == {RATERS}, "a batch has not exactly k raters"
+        assert set(done.values()) == {RATERS}, "a batch does not have exactly k raters"
         assert sum(done.values()) == PLACES
         kept = {(row.ext_hmac, row.position, row.side, row.question): (row.seq, row.value) for row in rows}
         for person in people:
-            known_as = study.keys.name("participant", f"prolific:{person.name}")
+            pseudonym = study.keys.pseudonym("participant", f"prolific:{person.name}")
             for place, said in person.acknowledged.items():
-                assert kept[(known_as, *place)] == said, "an acknowledged answer is lost"
+                assert kept[(pseudonym, *place)] == said, "an acknowledged answer is lost"
     assert len(kept) == PLACES * ANSWERS
     times = np.array([taken for person in people for taken in person.times]) * 1000
     begun, ended = np.percentile([row.at for row in rows], [10, 90])
@@ -118,7 +118,7 @@ def _round(folder: Path, database: str | None, pace: float, kills: int) -> Measu
 def _processor_seconds(server: ServerProcess) -> float:
     assert server.running
     main = psutil.Process(server.running.pid)
-    return sum(sum(each.cpu_times()[:2]) for each in (main, *main.children(recursive=True)))
+    return sum(sum(process.cpu_times()[:2]) for process in (main, *main.children(recursive=True)))
 
 
 async def _all(people: Sequence[Annotator], server: ServerProcess, kills: int) -> None:

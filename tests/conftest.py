@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +14,14 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+
+PLUGINS = Path(sys.prefix) / "test-plugins"
+"""Where make installs tests/plugin_package: on the path of the tests and their subprocesses, and of nobody else."""
+
+if not PLUGINS.is_dir():
+    raise pytest.UsageError(f"{PLUGINS} is missing; run `make .venv/.test-plugins`.")
+sys.path.append(str(PLUGINS))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(PLUGINS))))
 
 settings.register_profile("stillme", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("stillme")

@@ -11,7 +11,6 @@ from stillme.types import (
     Edited,
     EditOutcome,
     ImageFile,
-    Pair,
     Portrait,
     Prompt,
     Rated,
@@ -47,10 +46,10 @@ def edit_row(made: Request, outcome: EditOutcome | None = None) -> EditRow:
 
 
 def assessment_row(edit: str, assessment: Assessment | None = None, epoch: int = 0) -> AssessmentRow:
-    nowhere = ImageFile(path=Path("x.png"), sha256="0" * 64)
     return AssessmentRow(
         key=digest([edit, epoch]),
-        pair=Pair(edit=edit, sources=(nowhere,), edited=nowhere, prompt=prompt(), epoch=epoch),
+        edit=edit,
+        epoch=epoch,
         judge=JUDGE,
         assessment=assessment or Assessment(ratings={"skin_tone": Rated(score=3)}),
         attempts=1,

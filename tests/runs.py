@@ -10,8 +10,9 @@ import numpy as np
 from PIL import Image
 
 from stillme import audit as audits
+from stillme.stages.recording import record
 from stillme.store import AssessmentRow, EditRow, Store
-from stillme.types import Assessment, Edited, EditOutcome, ImageFile, Rated, Rating, Request
+from stillme.types import Assessment, Edited, EditOutcome, Rated, Rating, Request
 
 Answer = Callable[[str, Request], Mapping[str, Rating] | EditOutcome | None]
 """Editor's name and request to scores by axis, to an outcome without scores, or to nothing yet."""
@@ -71,7 +72,7 @@ def fill(folder: Path, answer: Answer) -> Path:
     """Write the rows of every request, as `answer` says."""
     loaded = audits.load(folder, ready=False)
     with Store.writing(folder) as store:
-        store.record_audit(loaded.hash, loaded.resolved)
+        record(loaded, store)
         for named in loaded.editors:
             edits: list[EditRow] = []
             said: list[AssessmentRow] = []
@@ -99,7 +100,8 @@ def _assessments(
     return [
         AssessmentRow(
             key=key,
-            pair=loaded.pair(named, request, ImageFile(path=Path(image), sha256=image), epoch),
+            edit=request.key,
+            epoch=epoch,
             judge=named.judge.spec,
             assessment=Assessment(ratings=dict(ratings), raw='{"said": "as it came"}'),
             attempts=1,
@@ -107,7 +109,7 @@ def _assessments(
             cost=0.25,
         )
         for named in loaded.judges
-        for key, epoch in loaded.assessments(named, request, image)
+        for key, epoch in named.record().assessments(request.key, image)
     ]
 
 

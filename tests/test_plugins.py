@@ -1,22 +1,25 @@
-"""A package outside of ours, really installed, brings editors, judges and prompts."""
+"""A package outside of ours, really installed, adds editors, judges and prompts; a broken one breaks nothing else."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from stillme import registry
+from stillme import audit, registry
 from stillme.cli import cli
-from stillme.errors import BrokenPlugin, UnknownName
+from stillme.errors import BrokenPlugin, InvalidAudit, InvalidParameters, NotReady, StillmeError, UnknownName
 from stillme.pipeline import Options, run_stages
 from stillme.store import Store
 
 
-def test_an_installed_package_brings_its_plugins():
+def test_an_installed_package_adds_its_plugins():
     assert registry.plugin("editor", "negative").package == "stillme-test-plugin"
     assert registry.prompt_set("greetings")[0].text == "Make the person smile."
     assert "negative" in CliRunner().invoke(cli, ["list", "editors", "negative", "--json"]).output
@@ -45,6 +48,62 @@ def test_a_plugin_that_cannot_be_imported_is_named_with_its_package():
 def test_a_class_without_the_protocol_is_refused():
     with pytest.raises(BrokenPlugin, match="lacks edit"):
         registry._checked("judge", "brightness", ("edit",))
+    with pytest.raises(BrokenPlugin, match="'formless' of package 'stillme-test-plugin' lacks Parameters"):
+        registry.editor_class("formless")
+
+
+def test_a_module_that_exits_is_a_broken_plugin():
+    with pytest.raises(BrokenPlugin, match="SystemExit: not on this machine"):
+        registry.editor_class("exiting")
+
+
+def test_a_plugin_is_built_from_its_name_shorthand_and_parameters():
+    assert registry.build("editor", "flaky:3", {"cost": 0.5}).spec.parameters == {"failures": 3, "cost": 0.5}
+    assert registry.build("judge", "brightness", {}).capabilities.axes == ("brightness",)
+
+
+@pytest.mark.parametrize(
+    ("use", "parameters", "kind", "words"),
+    [
+        ("negtive", {}, UnknownName, "Did you mean 'negative'?"),
+        ("noop:x", {}, StillmeError, "'noop' takes nothing after a colon; set 'x' as one of its parameters."),
+        ("unready", {}, NotReady, "The editor 'unready' cannot work here: no_such_module is not installed: run"),
+        ("flaky", {"failure": 1}, InvalidParameters, "unknown key 'failure'. Did you mean 'failures'?"),
+        ("flaky:often", {}, InvalidParameters, "The editor 'flaky:often' cannot be built: failures: should be a valid"),
+        ("flaky", {"failure": 1}, InvalidParameters, "`stillme list editors flaky` shows its parameters."),
+        ("crashing", {}, BrokenPlugin, "'crashing' of package 'stillme-test-plugin' cannot be built (RuntimeError: no"),
+    ],
+)
+def test_what_cannot_be_built_is_one_sentence(use: str, parameters: dict[str, int], kind: type[Exception], words: str):
+    with pytest.raises(kind) as caught:
+        registry.build("editor", use, parameters)
+    assert words in str(caught.value)
+
+
+def test_a_plugin_that_raises_when_built_is_a_problem_of_the_audit(write_audit: Callable[..., Path]):
+    with pytest.raises(InvalidAudit, match=r"line 8, editors\[0\].use: The editor 'crashing' of package"):
+        audit.load(write_audit('use = "crashing"'))
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken"),
+    [("editors", ["broken", "crashing", "exiting", "formless"]), ("judges", ["crashing-judge"])],
+)
+def test_a_broken_plugin_does_not_hide_the_others(kind: str, broken: list[str]):
+    shown = CliRunner().invoke(cli, ["list", kind, "--json"])
+    entries = {entry["name"]: entry for entry in json.loads(shown.output)}
+    assert {"python"} < entries.keys()
+    for name in broken:
+        assert not entries[name]["ready"]
+        assert "stillme-test-plugin" in entries[name]["lacking"][0]
+
+
+def test_the_plugins_of_the_tests_are_not_in_the_environment_of_a_user():
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-m", "stillme", "list", "editors", "--json"]
+    shown = subprocess.run(command, env=plain, capture_output=True, text=True, check=True)
+    packages = {entry["package"] for entry in json.loads(shown.stdout)}
+    assert packages == {"stillme"}, "run `make test` once: it removes what older versions installed"
 
 
 def test_listing_shows_what_a_plugin_still_needs():

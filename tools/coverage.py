@@ -95,7 +95,7 @@ def nothing(seed: int) -> Shares:
         for each in estimate(edits, [scores], wanted)
         if isinstance(each, Disparity) and each.quantity == "race_change"
     )
-    luck = [each.chance for each in pairs if each.chance]
+    luck = [each.permutation for each in pairs if each.permutation]
     return {
         "Kruskal–Wallis on rows finds a difference (naive)": float(naive["Kruskal–Wallis"] <= 0.05),
         "Mann–Whitney on rows, one group against the rest (naive)": float(naive["Mann–Whitney"] <= 0.05),

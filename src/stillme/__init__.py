@@ -1,3 +1,97 @@
-"""Does an image editor keep people themselves?"""
+"""Does an image editor keep people themselves? Audits instruction-guided portrait editors.
+
+Everything here is imported when it is first used, so that `import stillme` is instant.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stillme.api import (
+        Audit,
+        Run,
+        check,
+        estimate,
+        feature_prompt,
+        function_judge,
+        measure,
+        open,  # noqa: A004
+        run,
+    )
+    from stillme.errors import Refusal, StillmeError
+    from stillme.protocols import Capabilities, Editor, Judge, JudgeCapabilities
+    from stillme.types import (
+        Abstained,
+        Arm,
+        Assessment,
+        Edited,
+        Estimate,
+        Failed,
+        ImageFile,
+        Interval,
+        NotEstimable,
+        Pair,
+        Portrait,
+        Prompt,
+        Rated,
+        Refused,
+        Request,
+        Spec,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Abstained",
+    "Arm",
+    "Assessment",
+    "Audit",
+    "Capabilities",
+    "Edited",
+    "Editor",
+    "Estimate",
+    "Failed",
+    "ImageFile",
+    "Interval",
+    "Judge",
+    "JudgeCapabilities",
+    "NotEstimable",
+    "Pair",
+    "Portrait",
+    "Prompt",
+    "Rated",
+    "Refusal",
+    "Refused",
+    "Request",
+    "Run",
+    "Spec",
+    "StillmeError",
+    "check",
+    "estimate",
+    "feature_prompt",
+    "function_judge",
+    "measure",
+    "open",
+    "run",
+]
+
+_HOME = {
+    **dict.fromkeys(("Refusal", "StillmeError"), "stillme.errors"),
+    **dict.fromkeys(("Capabilities", "Editor", "Judge", "JudgeCapabilities"), "stillme.protocols"),
+    **dict.fromkeys(
+        ("Audit", "Run", "check", "estimate", "feature_prompt", "function_judge", "measure", "open", "run"),
+        "stillme.api",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'stillme' has no attribute {name!r}")
+    return getattr(import_module(_HOME.get(name, "stillme.types")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from stillme import calibration, registry
-from stillme.errors import BrokenPlugin
+from stillme.errors import BrokenPlugin, InvalidParameters
 from stillme.portraits import folder as portrait_folder
 from stillme.portraits.sheet import write_sheet
-from stillme.protocols import Editor, Judge, Needs, Vouched
+from stillme.protocols import HasValidityCards, Needs
 from stillme.types import Portrait, Prompt
 
 
@@ -102,9 +102,10 @@ def _chosen(kind: registry.Kind, name: str | None) -> Sequence[str]:
     return list(registry.plugins(kind)) if name is None else [registry.plugin(kind, name).name]
 
 
-def _plugin_entry(kind: registry.Kind, name: str) -> Entry:
+def _plugin_entry(kind: registry.Buildable, name: str) -> Entry:
     try:
         loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
+        abilities = _trust(name) if kind == "judge" else _abilities(name)
     except BrokenPlugin as error:
         # One broken package must not hide the others.
         return Entry(
@@ -112,7 +113,6 @@ def _plugin_entry(kind: registry.Kind, name: str) -> Entry:
         )
     summary = (inspect.getdoc(loaded) or "").partition("\n")[0]
     lacking = registry.unmet(loaded.needs)
-    abilities = _trust(loaded) if kind == "judge" else _abilities(loaded)
     return Entry(
         title=name,
         summary=summary + (f" [needs: {'; '.join(lacking)}]" if lacking else ""),
@@ -130,17 +130,17 @@ def _plugin_entry(kind: registry.Kind, name: str) -> Entry:
     )
 
 
-def _trust(loaded: Any) -> dict[str, Any]:
+def _trust(name: str) -> dict[str, Any]:
     """A judge's calibration and validity cards, with its default parameters."""
     try:
-        judge: Judge = loaded(loaded.Parameters())
-    except ValidationError:
+        judge = registry.build("judge", name, {}, ready=False)
+    except InvalidParameters:
         return {"calibration": "needs parameters"}
     known = calibration.find(judge.spec)
     state = known.verdicts if known else "not calibrated"
     return {
         "calibration": state,
-        "cards": [card.text() for card in judge.cards()] if isinstance(judge, Vouched) else [],
+        "cards": [card.text() for card in judge.cards()] if isinstance(judge, HasValidityCards) else [],
     }
 
 
@@ -149,11 +149,11 @@ def _needs(needs: Needs) -> dict[str, Any]:
     return {name: value for name, value in asdict(needs).items() if value}
 
 
-def _abilities(loaded: Any) -> dict[str, Any]:
+def _abilities(name: str) -> dict[str, Any]:
     """What an editor can do, as far as it can be said without parameters of the user's."""
     try:
-        editor: Editor = loaded(loaded.Parameters())
-    except ValidationError:
+        editor = registry.build("editor", name, {}, ready=False)
+    except InvalidParameters:
         return {"capabilities": "depend on the parameters that are needed"}
     return {"capabilities": asdict(editor.capabilities)}
 

@@ -57,7 +57,7 @@ def to_lab(rgb: NDArray[np.uint8]) -> Floats:
 
 
 def delta_e(a: Floats, b: Floats) -> Floats:
-    """CIEDE2000 between CIELAB colours (last axis): 1 is about the least that an eye can see."""
+    """CIEDE2000 between CIELAB colours (last axis); 1 is about the smallest visible difference."""
     c_a, c_b = np.hypot(a[..., 1], a[..., 2]), np.hypot(b[..., 1], b[..., 2])
     c7 = ((c_a + c_b) / 2) ** 7
     stretch = 1.5 - 0.5 * np.sqrt(c7 / (c7 + 25.0**7))

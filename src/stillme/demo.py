@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme import results, rubric
+from stillme import rubric
 from stillme.audit.load import FILE
 from stillme.audit.template import small_audit
-from stillme.errors import StillmeError
+from stillme.errors import Interrupted, StillmeError
 from stillme.pipeline import Ended, Options, run_stages
-from stillme.results import known_answers
-from stillme.stages import described
+from stillme.results import Run, known_answers
 from stillme.stages.loop import Tally
-from stillme.store import Store
 from stillme.types import Interval, PlantedGap
 
 
@@ -55,11 +53,9 @@ def run_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str
     file.write_text(text, "utf-8")
     summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options(watch=watch, say=say))
     if summary.ended is not Ended.COMPLETE or summary.report is None:
-        raise KeyboardInterrupt
-    loaded = described.load(folder, ready=False)
-    with Store.reading(folder) as store:
-        gaps = tuple(known_answers.gaps(loaded, results.gather(loaded, store)))
-    return DemoResult(report=summary.report, gaps=gaps)
+        raise Interrupted("The demo was interrupted; the same command goes on where it stopped.")
+    with Run.open(folder) as run:
+        return DemoResult(report=summary.report, gaps=tuple(known_answers.gaps(run)))
 
 
 def _as_json(gap: PlantedGap) -> dict[str, Any]:

@@ -7,13 +7,14 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from stillme import __version__, faces, images, registry
-from stillme.errors import StillmeError
+from stillme.errors import InvalidParameters, StillmeError
 from stillme.store import Store
 
 State = Literal["ok", "lacking", "broken"]
@@ -96,12 +97,14 @@ def _face_models() -> str:
     return "a face is found where there is one"
 
 
-def _plugins(kind: registry.Kind) -> Iterator[Check]:
+def _plugins(kind: registry.Buildable) -> Iterator[Check]:
     for name in registry.plugins(kind):
         label = f"{kind} {name}"
         try:
             loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
             lacking = registry.unmet(loaded.needs)
+            with suppress(InvalidParameters):
+                registry.build(kind, name, {}, ready=False)
         except StillmeError as error:
             yield Check(name=label, state="broken", detail=str(error))
             continue

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+if TYPE_CHECKING:  # `stillme --help` imports this module, and pydantic takes longer than the rest of it
+    from pydantic import BaseModel, ValidationError
+    from pydantic_core import ErrorDetails
 
 
 class StillmeError(Exception):
     """The user's mistake or the machine's state; shown as one sentence, without a traceback."""
+
+
+class Interrupted(StillmeError):
+    """Somebody asked for an end; everything finished is saved."""
 
 
 class UnknownName(StillmeError):
@@ -26,6 +35,29 @@ class MissingExtra(StillmeError):
 
 class BrokenPlugin(StillmeError):
     """A plugin is installed but cannot be loaded or does not keep the protocol."""
+
+
+class NotReady(StillmeError):
+    """A plugin needs packages or keys that this machine lacks."""
+
+    def __init__(self, subject: str, lacking: Iterable[str]) -> None:
+        self.lacking = tuple(lacking)
+        super().__init__(f"{subject} cannot work here: {'; '.join(self.lacking)}.")
+
+
+class InvalidParameters(StillmeError):
+    """Parameters that a plugin rejects. Carries pydantic's error for whoever knows the line of each parameter."""
+
+    def __init__(
+        self, subject: str, error: ValidationError, model: type[BaseModel], given: Mapping[str, Any], hint: str = ""
+    ) -> None:
+        self.error, self.model, self.given = error, model, given
+        problems = "; ".join(_placed(detail, model) for detail in error.errors(include_url=False))
+        super().__init__(f"{subject} cannot be built: {problems}. {hint}".rstrip())
+
+
+class Refusal(Exception):
+    """Raised by an editor's function that declines; the words are kept as they are. A finding, never an error."""
 
 
 class UnreadableImage(StillmeError):
@@ -86,3 +118,48 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A leading-space sentence naming the closest known name, or nothing."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def validation_message(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    """One of pydantic's errors in our words, without its location."""
+    key = str(detail["loc"][-1]) if detail["loc"] else ""
+    match detail["type"]:
+        case "extra_forbidden":
+            known = list(_fields_at(model, detail["loc"][:-1]))
+            return f"unknown key {key!r}.{did_you_mean(key, known)} Known here: {', '.join(known) or 'none'}"
+        case "missing":
+            return f"{key!r} is missing; add it"
+        case "literal_error" | "enum":
+            return f"{detail['input']!r} is not allowed; write {detail.get('ctx', {}).get('expected', 'another value')}"
+        case "too_short":
+            return "is empty; give at least one"
+        case "value_error":
+            return detail["msg"].removeprefix("Value error, ")
+        case _:
+            message = detail["msg"][0].lower() + detail["msg"][1:]
+            return f"{message.replace('input should', 'should')}, not {detail['input']!r}"
+
+
+def _placed(detail: ErrorDetails, model: type[BaseModel]) -> str:
+    names_its_key = detail["type"] in ("extra_forbidden", "missing")
+    place = ".".join(map(str, detail["loc"][:-1] if names_its_key else detail["loc"]))
+    message = validation_message(detail, model)
+    return f"{place}: {message}" if place else message
+
+
+def _fields_at(model: type[BaseModel], location: Sequence[str | int]) -> Iterable[str]:
+    current: type[BaseModel] = model
+    for part in location:
+        field = current.model_fields.get(str(part)) if isinstance(part, str) else None
+        inner = _model_in(field.annotation) if field else None
+        if inner is not None:
+            current = inner
+    return current.model_fields
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside `dict[str, Effect]` or `Effect | None`, if there is one."""
+    if hasattr(annotation, "model_fields"):
+        return cast("type[BaseModel]", annotation)
+    models = (_model_in(argument) for argument in get_args(annotation))
+    return next((model for model in models if model), None)

@@ -52,7 +52,7 @@ def write_json(path: Path, value: Json) -> Path:
 def write_json_lines(path: Path, rows: Iterable[Mapping[str, Json]]) -> Path:
     """Write one JSON object a line, streaming."""
     with whole(path) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.writelines(json.dumps(row, sort_keys=True, ensure_ascii=False) + "\n" for row in rows)
+        stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return path
 
 

@@ -13,25 +13,25 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from stillme.errors import UnreadableImage
 
 MAX_PIXELS = 64_000_000
-"""Beyond this a file is refused before it is decoded: a decompression bomb must not eat the memory."""
+"""Larger files are refused before they are decoded: a decompression bomb must not exhaust the memory."""
 
 _DAMAGED = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, EOFError, ArithmeticError, LookupError, Warning)
-"""What Pillow's many decoders raise on broken files, found by trying."""
+"""What Pillow's decoders raise on broken files, found by trial."""
 
-# Pillow only warns of what it thinks too large; we refuse it. Set once, as filters are not thread-safe.
+# Pillow only warns of very large pictures; we refuse them. Set once, as filters are not thread-safe.
 warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
 
 
 def read_rgb(source: bytes | Path, *, name: str = "") -> NDArray[np.uint8]:
     """Decode to upright 8-bit RGB: EXIF rotation applied, transparency laid on white, 16 bits scaled.
 
-    Anything that is no single still picture of sensible size is refused in one sentence.
+    Anything but a single still picture of a sensible size is refused in one sentence.
     """
     return np.asarray(read_picture(source, name=name))
 
 
 def read_picture(source: bytes | Path, *, name: str = "") -> Image.Image:
-    """The same as `read_rgb`, for who goes on with Pillow: copying a picture to numpy and back takes as long as it."""
+    """As `read_rgb`, for callers that stay with Pillow: a copy to numpy and back takes as long as decoding."""
     label = name or (str(source) if isinstance(source, Path) else "the image")
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as picture:

@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import tomli_w
-
-from stillme import __version__, estimates, report, results
+from stillme import audit as audits
+from stillme import calibration, estimates, report
 from stillme.audit import Audit
-from stillme.audit.load import FILE, RESOLVED
-from stillme.calibration import standing_of
-from stillme.errors import StillmeError
-from stillme.report import contents as reporting
+from stillme.errors import StillmeError, StoreBusy
+from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.report.manuscript import Format, Written, write_figures
-from stillme.results import disputes, settings_of
-from stillme.stages import changes, described, edits, features, judgements
-from stillme.stages.loop import Budget, Ended, Stop, Tally, Terms
-from stillme.store import Store
-from stillme.types import Estimate
+from stillme.results import Run, disputes, folder_of
+from stillme.results.drift import drift, sentence
+from stillme.stages.changes import adopt
+from stillme.stages.described import with_features
+from stillme.stages.loop import Ended, Tally
+from stillme.stages.recording import record
+from stillme.stages.working import Conditions, Work, work
+from stillme.store import Store, Totals
+from stillme.tables.estimates import write_tables
 
-__all__ = ["Ended", "Name", "Options", "Summary", "run_stages"]
+__all__ = ["Ended", "Name", "Options", "Summary", "run_audit", "run_stages"]
 
 Name = Literal["edit", "judge", "estimate", "report"]
 
@@ -48,6 +49,11 @@ class Options:
     """Whether the report and its figures show portraits."""
     figures: tuple[Format, ...] = ()
     """Formats in which figures for a manuscript are written beside the report."""
+
+    @property
+    def conditions(self) -> Conditions:
+        """For the stages that work."""
+        return Conditions(wait=self.wait, accept_changes=self.accept_changes, watch=self.watch, say=self.say)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,90 +110,70 @@ class Summary:
                 + (", after raising [budget] if its dollars are spent." if self.ended is Ended.OVER_BUDGET else ".")
             )
         elif self.to_retry:
-            lines.append(f"{self.to_retry:,} failed in a way that may pass; run the same command to retry them.")
+            lines.append(f"{self.to_retry:,} failed; run the same command to retry them.")
         return "\n".join(lines)
 
 
 def run_stages(path: Path, stages: Sequence[Name], options: Options) -> Summary:
-    """Load the audit at `path`, check it, and run the stages on it."""
-    works = bool({"edit", "judge"} & set(stages))
-    loaded = described.load(path, out=options.out, ready=works)
-    if not works and not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
-    with Store.writing(loaded.folder, wait=options.wait) as store, Stop().on_interrupt(options.say) as stop:
-        note = changes.require_unchanged(loaded, store, accept=options.accept_changes)
-        if note:
-            options.say(note)
-        _keep_resolved(loaded, store)
-        return _Run(loaded, store, stop, options).stages(stages)
+    """Do the stages on the audit at `path`. Work needs its plugins and inputs; estimates and reports only the run."""
+    works: list[Work] = [name for name in ("edit", "judge") if name in stages]
+    folder = folder_of(path, options.out) if not works else None
+    if folder is None:
+        return _after_work(audits.load(path, out=options.out), works, stages, options)
+    if not Store.exists(folder):
+        raise StillmeError(f"{folder} has no run yet. `stillme run {path}` starts it.")
+    _adopt(folder, options)
+    summary = Summary(folder=folder)
+    with Run.open(folder) as run:
+        _sum_up(summary, run.totals())
+        _estimate(run, stages, options, summary)
+    return summary
 
 
-class _Run:
-    def __init__(self, loaded: Audit, store: Store, stop: Stop, options: Options) -> None:
-        self._audit, self._store, self._stop, self._options = loaded, store, stop, options
-        self._summary = Summary(folder=loaded.folder)
-
-    def stages(self, stages: Sequence[Name]) -> Summary:
-        budget = self._audit.config.budget
-        limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
-        terms = Terms(budget=limit, stop=self._stop, watch=self._options.watch)
-        if "edit" in stages and self._audit.extractors:
-            self._describe(terms)
-        for name, work in (("edit", edits.edit), ("judge", judgements.judge)):
-            if name in stages and self._summary.ended is Ended.COMPLETE:
-                ended, tallies = work(self._audit, self._store, terms)
-                self._summary.ended = ended
-                self._summary.tallies += tallies
-        totals = self._store.totals()
-        self._summary.cost = totals.cost
-        self._summary.to_retry = (
-            totals.edits.get("to retry", 0) + totals.assessments_to_retry + totals.features_to_retry
-        )
-        if self._summary.ended is Ended.COMPLETE and {"estimate", "report"} & set(stages):
-            self._estimate(stages)
-        return self._summary
-
-    def _describe(self, terms: Terms) -> None:
-        """Put the portraits into words, for the arms whose instructions need them."""
-        self._summary.ended, tallies = features.extract(self._audit, self._store, terms)
-        self._summary.tallies += tallies
-        self._audit = described.with_features(self._audit, self._store)
-        if note := features.without_prompt(self._audit):
-            self._options.say(note)
-        features.refuse_truncation(self._audit)
-
-    def _estimate(self, stages: Sequence[Name]) -> None:
-        gathered = results.gather(self._audit, self._store)
-        found = estimates.estimate(gathered.edits, gathered.scores, settings_of(self._audit))
-        if "estimate" in stages:
-            self._summary.tables = estimates.write_tables(found, self._audit.folder, standing_of(self._audit))
-            self._summary.tables += disputes.write_judges(self._audit, gathered, settings_of(self._audit))
-        if "report" in stages:
-            data = report_data_of(self._audit, self._store, gathered, found, redact=self._options.redact)
-            self._summary.report = report.write(self._audit.folder, data)
-            if self._options.figures:
-                where = self._audit.folder / FIGURES
-                self._summary.figures = write_figures(where, data, self._options.figures)
+def run_audit(audit: Audit, options: Options | None = None) -> Summary:
+    """Do all stages of an audit that was built in Python."""
+    return _after_work(audit, ["edit", "judge"], ("edit", "judge", "estimate", "report"), options or Options())
 
 
-def report_data_of(
-    loaded: Audit,
-    store: Store,
-    gathered: results.Results,
-    found: Sequence[Estimate],
-    *,
-    redact: Redaction = "none",
-) -> report.ReportData:
-    """What the report of these rows shows."""
-    return reporting.report_data(
-        loaded, store, gathered, found, settings=settings_of(loaded), standing=standing_of(loaded), redact=redact
-    )
+def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], options: Options) -> Summary:
+    summary = Summary(folder=audit.folder)
+    worked = work(audit, works, options.conditions, calibration.known_to_this_machine(audit))
+    summary.ended, summary.tallies = worked.ended, worked.tallies
+    _sum_up(summary, worked.totals)
+    if summary.ended is Ended.COMPLETE and {"estimate", "report"} & set(stages):
+        with Run.open(audit.folder) as run:
+            _estimate(run, stages, options, summary)
+    return summary
 
 
-def _keep_resolved(loaded: Audit, store: Store) -> None:
-    store.record_audit(loaded.hash, loaded.resolved)
-    header = f"# {loaded.config.title}: the audit as resolved by stillme {__version__}, hash {loaded.hash}\n"
-    (loaded.folder / RESOLVED).write_text(header + tomli_w.dumps(loaded.resolved), "utf-8")
-    if loaded.file.resolve() != (loaded.folder / FILE).resolve():
-        # A run kept elsewhere must be usable without the file that it came from.
-        (loaded.folder / FILE).write_text(f"# From {loaded.file}\n" + tomli_w.dumps(loaded.as_input()), "utf-8")
+def _sum_up(summary: Summary, totals: Totals) -> None:
+    summary.cost, summary.to_retry = totals.cost, totals.to_retry
+
+
+def _adopt(folder: Path, options: Options) -> None:
+    """Take over what audit.toml says now, where that changes no row; else say what was recorded and is used."""
+    try:
+        with Store.writing(folder, wait=options.wait) as store:
+            if options.accept_changes:
+                audit = with_features(audits.load(folder, out=folder, ready=False), store)
+                record(audit, store, calibration.known_to_this_machine(audit))
+                return
+            reason = adopt(folder, store, calibration.known_to_this_machine)
+    except (StoreBusy, OSError):
+        return  # somebody is writing, or nobody can: the recorded design is read as it is
+    if reason:
+        with Run.open(folder) as run:
+            differences = drift(run)
+        options.say(sentence(differences) if differences else f"{reason}\nWhat was recorded is used.")
+
+
+def _estimate(run: Run, stages: Sequence[Name], options: Options, summary: Summary) -> None:
+    estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
+    if "estimate" in stages:
+        summary.tables = write_tables(estimated, run.folder, calibration.standing_of(run))
+        summary.tables += disputes.write_judges(run)
+    if "report" in stages:
+        data = report_data(run, estimated, redact=options.redact)
+        summary.report = report.write(run.folder, data)
+        if options.figures:
+            summary.figures = write_figures(run.folder / FIGURES, data, options.figures)

@@ -3,10 +3,9 @@
     [project.entry-points."stillme.editors"]
     mine = "my_package.editor:MyEditor"
 
-The class is built from its validated `Parameters`, cheaply: weights and connections come with the
-first call. Its docstring's first line is what `stillme list` shows. Two class attributes are optional: `default_seed`,
-used where an audit names none, and `shorthand`, the parameter that takes what stands behind a colon, as in
-`use = "mine:this"`.
+The class is built from its validated `Parameters`, cheaply: weights and connections come with the first call. Its
+docstring's first line is what `stillme list` shows. Two class attributes are optional: `default_seed`, used where an
+audit names none, and `shorthand`, the parameter that takes what follows the colon in `use = "mine:this"`.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class Parameters(BaseModel):
 
     _folder: Path = PrivateAttr(default_factory=Path)
 
-    def meant_from(self, folder: Path) -> Self:
-        """The same parameters, whose relative paths are meant from the folder of audit.toml."""
+    def with_base(self, folder: Path) -> Self:
+        """Resolve relative paths from this folder, usually that of audit.toml. Returns the same parameters."""
         self._folder = folder
         return self
 
     def path(self, written: str) -> Path:
-        """A path among the parameters, wherever the command was started. As written it stays in the spec."""
+        """Resolve a path among the parameters. The spec keeps it as written, so a run can move."""
         return self._folder / Path(written).expanduser()
 
 
@@ -78,7 +77,7 @@ class Capabilities:
     prompt_tokens: int | None = None
     """Longer prompts are cut off."""
     reads_instruction: bool = True
-    """Not if its edits were finished elsewhere: then nobody has to put the portraits into words."""
+    """False for edits that were made elsewhere: no feature prompt is needed for them."""
     attributes_matter: bool = False
     """Only known-answer editors read the portraits' labels."""
 
@@ -89,18 +88,18 @@ class JudgeCapabilities:
 
     kind: Literal["model", "instrument", "person", "ensemble"]
     axes: tuple[str, ...]
-    """Answered in full: every pair gets a rating, an abstention or a failure."""
+    """Answered for every pair, by a rating, an abstention or a failure."""
     partial: tuple[str, ...] = ()
-    """Answered only where the judge can tell: shown with a pair, never averaged."""
+    """Answered only for some pairs: shown with a pair, never averaged."""
     batch: int = 1
     concurrency: int = 1
     labels: bool = False
     """Whether the judge wants to be told the portrait's labels. Blind is the default."""
     views: int = 1
-    """In how many ways a pair is shown in every epoch, such as in both orders; `pair.epoch % views` says which."""
+    """How many presentations of a pair an epoch has, such as 2 for both orders; `pair.epoch % views` is this one."""
     given: bool = False
-    """Whether its answers come from elsewhere, by an import or a study: it is never asked, and an edit without an
-    answer is simply not judged."""
+    """Whether its answers come from an import or a study: it is never asked, and an edit without an answer is not
+    judged."""
 
 
 @runtime_checkable
@@ -117,13 +116,13 @@ class Editor(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back memory, processes, connections."""
+        """Release memory, processes, connections. May be called more than once."""
         ...
 
 
 @runtime_checkable
 class Judge(Protocol):
-    """Says, of a source and its edit, what changed."""
+    """Rates what changed between a source and its edit."""
 
     Parameters: ClassVar[type[BaseModel]]
     needs: ClassVar[Needs]
@@ -135,43 +134,43 @@ class Judge(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back memory, processes, connections."""
+        """Release memory, processes, connections. May be called more than once."""
         ...
 
 
 @runtime_checkable
-class Objecting(Protocol):
-    """An editor that can tell before the first edit what it could not do. Optional."""
+class ChecksRequests(Protocol):
+    """An editor or judge that checks its settings and the requests before the first one is made. Optional."""
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Each a sentence that names the parameter, portrait or prompt, and what to write instead."""
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """One sentence per problem: which parameter, portrait or prompt, and what to write instead."""
         ...
 
 
 @runtime_checkable
-class Acquainted(Protocol):
-    """An editor that must know everyone beforehand. Optional; for known-answer editors."""
+class NeedsPortraits(Protocol):
+    """An editor that needs all portraits of the audit, not only the one to edit. Optional; for known-answer editors."""
 
-    def meet(self, portraits: Sequence[Portrait]) -> None:
-        """All portraits of the audit, once, before anything else."""
+    def set_portraits(self, portraits: Sequence[Portrait]) -> None:
+        """Called once, before anything else."""
         ...
 
 
 @runtime_checkable
 class Priced(Protocol):
-    """An editor or judge that somebody charges for. Optional; what is not priced runs here and is free."""
+    """An editor or judge that costs money. Optional; without it, `stillme plan` counts zero."""
 
     def expected_dollars(self) -> float | None:
-        """What one edit, or one question about one, costs, roughly; None where nobody can say."""
+        """The approximate cost of one edit or one judgement; None if unknown."""
         ...
 
 
 @runtime_checkable
 class Fingerprinted(Protocol):
-    """An editor that knows what it would return, such as a folder of finished edits. Optional."""
+    """An editor that knows its result beforehand, such as a folder of finished edits. Optional."""
 
     def fingerprint(self, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
-        """The hash of the picture it would return; empty where there is none."""
+        """The hash of the picture that it would return; empty if there is none."""
         ...
 
 
@@ -181,7 +180,7 @@ class KnowsAnswers(Protocol):
 
     @property
     def planted(self) -> tuple[str, tuple[str, ...]]:
-        """The attribute whose levels it treats otherwise, and those levels."""
+        """The attribute that it treats differently, and the levels that it treats so."""
         ...
 
     def expected(self, quantity: str, portrait: Portrait) -> float | None:
@@ -190,7 +189,7 @@ class KnowsAnswers(Protocol):
 
 
 class ValidityCard(Protocol):
-    """What one instrument measures, on which data, and how far to trust it."""
+    """What one instrument measures, on which data, and how reliable it is."""
 
     @property
     def title(self) -> str:
@@ -218,7 +217,7 @@ class ValidityCard(Protocol):
 
 
 @runtime_checkable
-class Vouched(Protocol):
+class HasValidityCards(Protocol):
     """A judge with validity cards. Optional."""
 
     def cards(self) -> Sequence[ValidityCard]:

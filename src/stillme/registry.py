@@ -1,4 +1,4 @@
-"""Find plugins by name, and import them only when they are wanted."""
+"""Find plugins by name, import them only when they are needed, and build them from their parameters."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any, Literal, cast
+from pathlib import Path
+from typing import Any, Literal, cast, overload
 
-from stillme.errors import BrokenPlugin, UnknownName
-from stillme.protocols import Editor, Judge, Needs
+from pydantic import BaseModel, ValidationError
+
+from stillme.errors import BrokenPlugin, InvalidParameters, NotReady, StillmeError, UnknownName
+from stillme.protocols import Editor, Judge, Needs, Parameters
 from stillme.types import Portrait, Prompt
 
 Kind = Literal["editor", "judge", "prompt set", "portrait set"]
+Buildable = Literal["editor", "judge"]
 
 _GROUPS: Mapping[Kind, str] = {
     "editor": "stillme.editors",
@@ -29,6 +33,7 @@ _LISTED_BY: Mapping[Kind, str] = {
     "prompt set": "prompts",
     "portrait set": "portraits",
 }
+_HERE = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +46,14 @@ class Plugin:
 
     @property
     def package(self) -> str:
-        """The distribution that brought it."""
+        """The distribution that registers it."""
         return self.entry.dist.name if self.entry.dist else "unknown"
 
     def load(self) -> Any:
         """Import the object behind the name."""
         try:
             return self.entry.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise BrokenPlugin(
                 f"The {self.kind} {self.name!r} of package {self.package!r} cannot be imported "
                 f"({type(error).__name__}: {error}). Reinstall or remove that package."
@@ -63,25 +68,67 @@ class Plugin:
 @cache
 def plugins(kind: Kind) -> Mapping[str, Plugin]:
     """All plugins of a kind, by name."""
-    found: dict[str, Plugin] = {}
+    registered: dict[str, Plugin] = {}
     for entry in sorted(entry_points(group=_GROUPS[kind]), key=lambda entry: entry.name):
         plugin = Plugin(kind, entry.name, entry)
-        other = found.get(entry.name)
+        other = registered.get(entry.name)
         if other and other.entry.value != entry.value:
             raise BrokenPlugin(
                 f"Two packages, {other.package!r} and {plugin.package!r}, both register the {kind} {entry.name!r}. "
                 "Uninstall one of them."
             )
-        found[entry.name] = plugin
-    return found
+        registered[entry.name] = plugin
+    return registered
 
 
 def plugin(kind: Kind, name: str) -> Plugin:
-    """The plugin of that name, or an error that names the nearest one."""
+    """The plugin of that name, or an error that names the closest one."""
     known = plugins(kind)
     if name not in known:
         raise UnknownName.among(kind, name, known, f"`stillme list {_LISTED_BY[kind]}` shows all.")
     return known[name]
+
+
+@overload
+def build(
+    kind: Literal["editor"], use: str, parameters: Mapping[str, Any], *, base: Path = ..., ready: bool = ...
+) -> Editor: ...
+@overload
+def build(
+    kind: Literal["judge"], use: str, parameters: Mapping[str, Any], *, base: Path = ..., ready: bool = ...
+) -> Judge: ...
+def build(
+    kind: Buildable,
+    use: str,
+    parameters: Mapping[str, Any],
+    *,
+    base: Path = _HERE,
+    ready: bool = True,
+) -> Editor | Judge:
+    """Build the editor or judge that `use` names, such as `noop` or `diffusers:owner/model`.
+
+    Relative paths among the parameters are resolved from `base`. With `ready`, packages or keys that this machine
+    lacks are an error (`NotReady`). Rejected parameters are `InvalidParameters`.
+    """
+    name, _, value = use.partition(":")
+    loaded = editor_class(name) if kind == "editor" else judge_class(name)
+    given = {_shorthand(loaded, name, value): value, **parameters} if value else dict(parameters)
+    if ready and (lacking := unmet(loaded.needs)):
+        raise NotReady(f"The {kind} {use!r}", lacking)
+    try:
+        valid = loaded.Parameters.model_validate(given)
+        construct = cast("Callable[[Any], Editor | Judge]", loaded)
+        return construct(valid.with_base(base) if isinstance(valid, Parameters) else valid)
+    except ValidationError as error:
+        hint = f"`stillme list {_LISTED_BY[kind]} {name}` shows its parameters."
+        raise InvalidParameters(f"The {kind} {use!r}", error, loaded.Parameters, given, hint) from None
+    except StillmeError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BrokenPlugin(
+            f"The {kind} {name!r} of package {plugin(kind, name).package!r} cannot be built "
+            f"({type(error).__name__}: {error}). Report it to the authors of that package."
+        ) from error
 
 
 def editor_class(name: str) -> type[Editor]:
@@ -105,7 +152,7 @@ def portrait_set(name: str) -> tuple[Portrait, ...]:
 
 
 def unmet(needs: Needs) -> list[str]:
-    """What this machine lacks, each as the command or variable that brings it."""
+    """One sentence per missing package or variable, with the command that provides it."""
     missing = [module for module in needs.modules if not _is_installed(module)]
     lacking: list[str] = []
     if missing:
@@ -121,17 +168,36 @@ def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
-        # The package around it is absent, as `google` is for `google.genai`.
+        # The parent package is absent, as `google` is for `google.genai`.
         return False
 
 
+def _shorthand(loaded: type, name: str, value: str) -> str:
+    """The parameter that takes what follows the colon."""
+    shorthand = str(getattr(loaded, "shorthand", ""))
+    if not shorthand:
+        raise StillmeError(f"{name!r} takes nothing after a colon; set {value!r} as one of its parameters.")
+    return shorthand
+
+
 def _checked(kind: Kind, name: str, members: tuple[str, ...]) -> Any:
-    found = plugin(kind, name)
-    loaded = found.load()
-    absent = [member for member in members if not hasattr(loaded, member)]
+    registered = plugin(kind, name)
+    loaded = registered.load()
+    absent = [member for member in members if not _has(loaded, member)]
     if absent:
         raise BrokenPlugin(
-            f"The {kind} {name!r} of package {found.package!r} lacks {', '.join(absent)}; "
+            f"The {kind} {name!r} of package {registered.package!r} lacks {', '.join(absent)}; "
             "see `stillme.protocols` for what a plugin must have."
         )
     return loaded
+
+
+def _has(loaded: object, member: str) -> bool:
+    value = getattr(loaded, member, None)
+    match member:
+        case "Parameters":
+            return isinstance(value, type) and issubclass(value, BaseModel)
+        case "needs":
+            return isinstance(value, Needs)
+        case _:
+            return callable(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import mimetypes
 import re
@@ -17,15 +16,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from stillme import estimates, report, results
+from stillme import estimates, report
 from stillme.errors import StillmeError
-from stillme.pipeline import report_data_of
+from stillme.report.contents import report_data
 from stillme.report.data import Redaction
-from stillme.results import settings_of
+from stillme.results import Run, folder_of
 from stillme.results.status import status_of
-from stillme.stages import described
 from stillme.store import Store
 from stillme.store.pictures import Pictures
+from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host
 
 PORT = 8777
 _REST = 4.0
@@ -62,14 +61,14 @@ class Painter(threading.Thread):
     def __init__(self, served: Served, board: Board) -> None:
         super().__init__(name="painter", daemon=True)
         self._served, self._board = served, board
-        self._loaded = described.load(served.path, out=served.out, ready=False)
+        self._folder = folder_of(served.path, served.out)
         self._stopped = threading.Event()
         self._seen: tuple[int, ...] = ()
 
     @property
     def folder(self) -> Path:
         """The run folder."""
-        return self._loaded.folder
+        return self._folder
 
     def run(self) -> None:
         """Look, paint, rest."""
@@ -88,27 +87,24 @@ class Painter(threading.Thread):
 
     def look(self) -> None:
         """Count the rows, and paint if there are more than last time."""
-        status = status_of(self._served.path, self._served.out)
-        counts = status.as_json()
-        parts = [*counts["editors"], *counts["judges"]]
-        self._board.progress = {
-            "editors": counts["editors"],
-            "judges": counts["judges"],
-            "cost": counts["cost"],
-            "complete": all(each["done"] == each["total"] for each in parts),
-        }
-        with Store.reading(self.folder) as store:
-            newest = "SELECT (SELECT COALESCE(MAX(id), 0) FROM edit), (SELECT COALESCE(MAX(id), 0) FROM assessment)"
-            seen = tuple(store.query(newest).fetchone())
+        with Run.open(self._folder) as run:
+            counts = status_of(run).as_json()
+            parts = [*counts["editors"], *counts["judges"]]
+            self._board.progress = {
+                "editors": counts["editors"],
+                "judges": counts["judges"],
+                "cost": counts["cost"],
+                "complete": all(part["done"] == part["total"] for part in parts),
+            }
+            seen = run.store.newest()
             if seen != self._seen or not self._board.number:
-                self._board.page = self._paint(store).encode()
+                self._board.page = self._paint(run).encode()
                 self._board.number += 1
                 self._seen = seen
 
-    def _paint(self, store: Store) -> str:
-        gathered = results.gather(self._loaded, store)
-        found = estimates.estimate(gathered.edits, gathered.scores, settings_of(self._loaded))
-        data = report_data_of(self._loaded, store, gathered, found, redact=self._served.redact)
+    def _paint(self, run: Run) -> str:
+        estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
+        data = report_data(run, estimated, redact=self._served.redact)
         return report.render(data, live=f"const painted = {self._board.number + 1};\n{_part('live.js')}")
 
 
@@ -120,7 +116,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, served: Served, board: Board, folder: Path) -> None:
         self.board = board
         self.pictures = Pictures(folder / "images") if served.redact == "none" else None
-        self.only_local = is_loopback(served.host)
+        # Beyond loopback the names of this machine cannot be known.
+        self.hosts = (*LOOPBACK, bracketed(served.host)) if is_loopback(served.host) else (ANY,)
         try:
             super().__init__((served.host, served.port), _Handler)
         except OSError as error:
@@ -153,8 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: who looks at a page is nobody's business."""
 
     def _answer(self, *, with_body: bool) -> None:
-        if self._ours.only_local and not _is_local_name(self.headers.get("Host", "")):
-            # Another site may point its own name at this machine to read along.
+        if not names_host(self.headers.get("Host", ""), self._ours.hosts):
             self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"Ask for localhost.", with_body=with_body)
             return
         path = self.path.partition("?")[0]
@@ -212,21 +208,6 @@ def serve(served: Served, ready: Callable[[str], None]) -> None:
             pass
         finally:
             painter.stop()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_local_name(host: str) -> bool:
-    name = re.sub(r":\d+$", "", host).strip("[]")
-    return is_loopback(name)
 
 
 @cache

@@ -1,12 +1,12 @@
-"""What every editor promises, checked: run this on your own before you run an audit with it.
+"""Conformance checks for editors: run them on your own before an audit.
 
     from stillme.testing import check_editor
 
-    def test_my_editor_keeps_its_promises():
+    def test_my_editor_conforms():
         check_editor(MyEditor, portraits, {"strength": 0.5})
 
-A broken promise is one sentence; `check_editor` raises an `AssertionError` with all of them, and `broken_promises`
-returns them. Editors that cost money are asked about twenty times.
+Every violation is one sentence; `check_editor` raises an `AssertionError` with all of them, `violations` returns them.
+About twenty edits are made, which an editor that costs money charges for.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ PROMPTS = (
 )
 
 _CHEAP = 1.0
-"""Seconds within which an editor must be built, on a slow machine."""
+"""Seconds in which an editor must be built, on a slow machine."""
 _ROUNDING = 2 / 255
-"""Largest difference of a colour between an edit made alone and in a batch."""
-_UNKNOWN = "surely_no_parameter_is_called_this"
+"""Largest colour difference between an edit made alone and in a batch."""
+_UNKNOWN = "no_such_parameter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """An editor to be tried, and what to try it on."""
+class Case:
+    """An editor class under test, and its inputs."""
 
-    kind: type[Editor]
+    editor_class: type[Editor]
     parameters: Mapping[str, Any]
     portraits: Sequence[Portrait]
     prompts: Sequence[Prompt]
 
     def build(self) -> Editor:
-        """A fresh editor."""
-        build = cast("Callable[[BaseModel], Editor]", self.kind)
-        return build(self.kind.Parameters.model_validate(dict(self.parameters)))
+        """A new editor."""
+        construct = cast("Callable[[BaseModel], Editor]", self.editor_class)
+        return construct(self.editor_class.Parameters.model_validate(dict(self.parameters)))
 
     @contextmanager
     def using(self) -> Generator[Editor]:
-        """A fresh editor that is closed afterwards."""
+        """A new editor that is closed afterwards."""
         editor = self.build()
         try:
             yield editor
@@ -65,232 +65,235 @@ class Trial:
 
     def requests(self, editor: Editor, *, seed: int = 0) -> list[Request]:
         """Every portrait with every prompt, portrait by portrait."""
-        return [self.request(editor, (who,), what, seed) for who in self.portraits for what in self.prompts]
+        return [
+            self.request(editor, (portrait,), prompt, seed) for portrait in self.portraits for prompt in self.prompts
+        ]
 
-    def request(self, editor: Editor, who: tuple[Portrait, ...], what: Prompt, seed: int = 0) -> Request:
+    def request(self, editor: Editor, portraits: tuple[Portrait, ...], prompt: Prompt, seed: int = 0) -> Request:
         """One request."""
         return Request(
-            portraits=who,
-            prompt=what,
+            portraits=portraits,
+            prompt=prompt,
             arm=Arm.BASELINE,
-            instruction=what.text,
+            instruction=prompt.text,
             editor=editor.spec,
             seed=seed,
             attributes_matter=editor.capabilities.attributes_matter,
         )
 
 
-Promise = Callable[[Trial], Iterator[str]]
+Check = Callable[[Case], Iterator[str]]
 
 
 def check_editor(
-    kind: type[Editor],
+    editor_class: type[Editor],
     portraits: Sequence[Portrait],
     parameters: Mapping[str, Any] | None = None,
     *,
     prompts: Sequence[Prompt] = PROMPTS,
-    excused: Sequence[str] = (),
+    skip: Sequence[str] = (),
 ) -> None:
-    """Raise an `AssertionError` with one sentence per broken promise. `excused` names promises not to check."""
-    broken = broken_promises(kind, portraits, parameters, prompts=prompts, excused=excused)
-    if broken:
-        name = kind.__name__
-        raise AssertionError("\n".join([f"{name} breaks {len(broken)} promises:", *(f"  - {each}" for each in broken)]))
+    """Raise an `AssertionError` with one sentence per violation. `skip` names checks that are not run."""
+    sentences = violations(editor_class, portraits, parameters, prompts=prompts, skip=skip)
+    if sentences:
+        head = f"{editor_class.__name__} has {len(sentences)} violations:"
+        raise AssertionError("\n".join([head, *(f"  - {sentence}" for sentence in sentences)]))
 
 
-def broken_promises(
-    kind: type[Editor],
+def violations(
+    editor_class: type[Editor],
     portraits: Sequence[Portrait],
     parameters: Mapping[str, Any] | None = None,
     *,
     prompts: Sequence[Prompt] = PROMPTS,
-    excused: Sequence[str] = (),
+    skip: Sequence[str] = (),
 ) -> list[str]:
-    """One sentence per broken promise of an editor; none for one that keeps them all."""
+    """One sentence per violation; empty for an editor that conforms."""
     if len(portraits) < 2 or len(prompts) < 2:
-        raise ValueError("give at least two portraits and two prompts, or an editor that mixes them up goes unnoticed")
-    if unknown := sorted(set(excused) - PROMISES.keys()):
-        raise ValueError(f"no promise is called {unknown[0]!r}; there are {', '.join(PROMISES)}")
-    trial = Trial(kind=kind, parameters=parameters or {}, portraits=portraits, prompts=prompts)
-    broken: list[str] = []
-    for name, promise in PROMISES.items():
-        if name in excused:
+        raise ValueError("give at least two portraits and two prompts; with one, mixed-up results go unnoticed")
+    if unknown := sorted(set(skip) - CHECKS.keys()):
+        raise ValueError(f"there is no check {unknown[0]!r}; write one of {', '.join(CHECKS)}")
+    case = Case(editor_class=editor_class, parameters=parameters or {}, portraits=portraits, prompts=prompts)
+    sentences: list[str] = []
+    for name, check in CHECKS.items():
+        if name in skip:
             continue
         try:
-            broken.extend(f"{name}: {sentence}" for sentence in promise(trial))
+            sentences.extend(f"{name}: {sentence}" for sentence in check(case))
         except Exception as error:
-            broken.append(f"{name}: it raised {type(error).__name__}: {error}")
-    return broken
+            sentences.append(f"{name}: it raised {type(error).__name__}: {error}")
+    return sentences
 
 
-# -- what it says of itself -------------------------------------------------------------------------------------------
+# -- what it declares -------------------------------------------------------------------------------------------
 
 
-def _described(trial: Trial) -> Iterator[str]:
-    """It has what `stillme list` and the loader look for."""
-    if not (trial.kind.__doc__ or "").strip():
-        yield "its class has no docstring; the first line is what `stillme list` shows"
-    if not isinstance(getattr(trial.kind, "needs", None), Needs):
+def _described(case: Case) -> Iterator[str]:
+    """Its class has what `stillme list` and audits need."""
+    if not (case.editor_class.__doc__ or "").strip():
+        yield "its class has no docstring; `stillme list` shows the first line"
+    if not isinstance(getattr(case.editor_class, "needs", None), Needs):
         yield "its class has no `needs`"
-    parameters = getattr(trial.kind, "Parameters", None)
+    parameters = getattr(case.editor_class, "Parameters", None)
     if not (isinstance(parameters, type) and issubclass(parameters, BaseModel)):
-        yield "its `Parameters` is no pydantic model"
+        yield "its `Parameters` is not a pydantic model"
         return
     try:
-        parameters.model_validate({**trial.parameters, _UNKNOWN: 1})
+        parameters.model_validate({**case.parameters, _UNKNOWN: 1})
     except ValidationError as error:
         if all(_UNKNOWN not in problem["loc"] for problem in error.errors()):
-            yield "its `Parameters` does not name an unknown key; derive it from `stillme.protocols.Parameters`"
+            yield "its `Parameters` does not report an unknown key; derive it from `stillme.protocols.Parameters`"
     else:
-        yield "its `Parameters` takes unknown keys, so a mistyped setting would be ignored"
+        yield "its `Parameters` accepts unknown keys, so a mistyped setting would be ignored"
 
 
-def _cheap(trial: Trial) -> Iterator[str]:
-    """Building it loads nothing: audits build every editor to check themselves."""
+def _cheap(case: Case) -> Iterator[str]:
+    """Building it is cheap: an audit builds every editor to check its parameters."""
     started = time.perf_counter()
-    editor = trial.build()
+    editor = case.build()
     seconds = time.perf_counter() - started
     editor.close()
     if seconds > _CHEAP:
         yield f"building it took {seconds:.1f} s; load weights and connect with the first edit"
 
 
-def _stable(trial: Trial) -> Iterator[str]:
-    """Its specification is the same each time and stays so: it keys the results."""
-    with trial.using() as editor, trial.using() as other:
+def _stable(case: Case) -> Iterator[str]:
+    """Its `spec` is always the same for the same parameters: it keys the results."""
+    with case.using() as editor, case.using() as other:
         if not _is(editor.spec, Spec) or not editor.spec.use or not editor.spec.version:
-            yield "its `spec` is no `Spec` with a name and a version; make it with `stillme.protocols.spec_of`"
+            yield "its `spec` is not a `Spec` with a name and a version; make it with `stillme.protocols.spec_of`"
             return
         try:
             before = editor.spec.key
             if before != other.spec.key:
-                yield "two editors with the same parameters have different `spec`s; a rerun would make every edit anew"
-            list(editor.edit(trial.requests(editor)[:1]))
+                yield "two editors with the same parameters have different `spec`s; a rerun would redo every edit"
+            list(editor.edit(case.requests(editor)[:1]))
             if replace(editor.spec).key != before:
                 yield "its `spec` changes when it edits"
         except TypeError as error:
             yield f"its `spec` is not plain data ({error})"
 
 
-def _sensible(trial: Trial) -> Iterator[str]:
-    """Its capabilities make sense."""
-    can = trial.build().capabilities
-    if not _is(can, Capabilities):
-        yield "its `capabilities` is no `Capabilities`"
+def _sensible(case: Case) -> Iterator[str]:
+    """Its capabilities are consistent."""
+    capabilities = case.build().capabilities
+    if not _is(capabilities, Capabilities):
+        yield "its `capabilities` is not a `Capabilities`"
         return
-    if min(can.inputs, can.batch, can.concurrency) < 1:
-        yield "`inputs`, `batch` and `concurrency` are at least 1"
-    if can.batching == "none" and can.batch != 1:
-        yield f"it batches nothing, yet says batch = {can.batch}"
+    if min(capabilities.inputs, capabilities.batch, capabilities.concurrency) < 1:
+        yield "`inputs`, `batch` or `concurrency` is below 1"
+    if capabilities.batching == "none" and capabilities.batch != 1:
+        yield f'it declares batching = "none" and batch = {capabilities.batch}; change one of them'
 
 
 # -- what it does -----------------------------------------------------------------------------------------------------
 
 
-def _answers(trial: Trial) -> Iterator[str]:
-    """One sound outcome for each request, and none without a request."""
-    with trial.using() as editor:
+def _answers(case: Case) -> Iterator[str]:
+    """One valid outcome per request, and none without a request."""
+    with case.using() as editor:
         if list(editor.edit([])):
             yield "it gives outcomes without requests"
-        seen: list[EditOutcome] = []
-        for batch in _batches(editor, trial.requests(editor)):
+        all_outcomes: list[EditOutcome] = []
+        for batch in _batches(editor, case.requests(editor)):
             outcomes = list(editor.edit(batch))
-            seen.extend(outcomes)
+            all_outcomes.extend(outcomes)
             if len(outcomes) != len(batch):
                 yield f"it gave {len(outcomes)} outcomes for {len(batch)} requests"
             for outcome in outcomes:
-                yield from _unsound(outcome, editor.capabilities)
-        if not any(isinstance(outcome, Edited) for outcome in seen):
-            yield f"it made not a single edit, so little could be checked; the first outcome: {seen[:1]}"
+                yield from _invalid(outcome, editor.capabilities)
+        if not any(isinstance(outcome, Edited) for outcome in all_outcomes):
+            yield f"it made no edit, so little could be checked; the first outcome: {all_outcomes[:1]}"
 
 
-def _repeats(trial: Trial) -> Iterator[str]:
-    """If its seed is exact, the same request gives the same pixels, in another order and from another editor."""
-    with trial.using() as editor, trial.using() as other:
+def _repeats(case: Case) -> Iterator[str]:
+    """With an exact seed, a request gives the same pixels in any order and from any instance."""
+    with case.using() as editor, case.using() as other:
         if editor.capabilities.seed != "exact":
             return
-        requests = trial.requests(editor)
+        requests = case.requests(editor)
         first = [_one(editor, request) for request in requests]
         again = [_one(other, request) for request in reversed(requests)][::-1]
         for request, one, two in zip(requests, first, again, strict=True):
             if not _agree(one, two, within=0.0):
-                yield f"its seed is `exact`, yet {_name(request)} came out differently the second time"
+                yield f"its seed is `exact`, but {_name(request)} differs the second time"
 
 
-def _batched(trial: Trial) -> Iterator[str]:
-    """A batch gives what its requests give alone, in their order."""
-    with trial.using() as editor:
+def _batched(case: Case) -> Iterator[str]:
+    """A batch gives the same as its requests alone, in their order."""
+    with case.using() as editor:
         if editor.capabilities.batching == "none":
             return
-        for batch in _batches(editor, trial.requests(editor)):
+        for batch in _batches(editor, case.requests(editor)):
             for request, together in zip(batch, editor.edit(batch), strict=True):
                 alone = _one(editor, request)
                 if editor.capabilities.seed != "exact":
                     if type(alone) is not type(together):
                         yield f"{_name(request)} is {_word(alone)} alone and {_word(together)} in a batch"
                 elif not _agree(alone, together, within=_ROUNDING):
-                    yield f"{_name(request)} comes out differently in a batch, or in another order"
+                    yield f"{_name(request)} differs in a batch, or comes in another order"
 
 
-def _parallel(trial: Trial) -> Iterator[str]:
-    """As many calls at once as it declares give what they give one after the other."""
-    with trial.using() as editor:
+def _parallel(case: Case) -> Iterator[str]:
+    """As many concurrent calls as it declares give the same as sequential ones."""
+    with case.using() as editor:
         calls = editor.capabilities.concurrency
         if calls == 1:
             return
-        requests = trial.requests(editor)
+        requests = case.requests(editor)
         with ThreadPoolExecutor(max_workers=min(calls, len(requests))) as pool:
             together = list(pool.map(_one, [editor] * len(requests), requests))
         for request, outcome in zip(requests, together, strict=True):
             alone = _one(editor, request)
             if isinstance(outcome, Failed) and not isinstance(alone, Failed):
-                yield f"{_name(request)} fails when {calls} calls are under way, and not alone: {outcome.error}"
+                yield f"{_name(request)} fails with {calls} calls at once, but not alone: {outcome.error}"
             elif editor.capabilities.seed == "exact" and not _agree(outcome, alone, within=_ROUNDING):
-                yield f"{_name(request)} comes out differently when {calls} calls are under way"
+                yield f"{_name(request)} differs with {calls} calls at once"
 
 
-def _blind(trial: Trial) -> Iterator[str]:
-    """Only an editor that says so reads the portraits' labels."""
-    with trial.using() as editor:
+def _blind(case: Case) -> Iterator[str]:
+    """It ignores the portraits' labels unless it declares `attributes_matter`."""
+    with case.using() as editor:
         if editor.capabilities.attributes_matter or editor.capabilities.seed != "exact":
             return
-        who, what = trial.portraits[0], trial.prompts[0]
-        relabelled = replace(who, attributes={name: f"not {value}" for name, value in who.attributes.items()})
-        plain, other = (_one(editor, trial.request(editor, (each,), what)) for each in (who, relabelled))
-        if not _agree(plain, other, within=0.0):
-            yield "it edits the same picture differently under other labels; declare `attributes_matter`"
+        portrait, prompt = case.portraits[0], case.prompts[0]
+        labels = {name: f"not {value}" for name, value in portrait.attributes.items()}
+        before = _one(editor, case.request(editor, (portrait,), prompt))
+        after = _one(editor, case.request(editor, (replace(portrait, attributes=labels),), prompt))
+        if not _agree(before, after, within=0.0):
+            yield "it edits the same picture differently with other labels; declare `attributes_matter`"
 
 
-def _counts(trial: Trial) -> Iterator[str]:
-    """A request with more portraits than it takes fails for good, in words."""
-    with trial.using() as editor:
-        crowd = tuple(trial.portraits[index % len(trial.portraits)] for index in range(editor.capabilities.inputs + 1))
-        outcome = _one(editor, trial.request(editor, crowd, trial.prompts[0]))
+def _counts(case: Case) -> Iterator[str]:
+    """A request with too many portraits is a final failure."""
+    with case.using() as editor:
+        crowd = tuple(case.portraits[index % len(case.portraits)] for index in range(editor.capabilities.inputs + 1))
+        outcome = _one(editor, case.request(editor, crowd, case.prompts[0]))
         if not isinstance(outcome, Failed) or outcome.retryable:
             yield (
-                f"given {len(crowd)} portraits where it declares {editor.capabilities.inputs}, it is {_word(outcome)}; "
-                "it must answer `Failed(retryable=False)`"
+                f"{len(crowd)} portraits, where it declares {editor.capabilities.inputs}, are {_word(outcome)}; "
+                "return `Failed(retryable=False)`"
             )
 
 
-def _survives(trial: Trial) -> Iterator[str]:
-    """A portrait that cannot be read is an outcome, not an exception."""
-    who = trial.portraits[0]
-    gone = ImageFile(path=who.image.path.with_name("no such portrait.png"), sha256="0" * 64)
-    with trial.using() as editor:
+def _survives(case: Case) -> Iterator[str]:
+    """An unreadable portrait is an outcome, not an exception."""
+    portrait = case.portraits[0]
+    gone = ImageFile(path=portrait.image.path.with_name("no such portrait.png"), sha256="0" * 64)
+    with case.using() as editor:
         try:
-            outcome = _one(editor, trial.request(editor, (replace(who, image=gone),), trial.prompts[0]))
-            yield from _unsound(outcome, editor.capabilities)
+            outcome = _one(editor, case.request(editor, (replace(portrait, image=gone),), case.prompts[0]))
+            yield from _invalid(outcome, editor.capabilities)
         except Exception as error:
-            yield f"it raised {type(error).__name__} on a portrait that does not exist; answer `Failed`"
+            yield f"it raised {type(error).__name__} on a portrait that does not exist; return `Failed`"
 
 
-def _closes(trial: Trial) -> Iterator[str]:
-    """Closing works at any time, and more than once."""
+def _closes(case: Case) -> Iterator[str]:
+    """It can be closed at any time, and more than once."""
     for used in (False, True):
-        editor = trial.build()
+        editor = case.build()
         if used:
-            list(editor.edit(trial.requests(editor)[:1]))
+            list(editor.edit(case.requests(editor)[:1]))
         try:
             editor.close()
             editor.close()
@@ -298,7 +301,7 @@ def _closes(trial: Trial) -> Iterator[str]:
             yield f"closing it twice raised {type(error).__name__}: {error}"
 
 
-PROMISES: Mapping[str, Promise] = {
+CHECKS: Mapping[str, Check] = {
     "described": _described,
     "cheap": _cheap,
     "stable": _stable,
@@ -312,20 +315,20 @@ PROMISES: Mapping[str, Promise] = {
     "survives": _survives,
     "closes": _closes,
 }
-"""Every promise by name; the docstring of each says what it asks."""
+"""Every check by name; its docstring says what it requires."""
 
 
-# -- looking at outcomes ----------------------------------------------------------------------------------------------
+# -- comparing outcomes ----------------------------------------------------------------------------------------------
 
 
 def _batches(editor: Editor, requests: Sequence[Request]) -> Iterator[list[Request]]:
-    """As the edit stage would call it."""
-    can = editor.capabilities
-    size = 1 if can.batching == "none" else can.batch
+    """As the edit stage would make them."""
+    capabilities = editor.capabilities
+    size = 1 if capabilities.batching == "none" else capabilities.batch
     start = 0
     while start < len(requests):
         batch = list(requests[start : start + size])
-        if can.batching == "shared_image":
+        if capabilities.batching == "shared_image":
             batch = [request for request in batch if request.portraits == batch[0].portraits]
         yield batch
         start += len(batch)
@@ -338,7 +341,7 @@ def _one(editor: Editor, request: Request) -> EditOutcome:
     return outcomes[0]
 
 
-def _unsound(outcome: object, can: Capabilities) -> Iterator[str]:
+def _invalid(outcome: object, capabilities: Capabilities) -> Iterator[str]:
     if isinstance(outcome, Edited):
         try:
             images.check(outcome.image, name="its picture")
@@ -347,21 +350,21 @@ def _unsound(outcome: object, can: Capabilities) -> Iterator[str]:
         yield from _not_plain("effective", outcome.effective)
         yield from _not_plain("truth", outcome.truth)
     elif isinstance(outcome, Refused):
-        if not can.can_refuse:
-            yield "it refused, and does not declare `can_refuse`"
+        if not capabilities.can_refuse:
+            yield "it refused, but does not declare `can_refuse`"
         if not outcome.message:
-            yield "it refused without a word; give the editor's own"
+            yield "it refused without a message; return the editor's own"
         yield from _not_plain("effective", outcome.effective)
     elif isinstance(outcome, Failed):
         if not outcome.error:
-            yield "it failed without a word"
+            yield "it failed without a message"
         if outcome.retry_after is not None and not outcome.retry_after >= 0:
-            yield f"retry_after = {outcome.retry_after} is no time to wait"
+            yield f"retry_after = {outcome.retry_after} is not a duration"
     else:
-        yield f"{type(outcome).__name__} is no outcome; give Edited, Refused or Failed"
+        yield f"{type(outcome).__name__} is not an outcome; return Edited, Refused or Failed"
         return
     if not (math.isfinite(outcome.cost) and outcome.cost >= 0):
-        yield f"cost = {outcome.cost} is no amount of money"
+        yield f"cost = {outcome.cost} is not an amount of money"
 
 
 def _not_plain(name: str, value: Json) -> Iterator[str]:
@@ -373,13 +376,13 @@ def _not_plain(name: str, value: Json) -> Iterator[str]:
 
 def _agree(one: EditOutcome, two: EditOutcome, *, within: float) -> bool:
     if isinstance(one, Edited) and isinstance(two, Edited):
-        here, there = images.read_rgb(one.image), images.read_rgb(two.image)
-        return here.shape == there.shape and np.abs(here.astype(np.int16) - there).max() <= within * 255
+        first, second = images.read_rgb(one.image), images.read_rgb(two.image)
+        return first.shape == second.shape and np.abs(first.astype(np.int16) - second).max() <= within * 255
     return type(one) is type(two)
 
 
 def _is(value: object, kind: type) -> bool:
-    """What a plugin declares is not yet known to be what the protocol says."""
+    """`isinstance` on what a plugin declares, whose type the checker trusts and we do not."""
     return isinstance(value, kind)
 
 

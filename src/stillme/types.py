@@ -167,6 +167,8 @@ class Failed:
     retryable: bool
     retry_after: float | None = None
     """Seconds, when the other side said how long to wait."""
+    status: str = ""
+    """The other side's code, such as an HTTP status, where there was one."""
     cost: float = 0.0
 
 

@@ -11,8 +11,7 @@ from stillme import audit
 from stillme.audit import Audit
 from stillme.errors import InvalidAudit
 from stillme.pipeline import Options, run_stages
-from stillme.results import gather
-from stillme.store import Store
+from stillme.results import Run
 
 
 def write(folder: Path, roles: str, editor: str = 'use = "planted"', more: str = "", only: str = "[]") -> Path:
@@ -105,9 +104,7 @@ def test_planted_adherence_is_in_the_rows_with_both_people(tmp_path: Path):
     editor = 'use = "planted"\n[editors.parameters]\nroles = { adherence = 0.75, pronoun = 0.25 }'
     folder = write(tmp_path, "counterbalance = true", editor=editor, only='["W-01", "W-26"]')
     run_stages(folder, ("edit", "judge"), Options())
-    loaded = audit.load(folder)
-    with Store.reading(folder) as store:
-        found = gather(loaded, store)
+    found = Run.open(folder).results
     (drawn,) = (truth.value for truth in found.truths if truth.axis == "role_target")
     edits = found.edits
     assert edits.second is not None

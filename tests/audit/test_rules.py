@@ -115,21 +115,21 @@ def test_a_verdict_is_as_sure_as_the_interval(value: float, below: float, above:
     ends = [outcome.low - limit, outcome.high - limit]
     keeps = [end <= slack if sign == "<=" else end >= -slack for end in ends]
     breaks = [end > -slack if sign == "<=" else end < slack for end in ends]
-    if verdict is Verdict.PASSES:
+    if verdict is Verdict.PASSED:
         assert all(keeps)
-    elif verdict is Verdict.FAILS:
+    elif verdict is Verdict.FAILED:
         assert all(breaks)
     else:
         assert any(keeps)
         assert any(breaks)
         assert reason
     if not any(math.isclose(end, 0, abs_tol=2 * slack) for end in ends):
-        assert (verdict is Verdict.PASSES) == all(keeps)
+        assert (verdict is Verdict.PASSED) == all(keeps)
 
 
-def test_no_number_and_no_finished_run_cannot_pass():
-    assert against_limit(NotEstimable(reason="one portrait"), "<=", 1) == (Verdict.CANNOT_TELL, "one portrait")
+def test_without_data_nothing_passes_and_nothing_fails():
+    assert against_limit(NotEstimable(reason="one portrait"), "<=", 1) == (Verdict.NO_DATA, "one portrait")
     inside = Interval(value=0, low=0, high=0, confidence=0.95, method="")
-    assert against_limit(inside, "<=", 1, "the run is not finished")[0] is Verdict.CANNOT_TELL
-    # What fails already cannot be mended by more rows that are like these.
-    assert against_limit(inside, ">=", 1, "the run is not finished")[0] is Verdict.FAILS
+    for sign in ("<=", ">="):
+        assert against_limit(inside, sign, 1, incomplete="unfinished") == (Verdict.NO_DATA, "unfinished")
+        assert against_limit(inside, sign, 1, unlicensed="failed") == (Verdict.INCONCLUSIVE, "failed")

@@ -11,14 +11,19 @@ import pytest
 from click.testing import CliRunner
 
 from stillme.cli import cli
-from stillme.comparison import Worse, choose, compare, match, worse_when
+from stillme.comparison import Chosen, Worse, choose, compare, match, worse_when
 from stillme.comparison.markdown import page, plain
 from stillme.comparison.showing import as_json, as_markdown, as_text
 from stillme.errors import StillmeError, UnknownName
+from stillme.results import Run
 from stillme.types import Interval, Rating, Refused, Request
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 
-Run = Callable[..., Path]
+Make = Callable[..., Path]
+
+
+def sides(first: Path, second: Path | None, names: tuple[str, str] | None) -> tuple[Chosen, Chosen]:
+    return choose(Run.open(first), Run.open(second) if second else None, names)
 
 
 def fair(_editor: str, request: Request) -> dict[str, Rating]:
@@ -31,7 +36,7 @@ def worse_for_b(_editor: str, request: Request) -> dict[str, Rating]:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Run:
+def make(tmp_path: Path) -> Make:
     def build(name: str, answer: Answer, **options: object) -> Path:
         portraits = options.pop("portraits", None) or people(tmp_path / "people")
         return fill(write_audit(tmp_path / name, portraits, **options), answer)
@@ -39,9 +44,9 @@ def make(tmp_path: Path) -> Run:
     return build
 
 
-def test_what_became_worse_for_whom_comes_first(make: Run):
+def test_what_became_worse_for_whom_comes_first(make: Make):
     before, after = make("before", fair), make("after", worse_for_b)
-    found = compare(match(*choose(before, after, None)))
+    found = compare(match(*sides(before, after, None)))
     worse = found.with_verdict("worse")
     assert {(each.quantity, each.group) for each in worse} >= {("soft_erasure", "b"), ("success", "b")}
     assert not [each for each in worse if each.group == "a"]
@@ -53,56 +58,58 @@ def test_what_became_worse_for_whom_comes_first(make: Run):
     assert "soft_erasure" in grown
 
 
-def test_a_change_is_the_mean_of_paired_differences(make: Run):
+def test_a_change_is_the_mean_of_paired_differences(make: Make):
     before, after = make("before", fair), make("after", worse_for_b)
-    one, other = choose(before, after, None)
+    one, other = sides(before, after, None)
     found = compare(match(one, other))
     (change,) = [each for each in found.changes if each.quantity == "edit_success" and not each.factor]
     expected = {}
     for chosen in (one, other):
         answer = fair if chosen is one else worse_for_b
-        values = [answer("", request)["edit_success"].score for request in chosen.audit.requests(chosen.editor)]
-        expected[chosen.audit.folder.name] = sum(values) / len(values)
+        design = chosen.run.design
+        requests = [recorded.request(design) for recorded in chosen.run.requests(chosen.label)]
+        values = [answer("", request)["edit_success"].score for request in requests]
+        expected[chosen.run.folder.name] = sum(values) / len(values)
     assert change.before == pytest.approx(expected["before"])
     assert change.after == pytest.approx(expected["after"])
     assert change.outcome.value == pytest.approx(expected["after"] - expected["before"])
     assert change.pairs == 24 * 4
 
 
-def test_the_other_way_round_is_the_opposite(make: Run):
+def test_the_other_way_round_is_the_opposite(make: Make):
     before, after = make("before", fair), make("after", worse_for_b)
-    there = compare(match(*choose(before, after, None)))
-    back = compare(match(*choose(after, before, None)))
+    there = compare(match(*sides(before, after, None)))
+    back = compare(match(*sides(after, before, None)))
     for one, other in zip(there.changes, back.changes, strict=True):
         assert one.outcome.value == pytest.approx(-other.outcome.value)
         assert {one.verdict, other.verdict} in ({"worse", "better"}, {"unclear"}, {"changed"})
 
 
-def test_the_same_again_is_no_change(make: Run):
-    found = compare(match(*choose(make("before", fair), make("after", fair), None)))
+def test_the_same_again_is_no_change(make: Make):
+    found = compare(match(*sides(make("before", fair), make("after", fair), None)))
     assert {each.verdict for each in found.changes} == {"unclear"}
     assert {gap.verdict for gap in found.gaps} == {"unclear"}
     # Nothing moved in any portrait, and still the interval says what so few could hide.
     assert all(each.outcome.high > 0 for each in found.changes if each.quantity == "soft_erasure")
 
 
-def test_two_editors_of_one_run(make: Run):
+def test_two_editors_of_one_run(make: Make):
     run = make(
         "both",
         lambda editor, request: (worse_for_b if editor == "new" else fair)(editor, request),
         editors=("old", "new"),
     )
-    found = compare(match(*choose(run, None, ("old", "new"))))
+    found = compare(match(*sides(run, None, ("old", "new"))))
     assert found.labels == ("old", "new")
     assert found.with_verdict("worse")
     with pytest.raises(StillmeError, match="several editors"):
-        choose(run, run, None)
+        sides(run, run, None)
     with pytest.raises(UnknownName, match="Did you mean 'new'"):
-        choose(run, None, ("old", "now"))
+        sides(run, None, ("old", "now"))
     with pytest.raises(StillmeError, match="--editors A B"):
-        choose(run, None, None)
+        sides(run, None, None)
     with pytest.raises(StillmeError, match="with itself"):
-        match(*choose(run, None, ("old", "old")))
+        match(*sides(run, None, ("old", "old")))
 
 
 @pytest.mark.parametrize(
@@ -114,8 +121,8 @@ def test_two_editors_of_one_run(make: Run):
         ({"extra": "[sample]\nsize = 90"}, "requests: 6 are only in the first"),
     ],
 )
-def test_what_differs_besides_the_editor_is_named_and_refused(make: Run, options: dict[str, object], named: str):
-    first, second = choose(make("before", fair), make("after", fair, **options), None)
+def test_what_differs_besides_the_editor_is_named_and_refused(make: Make, options: dict[str, object], named: str):
+    first, second = sides(make("before", fair), make("after", fair, **options), None)
     with pytest.raises(StillmeError) as refused:
         match(first, second)
     assert named in str(refused.value)
@@ -128,37 +135,37 @@ def test_what_differs_besides_the_editor_is_named_and_refused(make: Run, options
         assert any(named in note for note in shared.notes)
 
 
-def test_other_people_other_pictures_and_other_labels_are_named(make: Run, tmp_path: Path):
+def test_other_people_other_pictures_and_other_labels_are_named(make: Make, tmp_path: Path):
     before = make("before", fair)
     for folder, named in (
         (people(tmp_path / "fewer", per_group=10), "portraits: only in the first: p20, p21, p22 and 1 more"),
         (people(tmp_path / "relabelled", p03="a"), "labels: differ for p03"),
     ):
         with pytest.raises(StillmeError, match=named):
-            match(*choose(before, make(f"after {folder.name}", fair, portraits=folder), None))
+            match(*sides(before, make(f"after {folder.name}", fair, portraits=folder), None))
     swapped = people(tmp_path / "swapped")
     (swapped / "p05.png").write_bytes((swapped / "p06.png").read_bytes())
     with pytest.raises(StillmeError, match="pictures: differ for p05"):
-        match(*choose(before, make("after swapped", fair, portraits=swapped), None))
+        match(*sides(before, make("after swapped", fair, portraits=swapped), None))
 
 
-def test_seeds_of_different_kinds_of_editor_are_paired_in_order(make: Run, tmp_path: Path):
+def test_seeds_of_different_kinds_of_editor_are_paired_in_order(make: Make, tmp_path: Path):
     before = make("before", fair)
     folder = write_audit(tmp_path / "other", tmp_path / "people")
     text = (folder / "audit.toml").read_text()
     text = text.replace("use = 'planted'", "use = 'noop'").replace("seeds = [1]", "seeds = [7]")
     text = text.replace("[editors.parameters]\neveryone = { erasure = 0.322 }", "")
     (folder / "audit.toml").write_text(text)
-    matched = match(*choose(before, fill(folder, fair), None))
+    matched = match(*sides(before, fill(folder, fair), None))
     assert matched.cells == 96
     assert "paired in order" in matched.notes[0]
 
 
-def test_a_refusal_is_compared_and_never_scored(make: Run):
+def test_a_refusal_is_compared_and_never_scored(make: Make):
     def refusing(_editor: str, request: Request) -> dict[str, Rating] | Refused:
         return Refused(message="No.") if group(request) == "a" else scores()
 
-    found = compare(match(*choose(make("before", fair), make("after", refusing), None)))
+    found = compare(match(*sides(make("before", fair), make("after", refusing), None)))
     (refused,) = [each for each in found.with_verdict("worse") if each.group == "a"]
     assert (refused.quantity, refused.after) == ("refused", 1.0)
     (unrated,) = [each for each in found.changes if each.quantity == "edit_success" and each.group == "a"]
@@ -166,9 +173,9 @@ def test_a_refusal_is_compared_and_never_scored(make: Run):
     assert not isinstance(unrated.outcome, Interval)
 
 
-def test_an_ensemble_is_what_headlines_go_by(make: Run):
+def test_an_ensemble_is_what_headlines_go_by(make: Make):
     two = {"judges": ("one judge", "another")}
-    found = compare(match(*choose(make("before", fair, **two), make("after", worse_for_b, **two), None)))
+    found = compare(match(*sides(make("before", fair, **two), make("after", worse_for_b, **two), None)))
     assert {each.judge for each in found.changes if each.is_headline and each.judge} == {"ensemble (mean)"}
 
 
@@ -212,13 +219,13 @@ class Seen(HTMLParser):
         self.text += data
 
 
-def test_a_users_words_stay_words(make: Run):
+def test_a_users_words_stay_words(make: Make):
     run = make(
         "both",
         lambda editor, request: (worse_for_b if editor == NASTY else fair)(editor, request),
         editors=("old", NASTY),
     )
-    found = compare(match(*choose(run, None, ("old", NASTY))))
+    found = compare(match(*sides(run, None, ("old", NASTY))))
     text = as_markdown(found)
     assert "<script" not in text
     assert "@everyone" not in text
@@ -229,7 +236,7 @@ def test_a_users_words_stay_words(make: Run):
     assert plain("a\n\n# b") == "a &#35; b"
 
 
-def test_the_command_writes_json_markdown_and_a_page(make: Run, tmp_path: Path):
+def test_the_command_writes_json_markdown_and_a_page(make: Make, tmp_path: Path):
     before, after = make("before", fair), make("after", worse_for_b)
     files = {"--markdown": tmp_path / "c.md", "--html": tmp_path / "deep" / "c.html"}
     options = [str(part) for pair in files.items() for part in pair]
@@ -240,4 +247,4 @@ def test_the_command_writes_json_markdown_and_a_page(make: Run, tmp_path: Path):
     assert {each["verdict"] for each in found["changes"]} == {"worse", "unclear"}
     assert "## Worse: " in files["--markdown"].read_text()
     assert "<table>" in files["--html"].read_text()
-    assert json.loads(json.dumps(as_json(compare(match(*choose(before, after, None)))))) == found
+    assert json.loads(json.dumps(as_json(compare(match(*sides(before, after, None)))))) == found

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from stillme.curation.checks import check_missing
-from stillme.curation.drawing import Wanted, sample
+from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.pools import Pools
 from stillme.curation.sources import open_source
 
@@ -15,7 +15,7 @@ RENDERS = Path(str(files("stillme.portraits").joinpath("data")))
 
 def draw_renders(folder: Path, *, pools: int = 3, only: tuple[str, ...] = ("A", "B")) -> Pools:
     """Candidates over preset × gender presentation; the six ages are what pools are drawn from."""
-    wanted = Wanted(by=("preset", "gender_presentation"), only={"preset": only}, pools=pools)
+    wanted = SampleOptions(by=("preset", "gender_presentation"), only={"preset": only}, pools=pools)
     drawn = sample(open_source(str(RENDERS)), folder, wanted)
     check_missing(drawn)
     return drawn

@@ -7,11 +7,11 @@ import pytest
 from PIL import Image, ImageFilter
 
 from stillme.colour import to_linear, to_srgb
+from stillme.curation.candidate_pictures import read_srgb
 from stillme.curation.checks import check_missing, read_checks
 from stillme.curation.criteria import Hint, hints, load_criteria
-from stillme.curation.likeness import find_alike
+from stillme.curation.likeness import find_similar
 from stillme.curation.measuring import Measured, measure, picture_hash
-from stillme.curation.pictures import read_srgb
 from stillme.curation.pools import Pools
 from stillme.errors import StillmeError
 from stillme.faces.raster import Picture
@@ -33,8 +33,8 @@ def test_a_frontal_even_neutral_render_raises_no_doubt(name: str):
 
 def test_a_tilted_head_is_doubted_by_its_angle():
     turned = np.asarray(Image.fromarray(render("B_f_33")).rotate(-25, resample=Image.Resampling.BICUBIC))
-    found = measure(turned).values
-    assert found["roll"] == pytest.approx(25, abs=2)
+    values = measure(turned).values
+    assert values["roll"] == pytest.approx(25, abs=2)
     assert doubts(turned)["upright"].startswith("head tilted 2")
 
 
@@ -55,8 +55,8 @@ def test_a_dark_side_is_doubted_in_stops():
     face = render("B_f_43")
     light = to_linear(face).copy()
     light[:, : face.shape[1] // 2] /= 2**2.5
-    found = doubts(to_srgb(light))
-    assert "lighting" in found
+    doubted = doubts(to_srgb(light))
+    assert "lighting" in doubted
     assert measure(to_srgb(light)).values["side_light"] == pytest.approx(2.5, abs=0.8)
 
 
@@ -77,8 +77,8 @@ def test_a_face_cut_off_or_hidden_is_doubted():
 
 
 def test_without_a_face_only_visibility_is_judged():
-    found = hints(measure(np.full((200, 200, 3), 120, dtype=np.uint8)).values)
-    assert {hint.criterion.key: hint.state for hint in found} == {
+    without_face = hints(measure(np.full((200, 200, 3), 120, dtype=np.uint8)).values)
+    assert {hint.criterion.key: hint.state for hint in without_face} == {
         "frontal": "unknown",
         "focus": "unknown",
         "lighting": "unknown",
@@ -89,14 +89,14 @@ def test_without_a_face_only_visibility_is_judged():
 
 
 def test_the_papers_six_criteria_have_the_papers_words():
-    words = {each.title: each.text for each in load_criteria().all}
+    words = {criterion.title: criterion.text for criterion in load_criteria().all}
     assert words["Proper lighting"] == "Even illumination, no harsh shadows"
     assert len(words) == 6
     assert len(load_criteria().reasons) == 10
 
 
 def test_numbers_are_said_in_units_people_read():
-    (hint,) = [each for each in hints({"roll": -12.4}) if each.criterion.key == "upright"]
+    (hint,) = [hint for hint in hints({"roll": -12.4}) if hint.criterion.key == "upright"]
     assert isinstance(hint, Hint)
     assert hint.text == "head tilted −12°"
 
@@ -110,15 +110,15 @@ def test_checks_are_kept_and_only_the_missing_are_made(pools: Pools):
         "\n".join([*lines[:9], lines[9].replace('"method":"1"', '"method":"0"'), lines[10], lines[11][:50]])
     )
     made: list[int] = []
-    found = check_missing(pools, watch=lambda done, total: made.append(total))
+    checks = check_missing(pools, watch=lambda done, total: made.append(total))
     assert made == [2, 2]
-    assert {each.sha256 for each in pools.candidates} == set(found) == set(read_checks(pools.folder))
+    assert {candidate.sha256 for candidate in pools.candidates} == set(checks) == set(read_checks(pools.folder))
 
 
 def test_a_candidate_that_is_gone_is_one_sentence(pools: Pools):
     (pools.folder / "checks.jsonl").unlink()
     pools.candidates[0].path.unlink()
-    with pytest.raises(StillmeError, match="gone or damaged"):
+    with pytest.raises(StillmeError, match="missing or damaged"):
         check_missing(pools)
 
 
@@ -128,14 +128,14 @@ def test_the_same_picture_is_found_again_after_resizing_and_recompressing(pools:
     again = read_srgb(tmp_path / "again.jpg")
     known = read_checks(pools.folder)[first.sha256]
     assert (picture_hash(again) ^ known.hash).bit_count() <= 6
-    (pair,) = find_alike({"once": known, "again": measure(again)})
+    (pair,) = find_similar({"once": known, "again": measure(again)})
     assert (pair.kind, pair.first, pair.second, pair.words) == ("picture", "once", "again", "one picture")
 
 
 def test_the_same_face_is_found_in_another_frame():
     face = render("C_f_43")
     other = np.ascontiguousarray(to_srgb(to_linear(face) * 0.8)[60:, 90:])
-    (pair,) = find_alike({"face": measure(face), "other": measure(other)})
+    (pair,) = find_similar({"face": measure(face), "other": measure(other)})
     assert pair.kind == "person"
     assert pair.distance < 0.37
 
@@ -143,13 +143,13 @@ def test_the_same_face_is_found_in_another_frame():
 def test_people_photographed_alike_are_not_one_picture():
     """Matched renders share light, pose, clothes and background; only the person differs."""
     first, second = measure(render("A_f_33")), measure(render("B_f_33"))
-    assert find_alike({"a": first, "b": second}) == ()
+    assert find_similar({"a": first, "b": second}) == ()
     faceless = {name: Measured(values={}, embedding=None, hash=first.hash) for name in "ab"}
-    (pair,) = find_alike(faceless)
+    (pair,) = find_similar(faceless)
     assert (pair.kind, pair.distance) == ("picture", 0)
 
 
 def test_pictures_without_a_face_are_never_one_person():
     nobody = Measured(values={"faces": 0.0}, embedding=None, hash=0)
     other = Measured(values={"faces": 0.0}, embedding=None, hash=2**64 - 1)
-    assert find_alike({"a": nobody, "b": other}) == ()
+    assert find_similar({"a": nobody, "b": other}) == ()

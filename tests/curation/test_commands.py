@@ -15,7 +15,7 @@ from tests.curation.conftest import picture, write_table
 
 
 def stillme(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [str(each) for each in arguments])
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def test_sample_lists_every_cell_it_could_not_fill(fairface: Callable[..., Path], tmp_path: Path):
@@ -34,10 +34,10 @@ def test_sample_speaks_json_and_checks_by_default(tmp_path: Path):
         (folder / f"{number}.png").write_bytes(picture(60 * number))
     write_table(folder / "people.csv", [{"file": f"{n}.png", "group": "ab"[n % 2], "licence": "x"} for n in range(3)])
     options = ("--table", "people.csv", "--by", "group", "--pools", 2, "--json")
-    found = json.loads(stillme("portraits", "sample", folder, tmp_path / "pools", *options).stdout)
-    assert found["candidates"] == 3
-    assert found["shortfalls"] == [{"cell": ["b"], "found": 1, "wanted": 2}]
-    assert found["doubts"]["Identifiable features"] == 3
+    sampled = json.loads(stillme("portraits", "sample", folder, tmp_path / "pools", *options).stdout)
+    assert sampled["candidates"] == 3
+    assert sampled["shortfalls"] == [{"cell": ["b"], "found": 1, "wanted": 2}]
+    assert sampled["doubts"]["Identifiable features"] == 3
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stillme.curation.decisions import Log, order_for
-from stillme.curation.outcomes import Outcome, Standing
+from stillme.curation.outcomes import Outcome, Tally
 from stillme.curation.pools import Pools
 from stillme.curation.sampling import Cell
 from stillme.errors import StillmeError
@@ -19,18 +19,18 @@ class Room:
     def __init__(self, pools: Pools) -> None:
         self.pools, self.log = pools, Log(pools)
         self.cell: Cell = pools.design.cells[0]
-        self.ids = [each.id for each in pools.cells[self.cell]]
+        self.ids = [candidate.id for candidate in pools.cells[self.cell]]
 
     def choose(self, curator: str, place: int) -> None:
         self.log.append(curator, self.cell, "choose", {"candidate": self.ids[place]})
 
     @property
-    def standing(self) -> Standing:
-        return Standing(self.pools, self.log.actions())
+    def tally(self) -> Tally:
+        return Tally(self.pools, self.log.actions())
 
     @property
     def outcome(self) -> Outcome:
-        return self.standing.outcomes[self.cell]
+        return self.tally.outcomes[self.cell]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_one_curator_decides_alone_unless_more_are_needed(room: Room):
     assert (room.outcome.state, room.outcome.chosen) == ("agreed", (room.ids[0],))
     room.log.append("stillme", (), "rule", {"curators": 2})
     assert room.outcome.state == "open"
-    assert room.standing.curators == ("Ada",)
+    assert room.tally.curators == ("Ada",)
     room.choose("Bo", 0)
     assert room.outcome.state == "agreed"
 
@@ -64,7 +64,7 @@ def test_settling_decides_what_votes_do_not_and_can_be_undone(room: Room):
     room.choose("Bo", 1)
     room.log.append("Dee", room.cell, "settle", {"candidates": [room.ids[1]], "note": "sharper"})
     assert (room.outcome.state, room.outcome.chosen, room.outcome.reason) == ("settled", (room.ids[1],), "sharper")
-    last = room.standing.last_action("Dee", room.cell)
+    last = room.tally.last_action("Dee", room.cell)
     assert last is not None
     room.log.append("Dee", room.cell, "undo", {"action": last.id})
     assert room.outcome.state == "contested"
@@ -86,7 +86,7 @@ def test_a_choice_replaces_the_one_before_and_rejecting_takes_it_back(room: Room
     room.choose("Ada", 1)
     assert room.outcome.chosen == (room.ids[1],)
     room.log.append("Ada", room.cell, "reject", {"candidate": room.ids[1], "reasons": ["focus"], "note": ""})
-    opinion = room.standing.opinion("Ada", room.cell)
+    opinion = room.tally.opinion("Ada", room.cell)
     assert (opinion.chosen, opinion.rejected) == ([], {room.ids[1]: (("focus",), "")})
     assert room.outcome.state == "open"
 
@@ -95,11 +95,11 @@ def test_undoing_goes_back_step_by_step(room: Room):
     for kind, criterion in (("tick", "focus"), ("tick", "frontal"), ("untick", "focus")):
         room.log.append("Ada", room.cell, kind, {"candidate": room.ids[0], "criterion": criterion})  # type: ignore[arg-type]
     seen: list[set[str]] = []
-    while (last := room.standing.last_action("Ada", room.cell)) is not None:
-        seen.append(set(room.standing.opinion("Ada", room.cell).ticked.get(room.ids[0], ())))
+    while (last := room.tally.last_action("Ada", room.cell)) is not None:
+        seen.append(set(room.tally.opinion("Ada", room.cell).ticked.get(room.ids[0], ())))
         room.log.append("Ada", room.cell, "undo", {"action": last.id})
     assert seen == [{"frontal"}, {"focus", "frontal"}, {"focus"}]
-    assert room.standing.opinion("Ada", room.cell).ticked == {}
+    assert room.tally.opinion("Ada", room.cell).ticked == {}
 
 
 def test_two_per_cell_need_two(pools: Pools):
@@ -112,7 +112,7 @@ def test_two_per_cell_need_two(pools: Pools):
     room.choose("Bo", 1)
     room.choose("Bo", 2)
     assert room.outcome.state == "contested"
-    (agreement,) = room.standing.agreement()
+    (agreement,) = room.tally.agreement()
     assert (agreement.observed, agreement.expected) == (0.5, pytest.approx(2 / 3))
     room.log.close()
 
@@ -120,16 +120,16 @@ def test_two_per_cell_need_two(pools: Pools):
 def test_a_cell_without_candidates_is_empty_and_nobody_is_waited_for(pools: Pools):
     levels = {**pools.design.levels, "preset": (*pools.design.levels["preset"], "Z")}
     wider = replace(pools, design=replace(pools.design, levels=levels))
-    outcome = Standing(wider, ()).outcomes["Z", "feminine"]
+    outcome = Tally(wider, ()).outcomes["Z", "feminine"]
     assert (outcome.state, outcome.reason) == ("empty", "no picture was found")
 
 
 def test_agreement_is_measured_against_chance(room: Room):
     for place, cell in enumerate(room.pools.design.cells):
-        ids = [each.id for each in room.pools.cells[cell]]
+        ids = [candidate.id for candidate in room.pools.cells[cell]]
         room.log.append("Ada", cell, "choose", {"candidate": ids[0]})
         room.log.append("Bo", cell, "choose", {"candidate": ids[0 if place < 3 else 1]})
-    (agreement,) = room.standing.agreement()
+    (agreement,) = room.tally.agreement()
     assert (agreement.cells, agreement.observed, agreement.expected) == (4, 0.75, pytest.approx(1 / 3))
     assert agreement.kappa == pytest.approx((0.75 - 1 / 3) / (2 / 3))
 
@@ -175,7 +175,7 @@ def test_every_curator_has_an_order_of_their_own_that_stays(pools: Pools):
     assert orders["Ada"] == [order_for("Ada", cell, pools) for cell in pools.design.cells]
     assert len({str(order) for order in orders.values()}) == 3
     for cell, order in zip(pools.design.cells, orders["Ada"], strict=True):
-        assert sorted(order) == sorted(each.id for each in pools.cells[cell])
+        assert sorted(order) == sorted(candidate.id for candidate in pools.cells[cell])
 
 
 def test_the_first_place_on_the_screen_belongs_to_no_pool(pools: Pools):

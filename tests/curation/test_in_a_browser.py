@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from stillme import portraits as room
 from stillme.curation.decisions import Log
-from stillme.curation.outcomes import Standing
+from stillme.curation.outcomes import Tally
 from stillme.curation.pools import Pools
 
 pytestmark = pytest.mark.browser
@@ -38,8 +38,8 @@ class Server:
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr
         for line in self._process.stderr:
-            if found := re.search(r"http://\S+", line):
-                self.address = found[0]
+            if address := re.search(r"http://\S+", line):
+                self.address = address[0]
                 return
         raise AssertionError("the server did not start")
 
@@ -73,10 +73,10 @@ def enter(browser: Browser, server: Server, name: str, **options: object) -> tup
     return page, wrong
 
 
-def standing(pools: Pools) -> Standing:
+def tally(pools: Pools) -> Tally:
     log = Log(pools)
     try:
-        return Standing(pools, log.actions())
+        return Tally(pools, log.actions())
     finally:
         log.close()
 
@@ -144,7 +144,7 @@ def test_two_curators_choose_disagree_settle_and_finalize(
         expect(bo.locator(".candidate.chosen")).to_have_count(0)
         chosen = first_of_cell(bo, pools)
         if number == 0:
-            chosen = next(each.id for each in pools.cells[pools.design.cells[0]] if each.id != ada_chose)
+            chosen = next(candidate.id for candidate in pools.cells[pools.design.cells[0]] if candidate.id != ada_chose)
         bo.locator(f"[data-id='{chosen}']").focus()
         press(bo, "c Enter")
         expect(bo.get_by_role("status")).to_have_text("Decided.")
@@ -160,8 +160,7 @@ def test_two_curators_choose_disagree_settle_and_finalize(
     expect(bo.get_by_role("heading", name="To be settled")).to_be_hidden()
     assert wrong == []
 
-    found = standing(pools)
-    assert Counter(outcome.state for outcome in found.outcomes.values()) == {"agreed": 3, "settled": 1}
+    assert Counter(outcome.state for outcome in tally(pools).outcomes.values()) == {"agreed": 3, "settled": 1}
     made = subprocess.run(
         [sys.executable, "-m", "stillme", "portraits", "finalize", str(pools.folder), str(tmp_path / "set")],
         capture_output=True,
@@ -219,14 +218,14 @@ def test_pages_fit_a_phone_and_pass_axe_in_both_schemes(browser: Browser, server
     for path in ("", "cell/1", "settle/1"):
         page.goto(home + path)
         assert page.evaluate("document.documentElement.scrollWidth") == 390, path
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
+        results = Axe().run(page)
+        assert results.violations_count == 0, results.generate_report()
     page.goto(home + "cell/1")
     for button, dialog in (("Reject", "rejecting"), ("Keys", "help"), ("No candidate fits", "emptying")):
         page.get_by_role("button", name=button).first.click()
         expect(page.locator(f"#{dialog}")).to_be_visible()
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
+        results = Axe().run(page)
+        assert results.violations_count == 0, results.generate_report()
         press(page, "Escape")
     assert wrong == []
     page.context.close()

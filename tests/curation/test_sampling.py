@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.curation.sampling import Design, draw, found_levels
+from stillme.curation.sampling import Design, draw, levels_of
 from stillme.curation.sources import Row
 from stillme.errors import StillmeError, UnknownName
 
@@ -33,11 +33,11 @@ def test_every_cell_of_every_pool_is_full_or_listed(rows: list[Row], design: Des
     short = {shortfall.cell: shortfall for shortfall in drawn.shortfalls}
     for cell, pools in drawn.pools.items():
         assert len(pools) == design.pools
-        available = sum(design.cell_of(each.attributes) == cell for each in rows)
+        available = sum(design.cell_of(row.attributes) == cell for row in rows)
         for number, pool in enumerate(pools, start=1):
             full = len(pool) == design.per_cell
             assert full or number in short[cell].empty_pools
-            assert len({each.file for each in pool}) == len(pool)
+            assert len({row.file for row in pool}) == len(pool)
         assert (cell in short) == (available < design.pools * design.per_cell)
         if cell in short:
             assert short[cell].found == available
@@ -48,11 +48,11 @@ def test_pools_are_disjoint_wherever_there_are_enough_pictures(rows: list[Row], 
     drawn = draw(rows, design)
     short = {shortfall.cell for shortfall in drawn.shortfalls}
     for cell, pools in drawn.pools.items():
-        files = [each.file for pool in pools for each in pool]
+        files = [row.file for pool in pools for row in pool]
         if cell not in short:
             assert len(set(files)) == len(files)
         else:
-            assert len(set(files)) == sum(design.cell_of(each.attributes) == cell for each in rows)
+            assert len(set(files)) == sum(design.cell_of(row.attributes) == cell for row in rows)
 
 
 @given(rows_of_any_size, designs, st.integers(0, 5))
@@ -65,7 +65,7 @@ def test_the_order_of_rows_does_not_matter(rows: list[Row], design: Design, seed
 @given(rows_of_any_size, designs)
 def test_only_pictures_with_the_cells_labels_are_drawn(rows: list[Row], design: Design):
     for cell, pools in draw(rows, design).pools.items():
-        assert all(tuple(each.attributes.values()) == cell for pool in pools for each in pool)
+        assert all(tuple(row.attributes.values()) == cell for pool in pools for row in pool)
 
 
 @given(rows_of_any_size, st.integers(0, 9))
@@ -84,7 +84,7 @@ def test_another_seed_draws_otherwise():
 def test_a_large_queue_is_drawn_from_evenly():
     rows = [row(number, "a", "20s") for number in range(40)]
     taken = [draw(rows, Design(levels=LEVELS, pools=1, seed=seed)).pools["a", "20s"][0][0].file for seed in range(400)]
-    counts = [taken.count(each.file) for each in rows]
+    counts = [taken.count(row.file) for row in rows]
     assert min(counts) >= 1
     assert max(counts) <= 25
 
@@ -93,13 +93,13 @@ def test_only_rows_that_would_be_taken_are_looked_at():
     rows = [row(number, "a", "20s") for number in range(1000)]
     asked: list[str] = []
 
-    def usable(each: Row) -> bool:
-        asked.append(each.file)
+    def usable(row: Row) -> bool:
+        asked.append(row.file)
         return len(asked) > 2
 
     drawn = draw(rows, Design(levels={"race": ("a",)}, pools=3), usable=usable)
     assert len(asked) == 5
-    assert asked[:2] not in [[each.file for each in pool] for pool in drawn.pools["a",]]
+    assert asked[:2] not in [[row.file for row in pool] for pool in drawn.pools["a",]]
 
 
 def test_a_design_needs_something_to_cross():
@@ -111,4 +111,4 @@ def test_a_design_needs_something_to_cross():
 
 def test_an_attribute_that_nobody_has_is_named():
     with pytest.raises(UnknownName, match="Did you mean 'race'"):
-        found_levels([row(1, "a", "20s")], ["rase"])
+        levels_of([row(1, "a", "20s")], ["rase"])

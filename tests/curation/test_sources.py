@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from stillme.curation.drawing import Wanted, sample
+from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.hub import HubSource
 from stillme.curation.pools import load_pools
 from stillme.curation.sources import open_source
 from stillme.errors import InvalidPortraits, MissingExtra, StillmeError
 from tests.curation.conftest import picture, write_table
 
-ANY = Wanted(only={})
+ANY = SampleOptions(only={})
 
 
 def test_fairface_is_drawn_over_the_papers_grid(fairface: Callable[..., Path], tmp_path: Path):
-    drawn = sample(open_source(str(fairface())), tmp_path / "pools", Wanted(only={}, pools=2))
+    drawn = sample(open_source(str(fairface())), tmp_path / "pools", SampleOptions(only={}, pools=2))
     assert [len(levels) for levels in drawn.design.levels.values()] == [7, 2, 6]
     assert len(drawn.candidates) == 168
     assert drawn.shortfalls == ()
-    ages = {each.attributes["age"] for each in drawn.candidates}
+    ages = {candidate.attributes["age"] for candidate in drawn.candidates}
     assert ages == {"20s", "30s", "40s", "50s", "60s", "70+"}
-    assert "Latino" in {each.attributes["race"] for each in drawn.candidates}
+    assert "Latino" in {candidate.attributes["race"] for candidate in drawn.candidates}
     first = drawn.candidates[0]
     assert set(first.attributes) == {"race", "gender", "age"}
     assert "FairFace annotators" in first.label_origin
@@ -40,7 +40,7 @@ def test_only_the_files_that_are_drawn_are_opened(fairface: Callable[..., Path],
     for path in folder.glob("*/*.jpg"):
         path.unlink()
     drawn = sample(
-        open_source(str(folder)), tmp_path / "p", Wanted(only={"age": ("20s",), "race": ("White",)}, pools=1)
+        open_source(str(folder)), tmp_path / "p", SampleOptions(only={"age": ("20s",), "race": ("White",)}, pools=1)
     )
     assert len(drawn.passed_over) == 4
     assert all("does not exist" in sentence for sentence in drawn.passed_over)
@@ -49,9 +49,9 @@ def test_only_the_files_that_are_drawn_are_opened(fairface: Callable[..., Path],
 
 def test_a_split_and_a_level_outside_of_the_design_can_be_asked_for(fairface: Callable[..., Path], tmp_path: Path):
     source = open_source(str(fairface()), splits=["val"])
-    drawn = sample(source, tmp_path / "p", Wanted(by=("age",), only={"age": ("3-9", "20s")}, pools=1))
-    assert {each.attributes["age"] for each in drawn.candidates} == {"3-9", "20s"}
-    assert all(each.source.startswith("val/") for each in drawn.candidates)
+    drawn = sample(source, tmp_path / "p", SampleOptions(by=("age",), only={"age": ("3-9", "20s")}, pools=1))
+    assert {candidate.attributes["age"] for candidate in drawn.candidates} == {"3-9", "20s"}
+    assert all(candidate.source.startswith("val/") for candidate in drawn.candidates)
     with pytest.raises(StillmeError, match="no split 'test'"):
         open_source(str(tmp_path / "FairFace"), splits=["test"])
 
@@ -59,8 +59,8 @@ def test_a_split_and_a_level_outside_of_the_design_can_be_asked_for(fairface: Ca
 def test_any_column_can_be_chosen_by(fairface: Callable[..., Path], tmp_path: Path):
     source = open_source(str(fairface()))
     with pytest.raises(StillmeError, match=r"Unknown service_test 'Yes'.*Known: True"):
-        sample(source, tmp_path / "p", Wanted(by=("race",), only={"service_test": ("Yes",)}))
-    kept = sample(source, tmp_path / "p", Wanted(by=("gender",), only={"race": ("White",)}, pools=1))
+        sample(source, tmp_path / "p", SampleOptions(by=("race",), only={"service_test": ("Yes",)}))
+    kept = sample(source, tmp_path / "p", SampleOptions(by=("gender",), only={"race": ("White",)}, pools=1))
     assert len(kept.candidates) == 2
 
 
@@ -119,19 +119,19 @@ def test_pictures_that_cannot_be_used_are_passed_over_and_listed(tmp_path: Path)
     (folder / "link.png").symlink_to(tmp_path / "outside.png")
     told: list[str] = []
     drawn = sample(
-        open_source(str(folder)), tmp_path / "pools", Wanted(by=("group",), only={}, pools=9), say=told.append
+        open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}, pools=9), say=told.append
     )
     said = "\n".join(drawn.passed_over)
     for name, words in {
         "animated.gif": "is animated",
-        "print.jpg": "made for print (CMYK)",
+        "print.jpg": "is in CMYK",
         "bomb.png": "megapixels",
         "text.png": "not a picture",
         "cut.png": "damaged",
         "gone.png": "does not exist",
         "link.png": "leaves the folder",
     }.items():
-        (sentence,) = [each for each in drawn.passed_over if each.startswith(name)]
+        (sentence,) = [reason for reason in drawn.passed_over if reason.startswith(name)]
         assert words in sentence
     assert "is the same file as" in said
     assert len(told) == len(drawn.passed_over) == 8
@@ -152,22 +152,22 @@ def test_pictures_that_cannot_be_used_are_passed_over_and_listed(tmp_path: Path)
 def test_mistakes_in_a_table_write_nothing(tmp_path: Path, rows: list[dict[str, str]], sentence: str):
     folder = own(tmp_path, {"x.png": picture(1)}, rows)
     with pytest.raises(InvalidPortraits) as caught:
-        sample(open_source(str(folder)), tmp_path / "pools", Wanted(by=("group",), only={}))
+        sample(open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}))
     assert sentence in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
 def test_a_draw_never_overwrites(tmp_path: Path):
     folder = own(tmp_path, {"x.png": picture(1)}, [{"file": "x.png", "group": "a"}])
-    sample(open_source(str(folder)), tmp_path / "pools", Wanted(by=("group",), only={}))
-    with pytest.raises(StillmeError, match="already there"):
-        sample(open_source(str(folder)), tmp_path / "pools", Wanted(by=("group",), only={}))
+    sample(open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}))
+    with pytest.raises(StillmeError, match="already exists"):
+        sample(open_source(str(folder)), tmp_path / "pools", SampleOptions(by=("group",), only={}))
 
 
 def test_candidates_do_not_tell_their_pool(pools: Any):
     loaded = load_pools(pools.folder)
-    assert [each.id for each in loaded.candidates] == sorted(each.id for each in loaded.candidates)
-    assert all(str(each.path.stem) == each.sha256 for each in loaded.candidates)
+    assert [candidate.id for candidate in loaded.candidates] == sorted(candidate.id for candidate in loaded.candidates)
+    assert all(str(candidate.path.stem) == candidate.sha256 for candidate in loaded.candidates)
 
 
 def test_a_folder_without_pools_says_how_to_make_them(tmp_path: Path):
@@ -244,10 +244,12 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_the_hub_gives_fairface_without_opening_what_is_not_drawn(hub: list[int], tmp_path: Path):
-    drawn = sample(open_source("hf:someone/FairFace"), tmp_path / "p", Wanted(only={"age": ("20s", "70+")}, pools=2))
-    found = [each for each in drawn.candidates if each.attributes["race"] == "Latino"]
-    assert len(found) == len(hub) == 8
-    assert {each.attributes["age"] for each in found} == {"20s", "70+"}
+    drawn = sample(
+        open_source("hf:someone/FairFace"), tmp_path / "p", SampleOptions(only={"age": ("20s", "70+")}, pools=2)
+    )
+    latino = [candidate for candidate in drawn.candidates if candidate.attributes["race"] == "Latino"]
+    assert len(latino) == len(hub) == 8
+    assert {candidate.attributes["age"] for candidate in latino} == {"20s", "70+"}
     assert len(drawn.shortfalls) == 6 * 2 * 2
 
 

@@ -15,9 +15,9 @@ from PIL import Image, ImageCms
 from stillme import audit as audits
 from stillme import portraits as room
 from stillme.curation import versions
+from stillme.curation.candidate_pictures import read_srgb
 from stillme.curation.decisions import Log
 from stillme.curation.making import finalize, import_portraits
-from stillme.curation.pictures import read_srgb
 from stillme.curation.pools import Pools
 from stillme.curation.squares import make_square
 from stillme.curation.verifying import verify
@@ -33,7 +33,7 @@ def decide(pools: Pools) -> Callable[..., None]:
     def decide(place: int = 0, *, cells: int = 4) -> None:
         log = Log(pools)
         for cell in pools.design.cells[:cells]:
-            chosen = sorted(each.id for each in pools.cells[cell])[place]
+            chosen = sorted(candidate.id for candidate in pools.cells[cell])[place]
             for curator in ("Ada", "Bo"):
                 for criterion in ("frontal", "focus") if curator == "Ada" else ("frontal",):
                     log.append(curator, cell, "tick", {"candidate": chosen, "criterion": criterion})
@@ -50,11 +50,11 @@ def test_what_curators_chose_becomes_a_set_that_an_audit_reads(
     home = tmp_path / "set"
     written = finalize(pools.folder, home, crop="face", partial=False)
     assert (written.folder, written.portraits, written.new) == (home / "v1", 4, True)
-    found = room.load(home / "v1")
-    assert {portrait.id for portrait in found} == {"a_feminine", "a_masculine", "b_feminine", "b_masculine"}
-    assert {tuple(portrait.attributes) for portrait in found} == {("preset", "gender_presentation")}
-    assert {portrait.licence for portrait in found} == {"CC0-1.0"}
-    for portrait in found:
+    portraits = room.load(home / "v1")
+    assert {portrait.id for portrait in portraits} == {"a_feminine", "a_masculine", "b_feminine", "b_masculine"}
+    assert {tuple(portrait.attributes) for portrait in portraits} == {("preset", "gender_presentation")}
+    assert {portrait.licence for portrait in portraits} == {"CC0-1.0"}
+    for portrait in portraits:
         with Image.open(portrait.image.path) as made:
             assert (made.size, made.mode, made.info) == ((1024, 1024), "RGB", {})
     (tmp_path / "audit.toml").write_text(
@@ -98,7 +98,7 @@ def test_the_same_choice_again_writes_nothing_and_another_is_a_new_version(
     decide(1, cells=2)
     assert finalize(pools.folder, home, crop="face", partial=True).folder == home / "v2"
     assert {path: path.read_bytes() for path in first} == first
-    assert [each.problems for each in verify(home)] == [(), ()]
+    assert [version.problems for version in verify(home)] == [(), ()]
 
 
 def test_undecided_cells_are_listed_or_left_out_on_request(pools: Pools, decide: Callable[..., None], tmp_path: Path):
@@ -118,14 +118,14 @@ def test_two_people_finalizing_at_once_get_one_version_and_one_sentence(
 ):
     decide(cells=1)
     inside, go_on = threading.Event(), threading.Event()
-    made = versions._depict
+    made = versions._finish_all
 
     def slow(*args: object) -> object:
         inside.set()
         assert go_on.wait(30)
         return made(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(versions, "_depict", slow)
+    monkeypatch.setattr(versions, "_finish_all", slow)
     first = threading.Thread(
         target=finalize, args=(pools.folder, tmp_path / "set"), kwargs={"crop": "face", "partial": True}
     )
@@ -194,14 +194,14 @@ TERMS = {"licence": "own", "label_origin": "self-described", "consent": "signed 
 def test_pictures_of_ones_own_become_a_set_with_their_terms(own: Path, tmp_path: Path):
     write_table(own / "portraits.csv", rows(**TERMS))
     written = import_portraits(own, tmp_path / "set", table=None, given={}, crop="face")
-    found = {portrait.id: portrait for portrait in room.load(written.folder)}
-    assert dict(found["one"].attributes) == {"hair": "long"}
-    assert (found["one"].licence, found["one"].label_origin) == ("own", "self-described")
+    portraits = {portrait.id: portrait for portrait in room.load(written.folder)}
+    assert dict(portraits["one"].attributes) == {"hair": "long"}
+    assert (portraits["one"].licence, portraits["one"].label_origin) == ("own", "self-described")
     assert verify(tmp_path / "set")[0].problems == ()
     text = (written.folder / "CARD.md").read_text()
     assert "| own | self-described | signed form | 2 |" in text
     assert "nobody compared candidates" in text
-    assert b"taken at home" not in found["one"].image.read()
+    assert b"taken at home" not in portraits["one"].image.read()
 
 
 def test_terms_are_asked_for_and_may_be_said_once(own: Path, tmp_path: Path):
@@ -222,7 +222,7 @@ def test_terms_are_asked_for_and_may_be_said_once(own: Path, tmp_path: Path):
     ("name", "data", "sentence"),
     [
         ("two.png", b"none", "two.png is not a picture"),
-        ("two.png", picture(1, mode="CMYK", kind="JPEG"), "made for print"),
+        ("two.png", picture(1, mode="CMYK", kind="JPEG"), "is in CMYK"),
         ("../one.jpg", b"", "leaves the folder"),
     ],
 )

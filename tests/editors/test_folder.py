@@ -13,7 +13,7 @@ import pytest
 from stillme import images
 from stillme.editors.folder import Folder, FolderParameters
 from stillme.pipeline import Options, run_stages
-from stillme.protocols import Objecting
+from stillme.protocols import ChecksRequests
 from stillme.types import Arm, Edited, Failed
 from tests.records import portrait, prompt, request
 
@@ -31,14 +31,14 @@ def put(root: Path, *names: str) -> None:
 
 
 def outcome(editor: Folder, who: str = "p0", what: str = "O-01", arm: Arm = Arm.BASELINE, seed: int = 0):
-    (found,) = editor.edit([replace(request(who, what, seed, editor.spec), arm=arm)])
-    return found
+    (outcome,) = editor.edit([replace(request(who, what, seed, editor.spec), arm=arm)])
+    return outcome
 
 
-def objections(editor: Folder, people: int = 2, prompts: int = 2) -> list[str]:
-    assert isinstance(editor, Objecting)
+def problems(editor: Folder, people: int = 2, prompts: int = 2) -> list[str]:
+    assert isinstance(editor, ChecksRequests)
     whose = [portrait(f"p{index}") for index in range(people)]
-    return list(editor.objections(whose, [prompt(f"O-0{index}") for index in range(prompts)]))
+    return list(editor.problems(whose, [prompt(f"O-0{index}") for index in range(prompts)]))
 
 
 def test_a_file_is_an_edit_and_says_which_file_it_was(tmp_path: Path):
@@ -102,7 +102,7 @@ def test_two_portraits_in_one_request_are_named_together(tmp_path: Path):
     put(tmp_path, "p0+p1/O-01.png")
     editor = folder(tmp_path)
     both = replace(request(editor=editor.spec), portraits=(portrait("p0"), portrait("p1")))
-    assert [type(each) for each in editor.edit([both])] == [Edited]
+    assert [type(outcome) for outcome in editor.edit([both])] == [Edited]
 
 
 @pytest.mark.parametrize("who", ["../secret", "/etc/passwd", "a/../../secret", "..\\secret", "C:\\x"])
@@ -113,7 +113,7 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, who: str):
     assert isinstance(failed, Failed)
     assert "leave the folder" in failed.error or "no file" in failed.error
     (tmp_path / "outputs").mkdir()
-    assert "leaves the folder" in next(editor.objections([portrait(who)], [prompt()]))
+    assert "leaves the folder" in next(editor.problems([portrait(who)], [prompt()]))
 
 
 # -- before the first edit --------------------------------------------------------------------------------------------
@@ -125,47 +125,47 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, who: str):
         ("{potrait}/{prompt}.png", "unknown field 'potrait'. Did you mean 'portrait'?"),
         ("{portrait}/{prompt}_{}.png", "unknown field ''"),
         ("{portrait.id}/{prompt}.png", "unknown field 'portrait.id'"),
-        ("{portrait/{prompt}.png", "cannot be read"),
-        ("{portrait}/{prompt}_{seed:zz}.png", "cannot be read"),
+        ("{portrait/{prompt}.png", "is invalid"),
+        ("{portrait}/{prompt}_{seed:zz}.png", "is invalid"),
         ("{prompt}.png", "no {portrait}, so 2 portraits would share"),
         ("{portrait}.png", "no {prompt}, so 2 prompts would share"),
     ],
 )
 def test_a_mistake_in_the_pattern_is_named(tmp_path: Path, pattern: str, words: str):
-    assert words in " ".join(objections(folder(tmp_path, pattern)))
+    assert words in " ".join(problems(folder(tmp_path, pattern)))
     assert isinstance(outcome(folder(tmp_path, pattern)), Failed)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
-    assert "is no folder here" in objections(folder(tmp_path / "nowhere"))[0]
+    assert "does not exist" in problems(folder(tmp_path / "nowhere"))[0]
 
 
 def test_an_audit_without_a_single_file_does_not_start(tmp_path: Path):
     put(tmp_path, "somebody/else.png")
-    (sentence,) = objections(folder(tmp_path))
+    (sentence,) = problems(folder(tmp_path))
     assert "4 of 4 files are missing (p0 × O-00, p0 × O-01, p1 × O-00 and 1 more)" in sentence
     assert str(tmp_path / "p0" / "O-00.png") in sentence
 
 
 def test_some_missing_files_stop_only_an_audit_that_must_be_complete(tmp_path: Path):
     put(tmp_path, "p0/O-00.png", "p1/O-01.png")
-    assert objections(folder(tmp_path)) == []
-    (sentence,) = objections(folder(tmp_path, complete=True))
+    assert problems(folder(tmp_path)) == []
+    (sentence,) = problems(folder(tmp_path, complete=True))
     assert "2 of 4 files are missing (p0 × O-01, p1 × O-00)" in sentence
 
 
 def test_files_of_any_arm_and_seed_count_as_there(tmp_path: Path):
     pattern = "{arm}_{seed}/{portrait}_{prompt}.*"
     put(tmp_path, "feature_3/p0_O-00.jpg", "baseline_-1/p1_O-00.png", "baseline_0/p2_O-00.gif")
-    assert objections(folder(tmp_path, pattern, complete=True), people=2, prompts=1) == []
-    assert objections(folder(tmp_path, pattern, complete=True), people=3, prompts=1) != []
+    assert problems(folder(tmp_path, pattern, complete=True), people=2, prompts=1) == []
+    assert problems(folder(tmp_path, pattern, complete=True), people=3, prompts=1) != []
 
 
 def test_ids_that_begin_alike_are_told_apart(tmp_path: Path):
     put(tmp_path, "a_b_O-01.png")
     editor = folder(tmp_path, "{portrait}_{prompt}.png", complete=True)
-    assert list(editor.objections([portrait("a_b")], [prompt("O-01")])) == []
-    assert "1 of 2" in next(editor.objections([portrait("a"), portrait("a_b")], [prompt("O-01")]))
+    assert list(editor.problems([portrait("a_b")], [prompt("O-01")])) == []
+    assert "1 of 2" in next(editor.problems([portrait("a"), portrait("a_b")], [prompt("O-01")]))
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from stillme.editors.known import Known, KnownParameters
 from stillme.editors.rendered import Rendered, RenderedParameters
 from stillme.errors import StillmeError
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import Editor, Objecting
+from stillme.protocols import ChecksRequests, Editor
 from stillme.types import Arm, Edited, Portrait, Prompt, Request
 
 PROMPTS = {prompt.id: prompt for prompt in known.prompts()}
@@ -62,13 +62,13 @@ def test_a_black_frame_is_black():
     assert changed("black", portraits()[0]).max() == 0
 
 
-def test_prompts_that_name_no_change_and_swaps_without_strangers_are_objected_to():
+def test_prompts_that_name_no_change_and_swaps_without_strangers_are_problems():
     stray = Prompt(id="O-01", text="x", category="x", subcategory="authority")
     editor = Known(KnownParameters())
-    assert isinstance(editor, Objecting)
-    said = list(editor.objections(portraits()[:1], [stray, PROMPTS["swapped"]]))
-    assert "'O-01' names no known change" in said[0]
-    assert f"nobody for the portrait {portraits()[0].id!r}" in said[1]
+    assert isinstance(editor, ChecksRequests)
+    problems = list(editor.problems(portraits()[:1], [stray, PROMPTS["swapped"]]))
+    assert "'O-01' names no known change" in problems[0]
+    assert f"has no picture for the portrait {portraits()[0].id!r}" in problems[1]
 
 
 @pytest.fixture
@@ -89,13 +89,13 @@ def test_rendered_changes_are_found_by_subject_and_amount(renders: Path):
 
     editor = Rendered(RenderedParameters(folder=renders))
     assert edit(editor, portrait("s2"), asked[0]).image == (renders / "s2_age.png").read_bytes()
-    assert list(editor.objections([portrait("s1"), portrait("s2")], asked)) == []
-    (objection,) = editor.objections([portrait("s3")], asked)
-    assert "no picture of age-20 for 's3'" in objection
+    assert list(editor.problems([portrait("s1"), portrait("s2")], asked)) == []
+    (problem,) = editor.problems([portrait("s3")], asked)
+    assert "no picture of age-20 for 's3'" in problem
 
 
 def test_a_folder_that_is_no_calibration_set_is_named(tmp_path: Path):
-    with pytest.raises(StillmeError, match="is this a calibration set"):
+    with pytest.raises(StillmeError, match="name the folder of a calibration set"):
         rendered.prompts(tmp_path)
     (tmp_path / "manifest.csv").write_text("subject,axis\ns1,age\n")
     with pytest.raises(StillmeError, match="lacks the columns amount, changed_file"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stillme import colour, faces, images
 from stillme.editors.planted import Effect, Planted, PlantedParameters
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import Editor, KnowsAnswers, Objecting
+from stillme.protocols import ChecksRequests, Editor, KnowsAnswers
 from stillme.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt, Request
 
 PROMPT = Prompt(id="O-01", text="A suit, please.", category="occupational", subcategory="authority")
@@ -30,7 +30,7 @@ def test_it_keeps_the_protocols():
     editor = Planted(PlantedParameters())
     assert isinstance(editor, Editor)
     assert isinstance(editor, KnowsAnswers)
-    assert isinstance(editor, Objecting)
+    assert isinstance(editor, ChecksRequests)
 
 
 def test_the_same_request_gives_the_same_bytes():
@@ -115,7 +115,7 @@ def test_a_picture_without_a_face_fails_for_good(tmp_path):
 
 def drawn(parameters: PlantedParameters, people: tuple[Portrait, ...], prompt: Prompt, seed: int = 0) -> Edited:
     editor = Planted(parameters)
-    editor.meet(portraits())
+    editor.set_portraits(portraits())
     request = Request(
         portraits=people, prompt=prompt, arm=Arm.BASELINE, instruction=prompt.text, editor=editor.spec, seed=seed
     )
@@ -129,7 +129,7 @@ def test_somebody_who_becomes_another_is_drawn_as_who_differs_in_that_alone():
     become = PlantedParameters(everyone=Effect(become={"preset": "C"}), recolour="background")
     outcome = drawn(become, (source,), PROMPT)
     assert outcome.truth is not None
-    (other,) = (each for each in portraits() if each.id == outcome.truth["became"])
+    (other,) = (portrait for portrait in portraits() if portrait.id == outcome.truth["became"])
     assert other.attributes["preset"] == "C"
     assert (other.attributes["cell"], other.block) == (source.attributes["cell"], source.block)
     assert "skin_delta_l" not in outcome.truth
@@ -137,18 +137,20 @@ def test_somebody_who_becomes_another_is_drawn_as_who_differs_in_that_alone():
 
 def test_becoming_happens_as_often_as_planted_and_not_to_who_is_there_already():
     becomes = Planted(PlantedParameters(everyone=Effect(become={"preset": "C"}, become_probability=0.3)))
-    becomes.meet(portraits())
+    becomes.set_portraits(portraits())
     prompts = [replace(PROMPT, id=f"O-{index}") for index in range(40)]
     swapped = [
-        bool(becomes.fingerprint((each,), prompt, Arm.BASELINE, 0)) for each in portraits()[:12] for prompt in prompts
+        bool(becomes.fingerprint((portrait,), prompt, Arm.BASELINE, 0))
+        for portrait in portraits()[:12]
+        for prompt in prompts
     ]
     assert np.mean(swapped) == pytest.approx(0.3, abs=0.07)
-    already = [each for each in portraits() if each.attributes["preset"] == "C"]
-    assert not any(becomes.fingerprint((each,), PROMPT, Arm.BASELINE, 0) for each in already)
+    already = [portrait for portrait in portraits() if portrait.attributes["preset"] == "C"]
+    assert not any(becomes.fingerprint((portrait,), PROMPT, Arm.BASELINE, 0) for portrait in already)
 
 
 def test_a_level_that_nobody_has_is_objected_to():
-    (sentence,) = Planted(PlantedParameters(everyone=Effect(become={"preset": "Z"}))).objections(portraits(), [PROMPT])
+    (sentence,) = Planted(PlantedParameters(everyone=Effect(become={"preset": "Z"}))).problems(portraits(), [PROMPT])
     assert "no portrait has preset = 'Z'" in sentence
 
 

@@ -106,53 +106,64 @@ def raters(seed: int, count: int = 3, *, seen: float = 1.0, noise: float = 0.7, 
 
 def test_agreement_gives_every_measure_with_an_interval_that_holds_it() -> None:
     edits, judges = raters(0, seen=0.8)
-    found = {each.measure: each for each in agreement(edits, judges, quick)}
-    table = np.stack([each.value for each in judges], axis=1)
-    assert found["alpha_ordinal"].outcome.value == pytest.approx(alpha(table, "ordinal"))
-    assert found["fleiss_kappa"].outcome.value == pytest.approx(fleiss(table))
+    agreements = {measured.measure: measured for measured in agreement(edits, judges, quick)}
+    table = np.stack([scores.value for scores in judges], axis=1)
+    assert agreements["alpha_ordinal"].outcome.value == pytest.approx(alpha(table, "ordinal"))
+    assert agreements["fleiss_kappa"].outcome.value == pytest.approx(fleiss(table))
     usable = (~np.isnan(table)).sum(axis=1) > 1
-    assert found["exact"].items == usable.sum()
-    assert found["exact"].ratings == np.count_nonzero(~np.isnan(table[usable]))
-    assert set(found) == {"fleiss_kappa", "alpha_nominal", "alpha_ordinal", "alpha_interval", "exact", "within_one"}
-    for each in found.values():
-        assert each.outcome.low < each.outcome.value < each.outcome.high
-        assert "portraits" in each.outcome.method
-    assert found["exact"].outcome.value < found["within_one"].outcome.value
+    assert agreements["exact"].items == usable.sum()
+    assert agreements["exact"].ratings == np.count_nonzero(~np.isnan(table[usable]))
+    assert set(agreements) == {
+        "fleiss_kappa",
+        "alpha_nominal",
+        "alpha_ordinal",
+        "alpha_interval",
+        "exact",
+        "within_one",
+    }
+    for measured in agreements.values():
+        assert measured.outcome.low < measured.outcome.value < measured.outcome.high
+        assert "portraits" in measured.outcome.method
+    assert agreements["exact"].outcome.value < agreements["within_one"].outcome.value
 
 
 def test_two_raters_have_cohens_kappa_and_groups_have_their_own() -> None:
     edits, judges = raters(1, 2)
-    found = agreement(edits, judges, replace(quick, factors=("race",)))
-    (quadratic,) = [each for each in found if each.measure == "kappa_quadratic" and not each.factor]
+    agreements = agreement(edits, judges, replace(quick, factors=("race",)))
+    (quadratic,) = [
+        measured for measured in agreements if measured.measure == "kappa_quadratic" and not measured.factor
+    ]
     assert quadratic.outcome.value == pytest.approx(cohen(judges[0].value, judges[1].value, "quadratic"))
-    (a,) = [each for each in found if each.measure == "exact" and each.group == "A"]
+    (a,) = [measured for measured in agreements if measured.measure == "exact" and measured.group == "A"]
     assert a.outcome.value == pytest.approx((judges[0].value == judges[1].value)[:72].mean())
     assert (a.portraits, a.items) == (12, 72)
 
 
 def test_raters_who_always_say_the_same_have_nothing_to_agree_on() -> None:
     edits, judges = raters(2, 2)
-    same = [replace(each, value=np.ones_like(each.value)) for each in judges]
-    found = {each.measure: each.outcome for each in agreement(edits, same, quick)}
-    assert isinstance(found["alpha_interval"], NotEstimable)
-    assert found["exact"].value == 1.0
+    same = [replace(scores, value=np.ones_like(scores.value)) for scores in judges]
+    outcomes = {measured.measure: measured.outcome for measured in agreement(edits, same, quick)}
+    assert isinstance(outcomes["alpha_interval"], NotEstimable)
+    assert outcomes["exact"].value == 1.0
 
 
 def test_one_rater_agrees_with_nobody_and_unedited_rows_do_not_count() -> None:
     edits, judges = raters(3, 2)
     assert agreement(edits, judges[:1], quick) == []
     refused = replace(edits, state=np.full(len(edits), EditState.REFUSED, dtype=np.int32))
-    assert all(isinstance(each.outcome, NotEstimable) for each in agreement(refused, judges, quick))
+    assert all(isinstance(measured.outcome, NotEstimable) for measured in agreement(refused, judges, quick))
 
 
 def test_coverage_of_alpha_is_near_nominal_over_portraits() -> None:
     _, large = raters(99, 2, portraits=20_000)
-    truth = alpha(np.stack([each.value for each in large], axis=1))
+    truth = alpha(np.stack([scores.value for scores in large], axis=1))
     held = 0
     for seed in range(60):
         edits, judges = raters(seed, 3, portraits=60)
-        (found,) = [each for each in agreement(edits, judges, quick) if each.measure == "alpha_interval"]
-        held += found.outcome.low <= truth <= found.outcome.high
+        (interval_alpha,) = [
+            measured for measured in agreement(edits, judges, quick) if measured.measure == "alpha_interval"
+        ]
+        held += interval_alpha.outcome.low <= truth <= interval_alpha.outcome.high
     assert held / 60 > 0.84
 
 
@@ -162,26 +173,26 @@ def test_a_judges_bias_and_its_difference_between_groups_are_found() -> None:
     edits, human = rows(people("AB", 20), truth, axis="skin_delta_l")
     bias = np.where(np.arange(40) < 20, 1.0, 0.2)[:, None]
     _, judge = rows(people("AB", 20), truth + bias + stream.normal(0, 0.3, (40, 8)), axis="skin_delta_l")
-    found = {
-        (each.measure, each.group): each
-        for each in against_people(edits, judge, human, replace(quick, factors=("race",)))
+    against = {
+        (measured.measure, measured.group): measured
+        for measured in against_people(edits, judge, human, replace(quick, factors=("race",)))
     }
     off = judge.value - human.value
-    assert found["bias", ""].outcome.value == pytest.approx(off.mean())
-    assert found["mae", ""].outcome.value == pytest.approx(np.abs(off).mean())
-    assert found["within_one", "B"].outcome.value == pytest.approx((np.abs(off[160:]) <= 1).mean())
-    assert found["bias", "A - rest"].outcome.low > 0.6
-    assert found["pearson", ""].outcome.value == pytest.approx(np.corrcoef(judge.value, human.value)[0, 1])
-    assert found["spearman", "A"].outcome.value == pytest.approx(
+    assert against["bias", ""].outcome.value == pytest.approx(off.mean())
+    assert against["mae", ""].outcome.value == pytest.approx(np.abs(off).mean())
+    assert against["within_one", "B"].outcome.value == pytest.approx((np.abs(off[160:]) <= 1).mean())
+    assert against["bias", "A - rest"].outcome.low > 0.6
+    assert against["pearson", ""].outcome.value == pytest.approx(np.corrcoef(judge.value, human.value)[0, 1])
+    assert against["spearman", "A"].outcome.value == pytest.approx(
         stats.spearmanr(judge.value[:160], human.value[:160]).statistic
     )
-    with pytest.raises(StillmeError, match="compare one axis"):
+    with pytest.raises(StillmeError, match="of one axis"):
         against_people(edits, judge, replace(human, axis="skin_tone"), quick)
 
 
 def test_the_mean_of_people_leaves_out_who_did_not_rate() -> None:
     _, judges = raters(5, 3, seen=0.5)
-    table = np.stack([each.value for each in judges])
+    table = np.stack([scores.value for scores in judges])
     mean = mean_of(judges)
     rated = ~np.isnan(table).all(axis=0)
     assert (mean.state == np.where(rated, RatingState.RATED, RatingState.MISSING)).all()
@@ -201,29 +212,30 @@ def ppi_world(seed: int, *, noise: float = 0.7, shift: float = 0.8, labelled: fl
 
 def test_a_biased_judge_is_corrected_and_surer_than_people_alone() -> None:
     edits, judge, human, truth = ppi_world(0, noise=0.3)
-    found = {
-        (each.quantity, each.group): each for each in corrected(edits, judge, human, replace(quick, factors=("race",)))
+    estimates = {
+        (estimate.quantity, estimate.group): estimate
+        for estimate in corrected(edits, judge, human, replace(quick, factors=("race",)))
     }
-    mean = found["race_change", ""]
+    mean = estimates["race_change", ""]
     assert mean.judged > truth.mean() + 0.5
     assert mean.outcome.low < truth.mean() < mean.outcome.high
     assert mean.outcome.high - mean.outcome.low < mean.people.high - mean.people.low
     assert mean.rated_by_people == np.count_nonzero(human.state == RatingState.RATED)
     assert 0 < mean.weight <= 1
-    rate = found["race_changed", "A"]
+    rate = estimates["race_changed", "A"]
     assert rate.outcome.low < (truth[:480] >= 3).mean() < rate.outcome.high
-    gap = found["race_changed", "A - rest"]
+    gap = estimates["race_changed", "A - rest"]
     assert gap.outcome.value == pytest.approx(
-        found["race_changed", "A"].outcome.value - found["race_changed", "B"].outcome.value
+        estimates["race_changed", "A"].outcome.value - estimates["race_changed", "B"].outcome.value
     )
 
 
 def test_a_judge_who_guesses_counts_nothing() -> None:
     edits, judge, human, _ = ppi_world(1)
     noise = np.random.default_rng(0).integers(1, 6, len(judge.value)).astype(float)
-    (found,) = corrected(edits, replace(judge, value=noise), human, quick, quantities=("race_change",))
-    assert found.weight < 0.2
-    assert found.outcome.value == pytest.approx(found.people.value, abs=0.05)
+    (mean,) = corrected(edits, replace(judge, value=noise), human, quick, quantities=("race_change",))
+    assert mean.weight < 0.2
+    assert mean.outcome.value == pytest.approx(mean.people.value, abs=0.05)
 
 
 def test_coverage_of_the_corrected_mean_is_near_nominal() -> None:
@@ -233,8 +245,8 @@ def test_coverage_of_the_corrected_mean_is_near_nominal() -> None:
     held = 0
     for seed in range(80):
         edits, judge, human, _ = ppi_world(seed)
-        (found,) = corrected(edits, judge, human, quick, quantities=("race_change",))
-        held += found.outcome.low <= truth <= found.outcome.high
+        (mean,) = corrected(edits, judge, human, quick, quantities=("race_change",))
+        held += mean.outcome.low <= truth <= mean.outcome.high
     assert held / 80 > 0.87
 
 
@@ -245,6 +257,6 @@ def test_agreement_does_not_depend_on_the_order_of_rows(order: int) -> None:
     settings = replace(quick, factors=("race",))
     moved, rescored = shuffled(edits, judges, order)
     assert agreement(moved, rescored, settings) == agreement(edits, judges, settings)
-    first, *_, last = sorted(rescored, key=lambda each: each.judge)
+    first, *_, last = sorted(rescored, key=lambda scores: scores.judge)
     assert against_people(moved, first, last, settings) == against_people(edits, judges[0], judges[-1], settings)
     assert corrected(moved, first, last, settings) == corrected(edits, judges[0], judges[-1], settings)

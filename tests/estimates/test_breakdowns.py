@@ -19,9 +19,10 @@ from stillme.estimates import (
     contrasts,
     equivalence,
     estimate,
-    likeness,
+    intraclass_correlations,
 )
-from stillme.estimates.tables import as_text, title, write_tables
+from stillme.numbers import title
+from stillme.tables.estimates import as_text, write_tables
 from stillme.types import Estimate, Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
@@ -29,8 +30,8 @@ from .worlds import ordinal, people, rows, shuffled
 quick = Settings(factors=("race",), replicates=100)
 
 
-def value(found: list[Estimate], **wanted: str) -> float:
-    (match,) = [each for each in found if all(getattr(each, name) == given for name, given in wanted.items())]
+def value(estimates: list[Estimate], **wanted: str) -> float:
+    (match,) = [row for row in estimates if all(getattr(row, name) == given for name, given in wanted.items())]
     assert isinstance(match.outcome, Interval), match.outcome
     return match.outcome.value
 
@@ -40,22 +41,22 @@ def test_each_prompt_subcategory_and_category_has_its_own_numbers() -> None:
     edits, scores = rows(people("AB", 12), values)
     by_id = by_prompt(edits, [scores], quick)
     assert value(by_id, prompts="P002", quantity="race_change") == pytest.approx(values[:, 2].mean())
-    assert {each.scope for each in by_id} == {"all"}
+    assert {row.scope for row in by_id} == {"all"}
     by_kind = by_prompt(edits, [scores], quick, by="subcategory", groups=True)
     assert value(by_kind, prompts="s1", quantity="race_changed", scope="group", group="B") == pytest.approx(
         (values[12:, [1, 4]] >= 3).mean()
     )
-    assert {each.prompts for each in by_prompt(edits, [scores], quick, by="category")} == {"c", "d"}
+    assert {row.prompts for row in by_prompt(edits, [scores], quick, by="category")} == {"c", "d"}
 
 
 def test_where_attributes_meet_is_a_group_of_its_own() -> None:
     values = ordinal(np.random.default_rng(1).normal(0.8, 1, (24, 3)))
     edits, scores = rows(people("AB", 12), values)
-    found = by_intersection(edits, [scores], replace(quick, reference={"race": "B"}), ("race", "gender"))
-    assert {each.factor for each in found} == {"race × gender"}
+    crossed = by_intersection(edits, [scores], replace(quick, reference={"race": "B"}), ("race", "gender"))
+    assert {row.factor for row in crossed} == {"race × gender"}
     expected = values[:12:2].mean()
-    assert value(found, quantity="race_change", scope="group", group="A × f") == pytest.approx(expected)
-    (gap,) = [each for each in found if each.scope == "disparity" and each.quantity == "race_change"]
+    assert value(crossed, quantity="race_change", scope="group", group="A × f") == pytest.approx(expected)
+    (gap,) = [row for row in crossed if row.scope == "disparity" and row.quantity == "race_change"]
     assert len(gap.levels) == 4
     with pytest.raises(UnknownName, match="Did you mean 'gender'"):
         by_intersection(edits, [scores], quick, ("race", "gendr"))
@@ -65,29 +66,29 @@ def test_rates_come_at_every_cut_and_in_both_directions() -> None:
     values = np.round(np.random.default_rng(2).uniform(1, 5, (24, 5)) * 2) / 2
     edits, scores = rows(people("AB", 12), values, axis="edit_success")
     other = replace(scores, axis="skin_delta_l")
-    found = at_every_cut(edits, [scores, other], quick)
-    assert {each.quantity for each in found} == {
+    at_cuts = at_every_cut(edits, [scores, other], quick)
+    assert {row.quantity for row in at_cuts} == {
         *(f"edit_success>={cut}" for cut in (2, 3, 4, 5)),
         *(f"edit_success<={cut}" for cut in (1, 2, 3, 4)),
     }
-    assert value(found, quantity="edit_success>=3", scope="all") == pytest.approx((values >= 3).mean())
-    assert value(found, quantity="edit_success<=2", scope="group", group="A") == pytest.approx(
+    assert value(at_cuts, quantity="edit_success>=3", scope="all") == pytest.approx((values >= 3).mean())
+    assert value(at_cuts, quantity="edit_success<=2", scope="group", group="A") == pytest.approx(
         (values[:12] <= 2).mean()
     )
     named = estimate(edits, [scores], quick)
-    assert value(named, quantity="success", scope="all") == value(found, quantity="edit_success>=4", scope="all")
+    assert value(named, quantity="success", scope="all") == value(at_cuts, quantity="edit_success>=4", scope="all")
 
 
 def test_a_rate_at_a_cut_has_a_title_and_is_shown_in_percent(tmp_path) -> None:
     edits, scores = rows(people("AB", 12), np.tile([1.0, 4.0], (24, 2)))
-    (found,) = [
-        each
-        for each in at_every_cut(edits, [scores], replace(quick, factors=()))
-        if each.quantity == "race_change>=4" and each.scope == "all"
+    (at_four,) = [
+        row
+        for row in at_every_cut(edits, [scores], replace(quick, factors=()))
+        if row.quantity == "race_change>=4" and row.scope == "all"
     ]
     assert title("race_change>=4") == "Race Change ≥ 4"
-    assert as_text(found).startswith("50.0 %")
-    text = write_tables([replace(found, prompts="P000")], tmp_path)[0].read_text()
+    assert as_text(at_four).startswith("50.0 %")
+    text = write_tables([replace(at_four, prompts="P000")], tmp_path)[0].read_text()
     assert "race_change>=4" in text
     assert "P000" in text
 
@@ -95,9 +96,9 @@ def test_a_rate_at_a_cut_has_a_title_and_is_shown_in_percent(tmp_path) -> None:
 def test_pooled_editors_are_one() -> None:
     values = ordinal(np.random.default_rng(3).normal(0.8, 1, (24, 3, 1, 1, 2)))
     edits, scores = rows(people("AB", 12), values, editors=("x", "y"))
-    found = estimate(edits.pooled(), [scores], quick)
-    assert {each.editor for each in found} == {"all editors"}
-    assert value(found, quantity="race_change", scope="all") == pytest.approx(values.mean())
+    pooled = estimate(edits.pooled(), [scores], quick)
+    assert {row.editor for row in pooled} == {"all editors"}
+    assert value(pooled, quantity="race_change", scope="all") == pytest.approx(values.mean())
 
 
 @hypothesis_settings(max_examples=5)
@@ -110,34 +111,38 @@ def test_breakdowns_do_not_depend_on_the_order_of_rows(order: int) -> None:
     for run in (
         lambda e, s: by_prompt(e, s, quick),
         lambda e, s: by_intersection(e, s, quick, ("race", "gender")),
-        lambda e, s: likeness(e, s, quick),
+        lambda e, s: intraclass_correlations(e, s, quick),
         lambda e, s: estimate(e, s, sample),
         lambda e, s: equivalence(e, s, quick, margin=0.5),
     ):
         assert run(moved, rescored) == run(edits, [scores])
 
 
-def test_likeness_is_the_intraclass_correlation() -> None:
+def test_the_intraclass_correlation_is_that_of_the_analysis_of_variance() -> None:
     stream = np.random.default_rng(5)
     values = stream.normal(0, 1, (200, 1)) + stream.normal(0, 2, (200, 10))
     edits, scores = rows(people("AB", 100), values, axis="skin_delta_l")
-    (found,) = [each for each in likeness(edits, [scores], replace(quick, replicates=400)) if each.judge]
+    (correlation,) = [
+        quantity
+        for quantity in intraclass_correlations(edits, [scores], replace(quick, replicates=400))
+        if quantity.judge
+    ]
     between = 10 * values.mean(axis=1).var(ddof=1)
     within = values.var(axis=1, ddof=1).mean()
-    assert isinstance(found.icc, Interval)
-    assert found.icc.value == pytest.approx((between - within) / (between + 9 * within))
-    assert found.icc.low < 0.2 < found.icc.high
-    assert found.design_effect == pytest.approx(1 + 9 * found.icc.value)
-    assert found.effective == pytest.approx(2000 / found.design_effect)
+    assert isinstance(correlation.icc, Interval)
+    assert correlation.icc.value == pytest.approx((between - within) / (between + 9 * within))
+    assert correlation.icc.low < 0.2 < correlation.icc.high
+    assert correlation.design_effect == pytest.approx(1 + 9 * correlation.icc.value)
+    assert correlation.effective == pytest.approx(2000 / correlation.design_effect)
 
 
-def test_likeness_of_single_or_equal_edits_is_not_estimable() -> None:
+def test_the_correlation_of_single_or_equal_edits_is_not_estimable() -> None:
     for values, reason in ((np.arange(24.0)[:, None], "only one rated edit"), (np.ones((24, 3)), "the same value")):
         edits, scores = rows(people("AB", 12), values, axis="skin_delta_l")
-        (found,) = [each for each in likeness(edits, [scores], quick) if each.judge]
-        assert isinstance(found.icc, NotEstimable)
-        assert reason in found.icc.reason
-        assert found.design_effect is None
+        (correlation,) = [quantity for quantity in intraclass_correlations(edits, [scores], quick) if quantity.judge]
+        assert isinstance(correlation.icc, NotEstimable)
+        assert reason in correlation.icc.reason
+        assert correlation.design_effect is None
 
 
 def test_only_a_small_gap_with_much_data_is_surely_small() -> None:
@@ -147,9 +152,9 @@ def test_only_a_small_gap_with_much_data_is_surely_small() -> None:
         values = stream.normal(0, 0.3, (2 * per_level, 1)) + stream.normal(0, 1, (2 * per_level, 10))
         values[:per_level] += gap
         edits, scores = rows(people("AB", per_level), values, axis="skin_delta_l")
-        found = equivalence(edits, [scores], quick, margin=0.5, quantities=("skin_delta_l",), **how)[0]
-        assert found.holds == (found.p is not None and found.p <= 0.05)
-        return found.holds, found.p
+        test = equivalence(edits, [scores], quick, margin=0.5, quantities=("skin_delta_l",), **how)[0]
+        assert test.holds == (test.p is not None and test.p <= 0.05)
+        return test.holds, test.p
 
     assert claims(60, 0.0) == (True, pytest.approx(0.01, abs=0.01))
     assert claims(4, 0.0)[0] is False
@@ -165,12 +170,12 @@ def test_equivalence_is_the_interval_at_twice_alpha_within_the_margin() -> None:
     edits, scores = rows(people("ABCD", 12), values)
     wide = replace(quick, confidence=0.9)
     table = {(e.quantity, e.group): e.outcome for e in estimate(edits, [scores], wide) if e.scope == "contrast"}
-    for each in equivalence(edits, [scores], quick, margin=0.1):
-        outcome = table[each.quantity, each.group]
+    for test in equivalence(edits, [scores], quick, margin=0.1):
+        outcome = table[test.quantity, test.group]
         assert isinstance(outcome, Interval)
-        assert isinstance(each.outcome, Interval)
-        assert (each.outcome.low, each.outcome.high) == pytest.approx((outcome.low, outcome.high))
-        assert each.holds == (outcome.low > -0.1 and outcome.high < 0.1)
+        assert isinstance(test.outcome, Interval)
+        assert (test.outcome.low, test.outcome.high) == pytest.approx((outcome.low, outcome.high))
+        assert test.holds == (outcome.low > -0.1 and outcome.high < 0.1)
 
 
 def test_a_margin_must_be_positive() -> None:
@@ -185,9 +190,9 @@ def test_prompts_as_a_sample_widen_intervals_where_prompts_differ() -> None:
     edits, scores = rows(people("ABCD", 12), values, axis="skin_delta_l")
     widths = {}
     for prompts in ("fixed", "sample"):
-        found = estimate(edits, [scores], replace(quick, prompts=prompts))
-        (whole,) = [e for e in found if e.quantity == "skin_delta_l" and e.scope == "all"]
-        (gap,) = [e for e in found if e.quantity == "skin_delta_l" and e.group == "A - rest"]
+        estimates = estimate(edits, [scores], replace(quick, prompts=prompts))
+        (whole,) = [e for e in estimates if e.quantity == "skin_delta_l" and e.scope == "all"]
+        (gap,) = [e for e in estimates if e.quantity == "skin_delta_l" and e.group == "A - rest"]
         assert isinstance(whole.outcome, Interval)
         assert isinstance(gap.outcome, Interval)
         widths[prompts] = (whole.outcome.high - whole.outcome.low, gap.outcome.high - gap.outcome.low)
@@ -204,8 +209,8 @@ def test_coverage_holds_for_prompts_that_were_not_tried() -> None:
         values = stream.normal(0, 0.5, (24, 1)) + stream.normal(0, 1, (1, 20)) + stream.normal(0, 1, (24, 20))
         edits, scores = rows(people("AB", 12), values, axis="skin_delta_l")
         for prompts in held:
-            found = estimate(edits, [scores], Settings(factors=(), replicates=200, seed=seed, prompts=prompts))
-            (whole,) = [each.outcome for each in found if each.quantity == "skin_delta_l"]
+            estimates = estimate(edits, [scores], Settings(factors=(), replicates=200, seed=seed, prompts=prompts))
+            (whole,) = [row.outcome for row in estimates if row.quantity == "skin_delta_l"]
             held[prompts] += whole.low <= 0 <= whole.high
     assert held["sample"] / audits > 0.86
     assert held["fixed"] / audits < 0.8
@@ -213,9 +218,9 @@ def test_coverage_holds_for_prompts_that_were_not_tried() -> None:
 
 def test_one_prompt_says_nothing_of_others() -> None:
     edits, scores = rows(people("AB", 12), np.random.default_rng(9).normal(0, 1, (24, 1)), axis="skin_delta_l")
-    found = estimate(edits, [scores], replace(quick, prompts="sample"))
-    assert all(isinstance(each.outcome, NotEstimable) for each in found)
-    assert {each.outcome.reason for each in found if each.scope == "all"} == {
+    estimates = estimate(edits, [scores], replace(quick, prompts="sample"))
+    assert all(isinstance(row.outcome, NotEstimable) for row in estimates)
+    assert {row.outcome.reason for row in estimates if row.scope == "all"} == {
         "there is only one prompt, which says nothing about others"
     }
 
@@ -231,14 +236,14 @@ def test_any_rows_at_all_give_finite_numbers_or_reasons(data: st.DataObject) -> 
     edits, scores = rows(crowd, values.reshape(2 * count, prompts), axis="skin_tone")
     for mode in ("fixed", "sample"):
         settings = replace(quick, prompts=mode)
-        found = [
+        estimates = [
             *estimate(edits, [scores], settings),
             *contrasts(edits, [scores], settings, against=("rest", "pairs")),
         ]
-        for each in found:
-            if isinstance(each.outcome, Interval):
-                low, middle, high = each.outcome.low, each.outcome.value, each.outcome.high
+        for row in estimates:
+            if isinstance(row.outcome, Interval):
+                low, middle, high = row.outcome.low, row.outcome.value, row.outcome.high
                 assert np.isfinite([low, middle, high]).all()
                 assert low - 1e-9 <= middle <= high + 1e-9
             else:
-                assert each.outcome.reason
+                assert row.outcome.reason

@@ -15,6 +15,8 @@ from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import Disparity, Edits, EditState, RatingState, Scores, Settings, estimate, gap
 from stillme.types import Estimate, ImageFile, Interval, NotEstimable, Portrait, Prompt
 
+pytestmark = pytest.mark.numeric
+
 Simulate = Callable[..., tuple[Edits, list[Scores]]]
 
 quick = Settings(factors=("race",), replicates=200)
@@ -45,35 +47,35 @@ def rows_of(people: list[Portrait], values: np.ndarray, axis: str = "skin_delta_
 
 
 def only(estimates: Iterable[Estimate], quantity: str, scope: str, group: str = "") -> Estimate:
-    (found,) = [e for e in estimates if (e.quantity, e.scope, e.group) == (quantity, scope, group)]
-    return found
+    (row,) = [row for row in estimates if (row.quantity, row.scope, row.group) == (quantity, scope, group)]
+    return row
 
 
-def known(found: Estimate) -> Interval:
-    assert isinstance(found.outcome, Interval), found.outcome
-    return found.outcome
+def known(estimate: Estimate) -> Interval:
+    assert isinstance(estimate.outcome, Interval), estimate.outcome
+    return estimate.outcome
 
 
 def test_a_mean_is_the_mean_and_a_rate_the_share(simulate: Simulate) -> None:
     edits, scores = simulate(1)
-    found = estimate(edits, scores, quick)
+    estimates = estimate(edits, scores, quick)
     value = scores[0].value
-    assert known(only(found, "edit_success", "all")).value == pytest.approx(value.mean())
-    assert known(only(found, "soft_erasure", "all")).value == pytest.approx((value <= 2).mean())
+    assert known(only(estimates, "edit_success", "all")).value == pytest.approx(value.mean())
+    assert known(only(estimates, "soft_erasure", "all")).value == pytest.approx((value <= 2).mean())
     in_group = np.array([edits.portraits[p].attributes["race"] == "B" for p in edits.portrait])
-    assert known(only(found, "success", "group", "B")).value == pytest.approx((value[in_group] >= 4).mean())
+    assert known(only(estimates, "success", "group", "B")).value == pytest.approx((value[in_group] >= 4).mean())
     gap_to_rest = (value[in_group] <= 2).mean() - (value[~in_group] <= 2).mean()
-    assert known(only(found, "soft_erasure", "contrast", "B - rest")).value == pytest.approx(gap_to_rest)
+    assert known(only(estimates, "soft_erasure", "contrast", "B - rest")).value == pytest.approx(gap_to_rest)
 
 
 def test_a_planted_gap_is_recovered(simulate: Simulate) -> None:
     edits, scores = simulate(2, planted=2.0, portrait_sd=0.3)
-    found = estimate(edits, scores, quick)
-    contrast = known(only(found, "soft_erasure", "contrast", "A - rest"))
+    estimates = estimate(edits, scores, quick)
+    contrast = known(only(estimates, "soft_erasure", "contrast", "A - rest"))
     # logit(-1) is 27 %, logit(+1) is 73 %.
     assert contrast.low < 0.46 < contrast.high
     assert contrast.low > 0.2
-    disparity = only(found, "soft_erasure", "disparity")
+    disparity = only(estimates, "soft_erasure", "disparity")
     assert isinstance(disparity, Disparity)
     assert disparity.highest == "A"
     assert disparity.null is not None
@@ -86,15 +88,15 @@ def test_nothing_planted_is_not_found_where_naive_intervals_would_find_it(simula
     expected = _expected_rate(0.75)
     for seed in range(audits):
         edits, scores = simulate(seed, prompts=20)
-        found = estimate(edits, scores, replace(quick, seed=seed))
+        estimates = estimate(edits, scores, replace(quick, seed=seed))
         for level in "ABCD":
-            group = known(only(found, "soft_erasure", "group", level))
+            group = known(only(estimates, "soft_erasure", "group", level))
             covered += group.low <= expected <= group.high
             size = 12 * 20
             half = 1.96 * math.sqrt(group.value * (1 - group.value) / size)
             naive_missed += not group.value - half <= expected <= group.value + half
-        missed += not known(only(found, "soft_erasure", "disparity")).low <= 0
-        null = only(found, "soft_erasure", "disparity")
+        missed += not known(only(estimates, "soft_erasure", "disparity")).low <= 0
+        null = only(estimates, "soft_erasure", "disparity")
         assert isinstance(null, Disparity)
         assert null.null is not None
         significant += null.null.p <= 0.05
@@ -164,10 +166,10 @@ def test_pairing_by_block_takes_out_what_blocks_share() -> None:
     shared = stream.normal(0, 10, 12)
     values = np.stack([shared + level + stream.normal(0, 0.5, 12) for level in (0, 0, 3)]).reshape(36, 1)
     paired = [person(f"{race}{n:02d}", block=f"cell {n}", race=race) for race in "ABC" for n in range(12)]
-    apart = [replace(each, block="") for each in paired]
+    apart = [replace(portrait, block="") for portrait in paired]
     limits = [
-        known(only(estimate(*rows_of(each, values), quick), "skin_delta_l", "contrast", "C - rest"))
-        for each in (paired, apart)
+        known(only(estimate(*rows_of(portraits, values), quick), "skin_delta_l", "contrast", "C - rest"))
+        for portraits in (paired, apart)
     ]
     assert limits[0].method == "bootstrap-t over blocks of portraits, paired"
     assert limits[0].low < 3 < limits[0].high
@@ -181,26 +183,26 @@ def test_portraits_of_a_block_that_share_the_level_are_no_independent_witnesses(
     people = [person(f"{n:03d}", block=f"b{n // 6}", gender="fm"[n // 60]) for n in range(120)]
     settings = Settings(factors=("gender",), replicates=200)
     blocked = known(only(estimate(*rows_of(people, values), settings), "skin_delta_l", "contrast", "f - rest"))
-    loose = [replace(each, block="") for each in people]
+    loose = [replace(portrait, block="") for portrait in people]
     single = known(only(estimate(*rows_of(loose, values), settings), "skin_delta_l", "contrast", "f - rest"))
     assert (blocked.high - blocked.low) > 2 * (single.high - single.low)
 
 
 def test_a_reference_level_replaces_the_rest(simulate: Simulate) -> None:
     edits, scores = simulate(7)
-    found = estimate(edits, scores, replace(quick, reference={"race": "B"}))
-    contrasts = {e.group for e in found if e.scope == "contrast" and e.quantity == "success"}
+    estimates = estimate(edits, scores, replace(quick, reference={"race": "B"}))
+    contrasts = {e.group for e in estimates if e.scope == "contrast" and e.quantity == "success"}
     assert contrasts == {"A - B", "C - B", "D - B"}
-    a, b = (known(only(found, "success", "group", level)).value for level in "AB")
-    assert known(only(found, "success", "contrast", "A - B")).value == pytest.approx(a - b)
+    a, b = (known(only(estimates, "success", "group", level)).value for level in "AB")
+    assert known(only(estimates, "success", "contrast", "A - B")).value == pytest.approx(a - b)
 
 
 def test_a_group_of_one_is_not_estimable_and_takes_no_part_in_the_disparity(simulate: Simulate) -> None:
     edits, scores = simulate(8, levels=3)
     people = (replace(edits.portraits[0], attributes={"race": "Z"}), *edits.portraits[1:])
-    found = estimate(replace(edits, portraits=people), scores, quick)
-    assert only(found, "success", "group", "Z").outcome == NotEstimable(reason="only 1 portrait in this group")
-    disparity = only(found, "success", "disparity")
+    estimates = estimate(replace(edits, portraits=people), scores, quick)
+    assert only(estimates, "success", "group", "Z").outcome == NotEstimable(reason="only 1 portrait in this group")
+    disparity = only(estimates, "success", "disparity")
     assert isinstance(disparity, Disparity)
     assert disparity.levels == ("A", "B", "C")
 
@@ -210,18 +212,18 @@ def test_a_group_nobody_rated_is_not_estimable(simulate: Simulate) -> None:
     blank = np.array([edits.portraits[p].attributes["race"] == "C" for p in edits.portrait])
     value = np.where(blank, np.nan, scores[0].value)
     state = np.where(blank, RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
-    found = estimate(edits, [replace(scores[0], value=value, state=state)], quick)
-    silent = only(found, "success", "group", "C")
+    estimates = estimate(edits, [replace(scores[0], value=value, state=state)], quick)
+    silent = only(estimates, "success", "group", "C")
     assert silent.outcome == NotEstimable(reason="the group has no rated edit")
     assert silent.excluded == {"abstained": 120}
-    assert known(only(found, "success", "disparity")).value < 1
+    assert known(only(estimates, "success", "disparity")).value < 1
 
 
 def test_no_rated_edit_at_all_gives_reasons_and_no_numbers(simulate: Simulate) -> None:
     edits, scores = simulate(9, levels=2)
     nothing = replace(scores[0], value=scores[0].value * np.nan, state=scores[0].state * 0)
-    found = estimate(edits, [nothing], quick)
-    assert all(isinstance(e.outcome, NotEstimable) for e in found if e.judge)
+    estimates = estimate(edits, [nothing], quick)
+    assert all(isinstance(e.outcome, NotEstimable) for e in estimates if e.judge)
 
 
 def test_what_is_left_out_is_counted_by_reason() -> None:
@@ -229,8 +231,8 @@ def test_what_is_left_out_is_counted_by_reason() -> None:
     edits, scores = rows_of(people, np.zeros((8, 6)), axis="skin_tone")
     state = np.tile([EditState.EDITED] * 3 + [EditState.REFUSED, EditState.FAILED, EditState.MISSING], 8)
     rating = np.tile([RatingState.RATED, RatingState.ABSTAINED, RatingState.FAILED, 0, 0, 0], 8).astype(np.int32)
-    found = estimate(replace(edits, state=state.astype(np.int32)), [replace(scores[0], state=rating)], quick)
-    everyone = only(found, "skin_tone", "all")
+    estimates = estimate(replace(edits, state=state.astype(np.int32)), [replace(scores[0], state=rating)], quick)
+    everyone = only(estimates, "skin_tone", "all")
     assert everyone.edits == 8
     assert everyone.excluded == {
         "abstained": 8,
@@ -239,10 +241,10 @@ def test_what_is_left_out_is_counted_by_reason() -> None:
         "judge failed": 8,
         "refused": 8,
     }
-    refused = only(found, "refused", "all")
+    refused = only(estimates, "refused", "all")
     assert known(refused).value == pytest.approx(1 / 4)
     assert refused.excluded == {"edit failed": 8, "edit missing": 8}
-    assert known(only(found, "failed", "all")).value == pytest.approx(1 / 5)
+    assert known(only(estimates, "failed", "all")).value == pytest.approx(1 / 5)
 
 
 def test_an_axis_for_aging_prompts_does_not_miss_answers_on_others() -> None:
@@ -250,26 +252,26 @@ def test_an_axis_for_aging_prompts_does_not_miss_answers_on_others() -> None:
     edits, scores = rows_of(people, np.full((8, 2), 3.0), axis="age_accuracy")
     prompts = (edits.prompts[0], replace(edits.prompts[1], subcategory="aging"))
     rating = np.tile([RatingState.MISSING, RatingState.RATED], 8).astype(np.int32)
-    found = estimate(replace(edits, prompts=prompts), [replace(scores[0], state=rating)], quick)
-    assert only(found, "age_accuracy", "all").excluded == {}
-    assert only(found, "age_accuracy", "all").edits == 8
+    estimates = estimate(replace(edits, prompts=prompts), [replace(scores[0], state=rating)], quick)
+    assert only(estimates, "age_accuracy", "all").excluded == {}
+    assert only(estimates, "age_accuracy", "all").edits == 8
 
 
 def test_never_seen_is_not_impossible() -> None:
     people = [person(f"{n:02d}", race="AB"[n % 2]) for n in range(24)]
-    found = estimate(*rows_of(people, np.full((24, 10), 5.0), axis="edit_success"), quick)
-    group = known(only(found, "soft_erasure", "group", "A"))
+    estimates = estimate(*rows_of(people, np.full((24, 10), 5.0), axis="edit_success"), quick)
+    group = known(only(estimates, "soft_erasure", "group", "A"))
     assert group.value == group.low == 0
     assert 0.1 < group.high < 0.3
-    assert known(only(found, "soft_erasure", "disparity")).high > 0.1
+    assert known(only(estimates, "soft_erasure", "disparity")).high > 0.1
 
 
 def test_a_rate_stays_between_none_and_all(simulate: Simulate) -> None:
     for planted in (-4.0, 3.0):
-        for found in estimate(*simulate(11, planted=planted, per_level=8), quick):
-            if isinstance(found.outcome, Interval) and found.quantity in ("success", "soft_erasure"):
-                least = -1 if found.scope == "contrast" else 0
-                assert least <= found.outcome.low <= found.outcome.value <= found.outcome.high <= 1
+        for row in estimate(*simulate(11, planted=planted, per_level=8), quick):
+            if isinstance(row.outcome, Interval) and row.quantity in ("success", "soft_erasure"):
+                least = -1 if row.scope == "contrast" else 0
+                assert least <= row.outcome.low <= row.outcome.value <= row.outcome.high <= 1
 
 
 @hypothesis_settings(max_examples=25)
@@ -291,13 +293,13 @@ def test_any_rows_at_all_give_finite_numbers_or_reasons(data: st.DataObject) -> 
     ratings = data.draw(st.lists(st.sampled_from(RatingState), min_size=len(edits), max_size=len(edits)))
     edits = replace(edits, state=np.array(states, np.int32))
     scores = [replace(scores[0], state=np.array(ratings, np.int32))]
-    for found in estimate(edits, scores, replace(quick, replicates=100)):
-        if isinstance(found.outcome, Interval):
-            numbers = (found.outcome.low, found.outcome.value, found.outcome.high)
+    for row in estimate(edits, scores, replace(quick, replicates=100)):
+        if isinstance(row.outcome, Interval):
+            numbers = (row.outcome.low, row.outcome.value, row.outcome.high)
             assert all(math.isfinite(number) for number in numbers)
             assert numbers[0] - 1e-9 <= numbers[1] <= numbers[2] + 1e-9
         else:
-            assert found.outcome.reason
+            assert row.outcome.reason
 
 
 def test_the_gap_is_the_contrast_of_the_tables(simulate: Simulate) -> None:

@@ -17,12 +17,14 @@ from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
 
+pytestmark = pytest.mark.numeric
+
 quick = Settings(factors=("race",), replicates=100)
 ARMS = ("baseline", "feature")
 
 
-def effect(found: list[PairedEffect | Disparity], group: str = "", quantity: str = "race_change") -> PairedEffect:
-    (match,) = [e for e in found if isinstance(e, PairedEffect) and (e.group, e.quantity) == (group, quantity)]
+def effect(effects: list[PairedEffect | Disparity], group: str = "", quantity: str = "race_change") -> PairedEffect:
+    (match,) = [e for e in effects if isinstance(e, PairedEffect) and (e.group, e.quantity) == (group, quantity)]
     return match
 
 
@@ -40,9 +42,9 @@ def test_the_effect_is_the_mean_difference_over_pairs() -> None:
     values = ordinal(latent(0, 24, 5, 2, 1))
     values[0, 0, 1] = values[1, 2, 0] = values[2, 3] = np.nan
     edits, scores = rows(people("AB", 12), values, arms=ARMS)
-    found = paired_effects(edits, [scores], quick)
+    effects = paired_effects(edits, [scores], quick)
     change = values[:, :, 1, 0] - values[:, :, 0, 0]
-    everyone = effect(found)
+    everyone = effect(effects)
     assert everyone.arm == "feature - baseline"
     assert known(everyone.outcome).value == pytest.approx(np.nanmean(change))
     assert everyone.edits == np.count_nonzero(~np.isnan(change)) == 117
@@ -50,7 +52,7 @@ def test_the_effect_is_the_mean_difference_over_pairs() -> None:
     paired = ~np.isnan(change)
     assert everyone.before == pytest.approx(values[:, :, 0, 0][paired].mean())
     assert everyone.after == pytest.approx(values[:, :, 1, 0][paired].mean())
-    gap = effect(found, "A - rest")
+    gap = effect(effects, "A - rest")
     assert known(gap.outcome).value == pytest.approx(np.nanmean(change[:12]) - np.nanmean(change[12:]))
 
 
@@ -61,18 +63,18 @@ def test_pairs_share_the_seed() -> None:
     values[..., 1, 0] = 1.0
     edits, scores = rows(people("AB", 12), values, arms=ARMS, axis="skin_delta_l")
     assert known(effect(paired_effects(edits, [scores], quick), quantity="skin_delta_l").outcome).value == 1.5
-    lonely = (edits.arm == 0) | (edits.seed == 1)
-    found = paired_effects(edits.where(lonely), [scores.where(lonely)], quick)
-    assert known(effect(found, quantity="skin_delta_l").outcome).value == 2.0
+    kept = (edits.arm == 0) | (edits.seed == 1)
+    effects = paired_effects(edits.where(kept), [scores.where(kept)], quick)
+    assert known(effect(effects, quantity="skin_delta_l").outcome).value == 2.0
 
 
 def test_an_equal_effect_is_found_for_all_and_more_for_nobody() -> None:
     values = ordinal(latent(1, 48, 20, 2, 1) - np.array([0.0, 0.6])[None, None, :, None])
-    found = paired_effects(*_with(values, "ABCD"), replace(quick, replicates=200))
-    everyone = effect(found)
+    effects = paired_effects(*_with(values, "ABCD"), replace(quick, replicates=200))
+    everyone = effect(effects)
     assert known(everyone.outcome).high < 0
     assert everyone.p < 0.01
-    (gap,) = [each for each in found if isinstance(each, Disparity) and each.quantity == "race_change"]
+    (gap,) = [row for row in effects if isinstance(row, Disparity) and row.quantity == "race_change"]
     assert gap.null is not None
     assert gap.null.omnibus > 0.05
 
@@ -80,12 +82,12 @@ def test_an_equal_effect_is_found_for_all_and_more_for_nobody() -> None:
 def test_a_planted_asymmetry_is_found_and_whom_it_helps() -> None:
     values = latent(2, 48, 20, 2, 1)
     values[:12, :, 1] -= 1.2
-    found = paired_effects(*_with(ordinal(values), "ABCD"), replace(quick, replicates=200))
-    contrast = effect(found, "A - rest")
+    effects = paired_effects(*_with(ordinal(values), "ABCD"), replace(quick, replicates=200))
+    contrast = effect(effects, "A - rest")
     assert known(contrast.outcome).high < -0.3
     assert contrast.p < 0.01
     assert known(contrast.at_equal_baseline).high < 0
-    (gap,) = [each for each in found if isinstance(each, Disparity) and each.quantity == "race_change"]
+    (gap,) = [row for row in effects if isinstance(row, Disparity) and row.quantity == "race_change"]
     assert gap.lowest == "A"
     assert gap.null.omnibus < 0.01
 
@@ -111,11 +113,11 @@ def test_regression_to_the_mean_is_not_sold_as_an_effect() -> None:
         chosen = values[:, :, :1, :1] >= 3
         picked = np.where(np.broadcast_to(chosen, values.shape), values, np.nan)
         edits, scores = rows(people("ABCD", 12), picked, arms=ARMS)
-        found = effect(paired_effects(edits, [scores], replace(quick, factors=(), seed=seed)))
+        repeated = effect(paired_effects(edits, [scores], replace(quick, factors=(), seed=seed)))
         # Nothing was done, yet the arm "improves" what was picked for being bad, and so does doing it again.
-        assert known(found.outcome).high < -0.3
-        assert known(found.untreated).high < -0.3
-        beyond = known(found.beyond_untreated)
+        assert known(repeated.outcome).high < -0.3
+        assert known(repeated.untreated).high < -0.3
+        beyond = known(repeated.beyond_untreated)
         seen += 1
         sold += not beyond.low <= 0 <= beyond.high
     assert sold <= 4 < seen
@@ -123,10 +125,10 @@ def test_regression_to_the_mean_is_not_sold_as_an_effect() -> None:
 
 def test_without_a_spare_run_there_is_no_untreated_change() -> None:
     edits, scores = rows(people("AB", 12), ordinal(latent(4, 24, 4, 2, 2)), arms=ARMS)
-    found = effect(paired_effects(edits, [scores], quick))
-    assert isinstance(found.untreated, NotEstimable)
-    assert isinstance(found.beyond_untreated, NotEstimable)
-    assert "re-run" in found.beyond_untreated.reason
+    everyone = effect(paired_effects(edits, [scores], quick))
+    assert isinstance(everyone.untreated, NotEstimable)
+    assert isinstance(everyone.beyond_untreated, NotEstimable)
+    assert "re-run" in everyone.beyond_untreated.reason
 
 
 def test_the_sign_flip_test_holds_its_level_where_rows_do_not() -> None:
@@ -138,8 +140,8 @@ def test_the_sign_flip_test_holds_its_level_where_rows_do_not() -> None:
         values[:, :, 1] += stream.normal(0, 0.6, (24, 1, 1))
         edits, scores = rows(people("AB", 12), values, arms=ARMS, axis="skin_delta_l")
         settings = Settings(factors=(), replicates=100, seed=seed)
-        found = effect(paired_effects(edits, [scores], settings), quantity="skin_delta_l")
-        ours += found.p <= 0.05
+        change = effect(paired_effects(edits, [scores], settings), quantity="skin_delta_l")
+        ours += change.p <= 0.05
         (test,) = paired_row_tests(edits, [scores])
         assert test.naive
         naive += test.p <= 0.05
@@ -149,9 +151,9 @@ def test_the_sign_flip_test_holds_its_level_where_rows_do_not() -> None:
 
 def test_a_rate_that_never_changed_may_still() -> None:
     edits, scores = rows(people("AB", 12), np.ones((24, 5, 2, 1)), arms=ARMS)
-    found = known(effect(paired_effects(edits, [scores], quick), "A", "race_changed").outcome)
-    assert found.value == 0
-    assert found.low < -0.1 < 0.1 < found.high
+    change = known(effect(paired_effects(edits, [scores], quick), "A", "race_changed").outcome)
+    assert change.value == 0
+    assert change.low < -0.1 < 0.1 < change.high
 
 
 def test_blocks_pair_the_groups() -> None:
@@ -177,13 +179,13 @@ def test_the_floor_is_subtracted_portrait_by_portrait() -> None:
     values[:12, :, 0] += 2.0
     values[23, :, 1] = np.nan
     edits, scores = rows(people("AB", 12), values, arms=("baseline", "noop"), axis="skin_delta_l")
-    found = {(each.scope, each.group): each for each in above_floor(edits, [scores], quick)}
-    a, b = known(found["group", "A"].outcome), known(found["group", "B"].outcome)
+    differences = {(row.scope, row.group): row for row in above_floor(edits, [scores], quick)}
+    a, b = known(differences["group", "A"].outcome), known(differences["group", "B"].outcome)
     assert a.value == pytest.approx(3.0, abs=0.1)
     assert b.value == pytest.approx(1.0, abs=0.1)
     assert a.high - a.low < 0.5
-    assert found["group", "B"].excluded == {"not paired": 3}
-    assert found["all", ""].arm == "baseline - noop"
+    assert differences["group", "B"].excluded == {"not paired": 3}
+    assert differences["all", ""].arm == "baseline - noop"
     without = edits.arm == 0
     assert above_floor(edits.where(without), [scores.where(without)], quick) == []
 

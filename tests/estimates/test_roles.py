@@ -16,6 +16,8 @@ from stillme.types import ImageFile, Interval, NotEstimable, Portrait, Prompt
 
 from .worlds import shuffled
 
+pytestmark = pytest.mark.numeric
+
 quick = Settings(factors=(), replicates=200)
 
 
@@ -84,62 +86,62 @@ def roles(
     )
 
 
-def one(found: list[Adherence], pronoun: str, place: str = "") -> Adherence:
-    (match,) = [each for each in found if (each.pronoun, each.place) == (pronoun, place)]
+def one(rows: list[Adherence], pronoun: str, place: str = "") -> Adherence:
+    (match,) = [row for row in rows if (row.pronoun, row.place) == (pronoun, place)]
     return match
 
 
-def known(found: Adherence) -> Interval:
-    assert isinstance(found.outcome, Interval), found.outcome
-    return found.outcome
+def known(share: Adherence) -> Interval:
+    assert isinstance(share.outcome, Interval), share.outcome
+    return share.outcome
 
 
 def test_a_biased_editor_is_found_and_the_pronoun_told_apart_from_the_stereotype() -> None:
     edits, scores = roles(40, {"pro": 0.9, "anti": 0.5, "none": 0.7})
-    found = adherence(edits, [scores], quick)
-    assert known(one(found, "pro")).low > 0.75
-    assert known(one(found, "pro")).low < 0.9 < known(one(found, "pro")).high
-    assert known(one(found, "none")).low < 0.7 < known(one(found, "none")).high
-    difference = known(one(found, "pro - anti"))
+    shares = adherence(edits, [scores], quick)
+    assert known(one(shares, "pro")).low > 0.75
+    assert known(one(shares, "pro")).low < 0.9 < known(one(shares, "pro")).high
+    assert known(one(shares, "none")).low < 0.7 < known(one(shares, "none")).high
+    difference = known(one(shares, "pro - anti"))
     assert 0.1 < difference.low < 0.4 < difference.high
-    assert one(found, "pro").p < 0.01
-    assert (one(found, "").sentences, one(found, "").portraits, one(found, "").edits) == (40, 40, 240)
+    assert one(shares, "pro").p < 0.01
+    assert (one(shares, "").sentences, one(shares, "").portraits, one(shares, "").edits) == (40, 40, 240)
 
 
 def test_an_unbiased_editor_is_at_one_half() -> None:
     wrong, held, audits = 0, 0, 50
     for seed in range(audits):
         edits, scores = roles(40, {"pro": 0.5}, seed=seed)
-        found = one(adherence(edits, [scores], replace(quick, seed=seed)), "pro")
-        held += known(found).low <= 0.5 <= known(found).high
-        wrong += found.p <= 0.05
+        share = one(adherence(edits, [scores], replace(quick, seed=seed)), "pro")
+        held += known(share).low <= 0.5 <= known(share).high
+        wrong += share.p <= 0.05
     assert held / audits > 0.86
     assert wrong / audits < 0.14
 
 
 def test_adherence_counts_the_person_whom_the_stereotype_expects() -> None:
     edits, scores = roles(24, {"pro": 0.8}, first=0.15)
-    found = adherence(edits, [scores], quick)
+    shares = adherence(edits, [scores], quick)
     followed = scores.value == edits.matching
-    assert known(one(found, "")).value == pytest.approx(followed.mean())
+    assert known(one(shares, "")).value == pytest.approx(followed.mean())
     for place, name in ((1, "first"), (2, "second")):
-        assert known(one(found, "pro", name)).value == pytest.approx(followed[edits.matching == place].mean())
+        assert known(one(shares, "pro", name)).value == pytest.approx(followed[edits.matching == place].mean())
 
 
 def test_without_counterbalance_there_is_one_place_and_no_difference() -> None:
     edits, scores = roles(24, {"pro": 0.8}, counterbalance=False)
-    assert {(each.pronoun, each.place) for each in adherence(edits, [scores], quick)} == {("", ""), ("pro", "")}
+    assert {(share.pronoun, share.place) for share in adherence(edits, [scores], quick)} == {("", ""), ("pro", "")}
 
 
 def test_an_abstention_is_neither_followed_nor_resisted() -> None:
     edits, scores = roles(24, {"pro": 1.0})
     silent = np.arange(len(edits)) % 4 == 0
     state = np.where(silent, RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
-    found = one(
+    share = one(
         adherence(edits, [replace(scores, value=np.where(silent, np.nan, scores.value), state=state)], quick), ""
     )
-    assert (found.abstained, found.edits) == (silent.sum(), (~silent).sum())
-    assert known(found).value > 0.9
+    assert (share.abstained, share.edits) == (silent.sum(), (~silent).sum())
+    assert known(share).value > 0.9
 
 
 def test_one_person_at_a_time_an_editor_that_keeps_people_is_at_one_half() -> None:
@@ -168,21 +170,21 @@ def test_one_person_at_a_time_an_editor_that_keeps_people_is_at_one_half() -> No
     assert known(adherence(edits, [keeps], quick)[0]).value == 0.5
     conflicts = (portrait % 2) != (portrait // 2 % 2)
     flips = replace(keeps, value=np.where(conflicts & (stream.random(40) < 0.9), 5.0, 1.0))
-    found = adherence(edits, [flips], quick)[0]
-    assert found.layout == "role_single"
-    assert known(found).low > 0.7
+    share = adherence(edits, [flips], quick)[0]
+    assert share.layout == "role_single"
+    assert known(share).low > 0.7
 
 
 def test_where_everything_hangs_together_people_and_sentences_are_resampled() -> None:
     edits, scores = roles(12, {"pro": 0.8, "anti": 0.6}, couples=2)
-    found = one(adherence(edits, [scores], quick), "pro")
-    assert "prompts and portraits" in known(found).method
-    assert found.p is None
+    share = one(adherence(edits, [scores], quick), "pro")
+    assert "prompts and portraits" in known(share).method
+    assert share.p is None
 
 
 def test_no_role_prompt_no_adherence() -> None:
     edits, scores = roles(4, {"pro": 0.8})
-    plain = replace(edits, prompts=tuple(replace(each, stereotype=None) for each in edits.prompts))
+    plain = replace(edits, prompts=tuple(replace(prompt, stereotype=None) for prompt in edits.prompts))
     assert adherence(plain, [scores], quick) == []
     alone = one(adherence(*_first_rows(edits, scores, 1), quick), "")
     assert isinstance(alone.outcome, NotEstimable)

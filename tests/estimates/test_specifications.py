@@ -17,15 +17,17 @@ from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
 
+pytestmark = pytest.mark.numeric
+
 quick = Settings(factors=("race",), replicates=100)
 
 
 def mean(parts: Sequence[Scores]) -> Scores:
-    return replace(parts[0], judge="mean", value=np.mean([each.value for each in parts], axis=0))
+    return replace(parts[0], judge="mean", value=np.mean([scores.value for scores in parts], axis=0))
 
 
 def lowest(parts: Sequence[Scores]) -> Scores:
-    return replace(parts[0], judge="lowest", value=np.min([each.value for each in parts], axis=0))
+    return replace(parts[0], judge="lowest", value=np.min([scores.value for scores in parts], axis=0))
 
 
 def world(planted: float, seed: int = 0) -> tuple[Edits, list[Scores]]:
@@ -44,8 +46,8 @@ def curve(edits: Edits, judges: Sequence[Scores], **change: object) -> Curve:
 
 def test_every_judge_rule_and_cut_that_the_rows_allow_is_a_specification() -> None:
     edits, judges = world(1.0)
-    found = curve(edits, judges)
-    assert {(row.judge, row.rule) for row in found.rows} == {
+    specified = curve(edits, judges)
+    assert {(row.judge, row.rule) for row in specified.rows} == {
         ("x", ""),
         ("y", ""),
         ("z", ""),
@@ -53,21 +55,21 @@ def test_every_judge_rule_and_cut_that_the_rows_allow_is_a_specification() -> No
         ("ensemble", "lowest"),
     }
     # The named rate is the one at 3, which is not counted again under that name.
-    assert {row.quantity for row in found.rows} == {
+    assert {row.quantity for row in specified.rows} == {
         "race_change",
         "race_changed",
         "race_change>=2",
         "race_change>=4",
         "race_change>=5",
     }
-    assert len(found.rows) == 25
-    values = [row.outcome.value for row in found.rows]
+    assert len(specified.rows) == 25
+    values = [row.outcome.value for row in specified.rows]
     assert values == sorted(values)
 
 
 def test_a_specification_is_the_gap_that_the_estimates_give() -> None:
     edits, judges = world(1.0)
-    (row,) = [each for each in curve(edits, judges).rows if (each.judge, each.quantity) == ("y", "race_changed")]
+    (row,) = [row for row in curve(edits, judges).rows if (row.judge, row.quantity) == ("y", "race_changed")]
     alone = gap(edits, [judges[1]], quantity="race_changed", editor="editor", factor="race", level="A", settings=quick)
     assert row.outcome == alone
 
@@ -82,15 +84,15 @@ def test_a_large_gap_holds_everywhere_and_none_nearly_nowhere() -> None:
 
 def test_judges_told_different_things_are_not_combined() -> None:
     edits, judges = world(1.0)
-    found = curve(edits, judges, disclosures={"x": "blind", "y": "blind", "z": "paper"})
-    combined = {(row.disclosure, row.rule) for row in found.rows if row.judge == "ensemble"}
+    specified = curve(edits, judges, disclosures={"x": "blind", "y": "blind", "z": "paper"})
+    combined = {(row.disclosure, row.rule) for row in specified.rows if row.judge == "ensemble"}
     assert combined == {("blind", "mean"), ("blind", "lowest")}
-    assert {row.disclosure for row in found.rows if row.judge == "z"} == {"paper"}
+    assert {row.disclosure for row in specified.rows if row.judge == "z"} == {"paper"}
 
 
 def test_a_reference_and_a_group_too_small_are_respected() -> None:
     edits, judges = world(1.0)
-    found = specification_curve(
+    specified = specification_curve(
         edits,
         judges,
         {},
@@ -101,26 +103,28 @@ def test_a_reference_and_a_group_too_small_are_respected() -> None:
         editor="editor",
         headline="",
     )
-    assert found.group == "A - C"
+    assert specified.group == "A - C"
     few = edits.where(edits.portrait != 0)
-    only = replace(few, portraits=tuple(replace(each, attributes={"race": each.id}) for each in few.portraits))
-    lonely = curve(only, [each.where(edits.portrait != 0) for each in judges], level="A0001")
-    assert all(isinstance(row.outcome, NotEstimable) for row in lonely.rows)
-    assert lonely.share_holding is None
+    only = replace(
+        few, portraits=tuple(replace(portrait, attributes={"race": portrait.id}) for portrait in few.portraits)
+    )
+    too_small = curve(only, [scores.where(edits.portrait != 0) for scores in judges], level="A0001")
+    assert all(isinstance(row.outcome, NotEstimable) for row in too_small.rows)
+    assert too_small.share_holding is None
 
 
 def test_a_rate_at_most_is_varied_downwards() -> None:
     stream = np.random.default_rng(0)
     edits, scores = rows(people("AB", 12), ordinal(stream.normal(1, 1, (24, 8))), axis="edit_success")
-    found = curve(edits, [scores], quantity="soft_erasure")
-    assert {row.quantity for row in found.rows} == {
+    specified = curve(edits, [scores], quantity="soft_erasure")
+    assert {row.quantity for row in specified.rows} == {
         "edit_success",
         "soft_erasure",
         "edit_success<=1",
         "edit_success<=3",
         "edit_success<=4",
     }
-    assert isinstance(found.headline, Interval)
+    assert isinstance(specified.headline, Interval)
 
 
 def test_an_unknown_quantity_is_named() -> None:

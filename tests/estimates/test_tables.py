@@ -5,7 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from stillme.estimates import Edits, Scores, Settings, estimate, write_tables
+import pytest
+
+from stillme.estimates import Edits, Scores, Settings, estimate
+from stillme.tables.estimates import write_tables
+
+pytestmark = pytest.mark.numeric
 
 Simulate = Callable[..., tuple[Edits, list[Scores]]]
 
@@ -22,19 +27,19 @@ quick = Settings(factors=("race",), replicates=100)
 
 
 def test_the_same_estimates_give_the_same_bytes_in_any_order(simulate: Simulate, tmp_path: Path) -> None:
-    found = estimate(*simulate(1), quick)
-    first = [path.read_bytes() for path in write_tables(found, tmp_path / "a")]
-    second = [path.read_bytes() for path in write_tables(reversed(found), tmp_path / "b")]
+    estimates = estimate(*simulate(1), quick)
+    first = [path.read_bytes() for path in write_tables(estimates, tmp_path / "a")]
+    second = [path.read_bytes() for path in write_tables(reversed(estimates), tmp_path / "b")]
     assert first == second
     assert all(b"\r" not in content for content in first)
 
 
 def test_every_estimate_is_a_row_and_reads_back(simulate: Simulate, tmp_path: Path) -> None:
-    found = estimate(*simulate(1), quick)
-    everything, groups, disparities = write_tables(found, tmp_path)
+    estimates = estimate(*simulate(1), quick)
+    everything, groups, disparities = write_tables(estimates, tmp_path)
     rows = records(everything)
-    assert len(rows) == len(found)
-    assert len(records(groups)) + len(records(disparities)) == len(found)
+    assert len(rows) == len(estimates)
+    assert len(records(groups)) + len(records(disparities)) == len(estimates)
     disparity = next(row for row in rows if row["scope"] == "disparity" and row["quantity"] == "soft_erasure")
     assert 0 <= float(disparity["low"]) <= float(disparity["value"]) <= float(disparity["high"])
     assert float(disparity["null_high"]) > float(disparity["null_mean"]) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,8 +84,7 @@ def shuffled(edits: Edits, scores: Sequence[Scores], seed: int) -> tuple[Edits, 
         seed=None if edits.seed is None else edits.seed[order],
     )
     return moved, [
-        Scores(judge=each.judge, axis=each.axis, value=each.value[order], state=each.state[order])
-        for each in reversed(list(scores))
+        replace(score, value=score.value[order], state=score.state[order]) for score in reversed(list(scores))
     ]
 
 

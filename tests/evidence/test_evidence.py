@@ -19,7 +19,9 @@ from click.testing import CliRunner
 from stillme import registry
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.evidence import Verification, archive, seal, verify
+from stillme.evidence import Verification, seal, verify
+from stillme.files import SUMS, sums_of
+from stillme.results import Run
 from stillme.store import Store
 from stillme.types import Failed, Rating, Refused, Request
 from tests.runs import fill, group, luck, people, scores, write_audit
@@ -51,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bundle(run: Path) -> Path:
     file = run.parent / "sealed.zip"
-    seal(run, None, file)
+    seal(Run.open(run), file)
     return file
 
 
@@ -64,8 +66,8 @@ def changed(bundle: Path, to: Path, change: Change, *, reseal: bool = False) -> 
         members = {name: source.read(name) for name in source.namelist()}
     change(members)
     if reseal:
-        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != archive.SUMS}
-        members[archive.SUMS] = archive.sums_of(hashes).encode()
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in members.items() if name != SUMS}
+        members[SUMS] = sums_of(hashes).encode()
     with zipfile.ZipFile(to, "w") as target:
         for name, data in members.items():
             target.writestr(name, data)
@@ -118,9 +120,9 @@ def test_a_bundle_as_it_was_sealed_is_sound(bundle: Path):
 
 
 def test_the_same_rows_make_the_same_bytes(run: Path, bundle: Path, tmp_path: Path):
-    again = seal(run, None, tmp_path / "again.zip")
+    again = seal(Run.open(run), tmp_path / "again.zip")
     assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
-    other = seal(run, None, tmp_path / "other.tar")
+    other = seal(Run.open(run), tmp_path / "other.tar")
     assert other.root == again.root == verify(bundle).root, "the root does not depend on the kind of archive"
     assert verify(tmp_path / "other.tar", root=again.root).sound
     assert {path.name for path in tmp_path.iterdir()} == {"again.zip", "other.tar"}
@@ -214,7 +216,7 @@ def test_a_better_forger_is_found_by_the_published_root(run: Path, bundle: Path,
         write_audit(tmp_path / "forged", run.parent / "people", editors=("old",), prompts=("O-01",)),
         lambda *_: scores(),
     )
-    seal(other, None, tmp_path / "forged.zip")
+    seal(Run.open(other), tmp_path / "forged.zip")
     assert verify(tmp_path / "forged.zip").sound
     assert first(verify(tmp_path / "forged.zip", root=published)).startswith("SHA256SUMS (another root than expected)")
 
@@ -247,9 +249,9 @@ def test_another_version_is_said(bundle: Path, tmp_path: Path):
 
 def test_a_later_format_is_not_guessed_at(bundle: Path, tmp_path: Path):
     def later(members: dict[str, bytes]) -> None:
-        members["evidence.json"] = b'{"format": 2, "stillme": "9.0"}'
+        members["evidence.json"] = b'{"format": 99, "stillme": "9.0"}'
 
-    with pytest.raises(StillmeError, match=r"format 2, this stillme reads 1.*stillme 9\.0"):
+    with pytest.raises(StillmeError, match=r"format 99, this stillme reads 2.*stillme 9\.0"):
         verify(changed(bundle, tmp_path / "x.zip", later, reseal=True))
 
 
@@ -279,11 +281,13 @@ def test_nothing_is_unpacked_outside(tmp_path: Path):
 
 
 def test_pictures_come_only_when_asked_for(run: Path, tmp_path: Path):
-    sealed = seal(run, None, tmp_path / "full.tar", with_images=True)
+    sealed = seal(Run.open(run), tmp_path / "full.tar", with_images=True)
     with tarfile.open(sealed.file) as source:
         names = source.getnames()
-    assert len([name for name in names if name.startswith("portraits/")]) == 12
-    assert [name for name in names if name.startswith("images/")]
+    with Run.open(run) as opened:
+        sources = {portrait.image.sha256 for portrait in opened.design.portraits}
+        edited = {row.image for row in opened.rows() if row.image}
+    assert {Path(name).stem for name in names if name.startswith("images/")} == sources | edited
     assert verify(sealed.file).sound
 
 
@@ -291,8 +295,8 @@ def test_a_picture_that_is_gone_stops_the_sealing(run: Path, tmp_path: Path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     shutil.rmtree(copy / "images")
-    with pytest.raises(StillmeError, match="--with-images"):
-        seal(copy, None, tmp_path / "x.zip", with_images=True)
+    with pytest.raises(StillmeError, match="missing from"):
+        seal(Run.open(copy), tmp_path / "x.zip", with_images=True)
     assert not (tmp_path / "x.zip").exists()
 
 
@@ -311,15 +315,15 @@ def test_a_run_that_grows_meanwhile_is_sealed_as_it_was_read(
     shutil.copytree(run, copy)
     from stillme.evidence import sealing
 
-    original = sealing.describe
+    original = sealing.request_rows
 
     def late(*arguments: object) -> object:
         # The failed ones succeed after the rows were read and before the tables are made.
         fill(copy, lambda editor, request: scores() if isinstance(answer(editor, request), Failed) else None)
         return original(*arguments)
 
-    monkeypatch.setattr(sealing, "describe", late)
-    seal(copy, None, tmp_path / "x.zip")
+    monkeypatch.setattr(sealing, "request_rows", late)
+    seal(Run.open(copy), tmp_path / "x.zip")
     monkeypatch.undo()
     assert verify(tmp_path / "x.zip").sound
     with Store.reading(copy) as store:
@@ -333,16 +337,16 @@ def test_requests_that_were_never_made_are_listed_and_missing(tmp_path: Path):
         arms=("baseline", "feature", "noop"),
         prompts=("O-01",),
     )
-    seal(fill(audit, answer), None, tmp_path / "x.zip")
+    seal(Run.open(fill(audit, answer)), tmp_path / "x.zip")
     found = verify(tmp_path / "x.zip")
     assert found.sound, found.as_text()
     with zipfile.ZipFile(tmp_path / "x.zip") as source:
         rows = [json.loads(line) for line in source.read("rows/requests.jsonl").splitlines()]
         groups = source.read("tables/estimates.csv").decode()
-    assert {row["arm"]: row["unasked"] and row["unasked"]["retryable"] for row in rows} == {
-        "baseline": None,
-        "noop": None,
-        "feature": True,
+    assert {row["arm"]: (bool(row["withheld"]), row["waiting"]) for row in rows} == {
+        "baseline": (False, False),
+        "noop": (False, False),
+        "feature": (True, True),
     }
     assert "edit missing: 6" in groups
 
@@ -362,4 +366,4 @@ def test_the_commands(run: Path, tmp_path: Path):
     for options in (["--with-images"], ["--bundle", "x.zip", "--to", "y"]):
         assert CliRunner().invoke(cli, ["export", str(run), *options]).exit_code == 2
     with pytest.raises(StillmeError, match=r"\.zip or \.tar"):
-        seal(run, None, tmp_path / "b.rar")
+        seal(Run.open(run), tmp_path / "b.rar")

@@ -13,15 +13,16 @@ import pyarrow.parquet as parquet
 import pytest
 
 from stillme.errors import MissingExtra
-from stillme.exchange import codebook, export_run, rows_of, tables_in
+from stillme.exchange import export_run
 from stillme.exchange import exporting as writers
-from stillme.exchange.rows import EDITS, JUDGEMENTS, TABLES
+from stillme.results import Run
 from stillme.store import Store
+from stillme.store.exported import EDITS, FEATURES, JUDGEMENTS, codebook, rows_of, tables_in
 from stillme.types import Assessment, Rating, Refused, Request
 from tests.records import assessment_row, edit_row, request
 from tests.runs import fill, luck, people, scores, write_audit
 
-Run = Callable[..., Path]
+Make = Callable[..., Path]
 
 
 def answer(_editor: str, asked: Request) -> dict[str, Rating] | Refused:
@@ -35,7 +36,7 @@ def run(tmp_path: Path) -> Path:
 
 def test_every_format_says_the_same(run: Path, tmp_path: Path):
     for kind in ("csv", "jsonl", "parquet"):
-        export_run(run, None, kind, tmp_path / "out")
+        export_run(Run.open(run), kind, tmp_path / "out")
     for table in (EDITS, JUDGEMENTS):
         rows = parquet.read_table(tmp_path / "out" / f"{table.name}.parquet").to_pylist()
         lines = [json.loads(line) for line in (tmp_path / "out" / f"{table.name}.jsonl").read_text().splitlines()]
@@ -53,12 +54,12 @@ def test_every_format_says_the_same(run: Path, tmp_path: Path):
 
 
 def test_the_codebook_explains_every_column(run: Path, tmp_path: Path):
-    written = export_run(run, None, "jsonl", tmp_path / "out")
+    written = export_run(Run.open(run), "jsonl", tmp_path / "out")
     text = written[-1].read_text()
     for file in written[:-1]:
         for column in json.loads(file.read_text().splitlines()[0]):
             assert f"| {column} | " in text
-    schema = parquet.ParquetFile(export_run(run, None, "parquet", tmp_path / "out")[0]).schema_arrow
+    schema = parquet.ParquetFile(export_run(Run.open(run), "parquet", tmp_path / "out")[0]).schema_arrow
     assert all(field.metadata[b"description"] for field in schema)
     assert "labels, not truth" in codebook()
 
@@ -66,7 +67,7 @@ def test_the_codebook_explains_every_column(run: Path, tmp_path: Path):
 def test_a_table_without_rows_still_has_its_columns(tmp_path: Path):
     run = fill(write_audit(tmp_path / "run", people(tmp_path / "people", per_group=2)), lambda *_: None)
     for kind in ("csv", "parquet"):
-        export_run(run, None, kind, tmp_path / "out")
+        export_run(Run.open(run), kind, tmp_path / "out")
     heads = (tmp_path / "out" / "judgements.csv").read_text().strip().split(",")
     assert heads == [column.name for column in JUDGEMENTS.columns]
     assert parquet.read_table(tmp_path / "out" / "edits.parquet").num_rows == 0
@@ -74,7 +75,7 @@ def test_a_table_without_rows_still_has_its_columns(tmp_path: Path):
 
 def test_parquet_is_written_a_group_at_a_time(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(writers, "_GROUP", 10)
-    export_run(run, None, "parquet", tmp_path / "out")
+    export_run(Run.open(run), "parquet", tmp_path / "out")
     file = parquet.ParquetFile(tmp_path / "out" / "edits.parquet")
     assert file.metadata.num_rows == 32
     assert file.metadata.num_row_groups == 4
@@ -83,12 +84,12 @@ def test_parquet_is_written_a_group_at_a_time(run: Path, tmp_path: Path, monkeyp
 def test_parquet_without_pyarrow_says_what_to_install(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match=r"stillme\[parquet\]"):
-        export_run(run, None, "parquet", tmp_path / "out")
+        export_run(Run.open(run), "parquet", tmp_path / "out")
     assert not list((tmp_path / "out").glob("*"))
 
 
 def test_what_a_spreadsheet_would_run_is_marked_as_text(run: Path, tmp_path: Path):
-    export_run(run, None, "csv", tmp_path / "out")
+    export_run(Run.open(run), "csv", tmp_path / "out")
     text = (tmp_path / "out" / "edits.csv").read_text()
     assert "'=HYPERLINK(evil)" in text
     assert ",=HYPERLINK" not in text
@@ -127,8 +128,8 @@ def test_descriptions_are_exported_where_any_were_made(run: Path):
             "INSERT INTO feature VALUES (1, 'key', 1, 'sha', 'k', 'described', 'Keep the freckles.', '{}', NULL,"
             " NULL, '{}', 1, 0.5, 0.0, 'now')"
         )
-        assert tables_in(store) == TABLES
-        (row,) = rows_of(store, TABLES[-1])
+        assert tables_in(store) == (EDITS, JUDGEMENTS, FEATURES)
+        (row,) = rows_of(store, FEATURES)
     assert row["sentence"] == "Keep the freckles."
 
 
@@ -138,5 +139,5 @@ def test_an_export_that_breaks_off_leaves_no_half_file(run: Path, tmp_path: Path
 
     monkeypatch.setattr(writers.json, "dumps", broken)
     with pytest.raises(OSError, match="disk full"):
-        export_run(run, None, "jsonl", tmp_path / "out")
+        export_run(Run.open(run), "jsonl", tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stillme import audit, results
 from stillme.audit import NamedJudge
 from stillme.cli import cli
 from stillme.errors import StillmeError
@@ -22,8 +21,7 @@ from stillme.exchange import Choice, Found, InvalidJudgements, import_judgements
 from stillme.exchange.declaring import lines
 from stillme.judges.imported import Imported, ImportedParameters
 from stillme.pipeline import Options, run_stages
-from stillme.results import Results
-from stillme.store import Store
+from stillme.results import Results, Run
 
 Write = Callable[..., Path]
 Rows = Iterable[Mapping[str, object]]
@@ -69,9 +67,7 @@ def assessments(folder: Path) -> int:
 
 
 def gathered(folder: Path) -> Results:
-    loaded = audit.load(folder)
-    with Store.reading(folder) as store:
-        return results.gather(loaded, store)
+    return Run.open(folder).results
 
 
 def scores(folder: Path, axis: str, judge: str = "people") -> np.ndarray:
@@ -285,4 +281,4 @@ def test_the_order_of_axes_makes_no_other_judge():
     }
     assert len(keys) == 1
     judge = Imported(ImportedParameters(source="x", axes=("skin_tone",)))
-    assert NamedJudge(name="x", judge=judge, epochs=3).asked == 3
+    assert NamedJudge(name="x", judge=judge, epochs=3).record().asked == 3

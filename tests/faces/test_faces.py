@@ -10,7 +10,7 @@ import pytest
 from stillme import faces
 from stillme.faces.chips import chip
 from stillme.faces.raster import warp
-from tests.instruments.pictures import one, some
+from tests.instruments.known_changes import one, some
 
 
 def test_every_portrait_has_exactly_one_face() -> None:
@@ -52,9 +52,9 @@ def test_of_two_faces_the_large_central_one_comes_first() -> None:
     rgb = one().copy()
     small = one()[::4, ::4]
     rgb[: small.shape[0], : small.shape[1]] = small
-    found = faces.find(rgb)
-    assert len(found) == 2
-    assert found[0].size > found[1].size
+    detected = faces.find(rgb)
+    assert len(detected) == 2
+    assert detected[0].size > detected[1].size
 
 
 def test_the_mesh_follows_a_turned_and_shrunk_face() -> None:

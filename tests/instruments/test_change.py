@@ -4,9 +4,9 @@ import cv2
 import numpy as np
 import pytest
 
-from stillme.instruments.limits import load
 from stillme.instruments.measurements import Source, measure, prepare
-from tests.instruments.pictures import (
+from stillme.instruments.thresholds import load_thresholds
+from tests.instruments.known_changes import (
     background_tinted,
     clothes_tinted,
     encoded,
@@ -18,7 +18,7 @@ from tests.instruments.pictures import (
     there_and_back,
 )
 
-UNCHANGED = load().change.unchanged
+UNCHANGED = load_thresholds().change.unchanged
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,10 @@ def source() -> Source:
 
 
 def test_the_same_picture_did_not_change(source: Source) -> None:
-    found = measure(source, one())
-    assert found.values["changed_area"] == 0
-    assert found.values["identity_distance"] == 0
-    assert found.details["ssim"] == 1
+    measured = measure(source, one())
+    assert measured.values["changed_area"] == 0
+    assert measured.values["identity_distance"] == 0
+    assert measured.details["ssim"] == 1
 
 
 @pytest.mark.parametrize(
@@ -50,25 +50,25 @@ def test_storing_and_framing_are_no_change(source: Source, how: str) -> None:
         "zoomed": lambda: cv2.warpAffine(rgb, zoom, (width, height), borderMode=cv2.BORDER_REPLICATE),
         "bigger": lambda: cv2.resize(rgb, (width * 3 // 2, height * 3 // 2), interpolation=cv2.INTER_CUBIC),
     }[how]()
-    found = measure(source, edited)
-    assert found.values["changed_area"] <= UNCHANGED
-    assert found.details["same_person"]
-    assert abs(found.values["skin_delta_l"]) < 0.64
+    measured = measure(source, edited)
+    assert measured.values["changed_area"] <= UNCHANGED
+    assert measured.details["same_person"]
+    assert abs(measured.values["skin_delta_l"]) < 0.64
 
 
 def test_new_clothes_and_new_backgrounds_are_changes() -> None:
     for rgb in some(4):
         portrait = prepare(rgb)
         for edit in (clothes_tinted, background_tinted):
-            found = measure(portrait, edit(rgb, (200, 40, 40)))
-            assert found.values["changed_area"] > 0.05
-            assert found.details["changed_inside_face"] < 0.1
+            measured = measure(portrait, edit(rgb, (200, 40, 40)))
+            assert measured.values["changed_area"] > 0.05
+            assert measured.details["changed_inside_face"] < 0.1
 
 
 def test_a_change_of_the_face_is_seen_inside_the_face(source: Source) -> None:
-    found = measure(source, lighter(one(), 12))
-    assert found.details["changed_inside_face"] > 0.7
-    assert found.details["changed_outside_face"] < 0.05
+    measured = measure(source, lighter(one(), 12))
+    assert measured.details["changed_inside_face"] > 0.7
+    assert measured.details["changed_outside_face"] < 0.05
 
 
 def test_a_change_of_exposure_changes_everything(source: Source) -> None:
@@ -76,6 +76,6 @@ def test_a_change_of_exposure_changes_everything(source: Source) -> None:
 
 
 def test_a_picture_of_a_few_pixels_cannot_be_compared(source: Source) -> None:
-    found = measure(source, np.zeros((1, 1, 3), dtype=np.uint8))
-    assert "too small" in found.abstained["changed_area"]
-    assert "changed_area" not in found.values
+    measured = measure(source, np.zeros((1, 1, 3), dtype=np.uint8))
+    assert "too small" in measured.abstained["changed_area"]
+    assert "changed_area" not in measured.values

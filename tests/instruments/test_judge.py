@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 
 from stillme.instruments.judge import Instruments, Parameters
-from stillme.instruments.limits import load, step
 from stillme.instruments.quantities import DESCRIBED, QUANTITIES, SCALES, SKIN
+from stillme.instruments.thresholds import load_thresholds, step
 from stillme.protocols import Judge
 from stillme.rubric import load as load_rubric
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
-from tests.instruments.pictures import clothes_tinted, lighter, one, some
+from tests.instruments.known_changes import clothes_tinted, lighter, one, some
 
 PROMPT = Prompt(id="p", text="Put on a red shirt.", category="c", subcategory="s")
 AGING = Prompt(id="V-05", text="Make this person 20 years older.", category="c", subcategory="aging", years=20)
@@ -122,13 +122,13 @@ def test_threads_and_a_small_cache_change_no_number(tmp_path: Path) -> None:
     crowded.close()
 
 
-def test_the_key_names_the_limits_but_not_the_cache() -> None:
+def test_the_key_covers_the_thresholds_but_not_the_cache() -> None:
     assert Instruments(Parameters(cache=1)).spec.key == Instruments().spec.key
     assert Instruments().spec.version != "1"
 
 
 def test_scales_treat_lighter_and_darker_alike() -> None:
-    cuts = load().skin.scale
+    cuts = load_thresholds().skin.scale
     assert [step(value, cuts) for value in (-8.0, -7.9, -3.0, -2.9, 0, 2.9, 3.0, 7.9, 8.0)] == [
         1,
         2,

@@ -21,13 +21,13 @@ from PIL import Image
 from stillme.errors import UnreadableImage
 from stillme.instruments.cards import card_of, cards
 from stillme.instruments.judge import Instruments
-from stillme.instruments.limits import load as load_limits
 from stillme.instruments.measurements import measure, prepare
 from stillme.instruments.overlay import draw, overlay
 from stillme.instruments.quantities import QUANTITIES
+from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
 from stillme.rubric import load as load_rubric
-from tests.instruments.pictures import clothes_tinted, encoded, one
+from tests.instruments.known_changes import clothes_tinted, encoded, one
 
 ROOT = Path(__file__).parents[2]
 NETWORKS = {"yunet", "facemesh", "selfie", "identity", "age_gender", "age", "gender"}
@@ -36,15 +36,15 @@ NETWORKS = {"yunet", "facemesh", "selfie", "identity", "age_gender", "age", "gen
 def test_pixels_bytes_and_paths_measure_alike() -> None:
     path = portraits()[0].image.path
     rgb = np.asarray(Image.open(path).convert("RGB"))
-    found = [measure(picture, path).values for picture in (rgb, path.read_bytes(), path)]
-    assert found[0] == found[1] == found[2]
+    values = [measure(picture, path).values for picture in (rgb, path.read_bytes(), path)]
+    assert values[0] == values[1] == values[2]
 
 
 def test_every_quantity_has_a_value_or_a_reason() -> None:
     for edited in (one(), np.zeros_like(one()), np.zeros((1, 1, 3), dtype=np.uint8)):
-        found = measure(one(), edited)
-        assert {*found.values, *found.abstained} == set(QUANTITIES)
-        assert not {*found.values} & {*found.abstained}
+        measured = measure(one(), edited)
+        assert {*measured.values, *measured.abstained} == set(QUANTITIES)
+        assert not {*measured.values} & {*measured.abstained}
 
 
 def test_odd_but_whole_pictures_are_measured() -> None:
@@ -64,9 +64,9 @@ def test_odd_but_whole_pictures_are_measured() -> None:
         "16 bits": _as(Image.fromarray(deep), "PNG"),
         "turned by EXIF": stored.getvalue(),
     }.items():
-        found = measure(source, data)
-        assert "identity_distance" in found.values, name
-        assert found.details["same_person"], name
+        measured = measure(source, data)
+        assert "identity_distance" in measured.values, name
+        assert measured.details["same_person"], name
     assert measure(source, stored.getvalue()).values["changed_area"] == 0
 
 
@@ -96,9 +96,9 @@ def test_what_is_no_picture_is_refused_in_one_sentence(kind: str) -> None:
 
 def test_a_large_picture_is_measured_at_a_bounded_size() -> None:
     large = np.asarray(Image.fromarray(one()).resize((3000, 3000), Image.Resampling.BICUBIC))
-    found = measure(one(), large)
-    assert max(found.edited.rgb.shape) <= 1024
-    assert found.values["changed_area"] <= 0.02
+    measured = measure(one(), large)
+    assert max(measured.edited.rgb.shape) <= 1024
+    assert measured.values["changed_area"] <= 0.02
 
 
 def test_an_array_of_another_shape_is_refused() -> None:
@@ -167,12 +167,12 @@ def test_the_documented_numbers_are_the_measured_ones(monkeypatch: pytest.Monkey
 
 def test_the_documented_thresholds_are_those_in_use() -> None:
     page = (ROOT / "docs" / "instruments.md").read_text("utf-8")
-    limits = load_limits()
-    for value in (*limits.race.scale, *limits.gender.scale, limits.identity.cut):
+    thresholds = load_thresholds()
+    for value in (*thresholds.race.scale, *thresholds.gender.scale, thresholds.identity.cut):
         assert f"{value:.2f}" in page
-    assert f"ΔL* of {limits.skin.scale[3]:.0f}" in page
-    assert f"ΔL* of {limits.skin.scale[2]:.0f}" in page
-    assert f"ΔE00 of {limits.change.visible:.0f}" in page
+    assert f"ΔL* of {thresholds.skin.scale[3]:.0f}" in page
+    assert f"ΔL* of {thresholds.skin.scale[2]:.0f}" in page
+    assert f"ΔE00 of {thresholds.change.visible:.0f}" in page
 
 
 def _as(picture: Image.Image, kind: str) -> bytes:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from stillme.instruments.identity import cut_for
-from stillme.instruments.limits import load
 from stillme.instruments.measurements import Source, measure, prepare
 from stillme.instruments.quality import read_quality
 from stillme.instruments.race import divergence, heads
 from stillme.instruments.scene import Person
+from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
-from tests.instruments.pictures import exposed, jpeg, one, portrait
+from tests.instruments.known_changes import exposed, jpeg, one, portrait
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +33,19 @@ def test_a_person_stays_the_same_person(source: Source, how: str) -> None:
         "crop": lambda: np.ascontiguousarray(rgb[20:-40, 30:-30]),
         "exposure": lambda: exposed(rgb, -0.4),
     }[how]()
-    found = measure(source, edited)
-    assert found.values["identity_distance"] < 0.3
-    assert abs(found.values["age_delta_years"]) < load().age.noise
-    assert abs(found.values["gender_delta"]) < load().gender.scale[0]
-    assert found.values["race_distance"] < load().race.scale[0]
+    measured = measure(source, edited)
+    assert measured.values["identity_distance"] < 0.3
+    assert abs(measured.values["age_delta_years"]) < load_thresholds().age.noise
+    assert abs(measured.values["gender_delta"]) < load_thresholds().gender.scale[0]
+    assert measured.values["race_distance"] < load_thresholds().race.scale[0]
 
 
 def test_another_person_is_another_person() -> None:
     # Rendered people lie close together for a recogniser; these two differ in everything.
-    found = measure(portrait("A_f_23"), portrait("B_m_76"))
-    assert not found.details["same_person"]
-    assert found.values["identity_distance"] > load().identity.cut
-    assert found.values["race_distance"] > load().race.scale[1]
+    measured = measure(portrait("A_f_23"), portrait("B_m_76"))
+    assert not measured.details["same_person"]
+    assert measured.values["identity_distance"] > load_thresholds().identity.cut
+    assert measured.values["race_distance"] > load_thresholds().race.scale[1]
 
 
 def test_an_older_portrait_reads_older() -> None:
@@ -64,9 +64,9 @@ def test_an_older_portrait_reads_older() -> None:
 
 
 def test_a_disclosed_group_has_its_own_cut() -> None:
-    assert cut_for(None) == (load().identity.cut, "all")
-    assert cut_for({"race": "EastAsian"}) == (load().identity.groups["EastAsian"], "EastAsian")
-    assert cut_for({"race": "Atlantean"}) == (load().identity.cut, "all")
+    assert cut_for(None) == (load_thresholds().identity.cut, "all")
+    assert cut_for({"race": "EastAsian"}) == (load_thresholds().identity.groups["EastAsian"], "EastAsian")
+    assert cut_for({"race": "Atlantean"}) == (load_thresholds().identity.cut, "all")
 
 
 def test_a_frontal_face_is_frontal_and_a_blurred_one_blurred() -> None:

@@ -11,7 +11,7 @@ from stillme.instruments.light import Light
 from stillme.instruments.measurements import measure, prepare
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
 from stillme.types import Abstained
-from tests.instruments.pictures import background_tinted, clothes_tinted, exposed, jpeg, lighter, one, some
+from tests.instruments.known_changes import background_tinted, clothes_tinted, exposed, jpeg, lighter, one, some
 
 DAYLIGHT = Light(gain=(1.0, 1.0, 1.0), kept=1.0, normalised=True, reference="background", note="")
 
@@ -21,35 +21,35 @@ def test_a_planted_shift_is_recovered_under_any_exposure(index: int) -> None:
     rgb = some(4)[index]
     source = prepare(rgb)
     shift, stops = [(-12, 0.4), (-2, -0.5), (2, 0.5), (12, -0.4)][index]
-    found = measure(source, exposed(lighter(rgb, shift), stops))
-    assert found.light.normalised
-    assert found.values["skin_delta_l"] == pytest.approx(shift, abs=0.8)
+    measured = measure(source, exposed(lighter(rgb, shift), stops))
+    assert measured.light.normalised
+    assert measured.values["skin_delta_l"] == pytest.approx(shift, abs=0.8)
 
 
 def test_re_encoding_changes_no_skin() -> None:
-    found = measure(one(), jpeg(one(), 75))
-    assert abs(found.values["skin_delta_l"]) < 0.64
-    assert found.values["skin_delta_e"] < 1
+    measured = measure(one(), jpeg(one(), 75))
+    assert abs(measured.values["skin_delta_l"]) < 0.64
+    assert measured.values["skin_delta_e"] < 1
 
 
 def test_a_new_background_leaves_skin_uncorrected_and_says_so() -> None:
-    found = measure(one(), background_tinted(one(), (30, 60, 200)))
-    assert not found.light.normalised
-    assert found.light.note
-    assert found.details["not_normalised"] == found.light.note
-    assert abs(found.values["skin_delta_l"]) < 0.64
+    measured = measure(one(), background_tinted(one(), (30, 60, 200)))
+    assert not measured.light.normalised
+    assert measured.light.note
+    assert measured.details["not_normalised"] == measured.light.note
+    assert abs(measured.values["skin_delta_l"]) < 0.64
 
 
 def test_a_background_that_alone_grows_darker_is_no_change_of_light() -> None:
-    found = measure(one(), background_tinted(one(), (20, 20, 20)))
-    assert not found.light.normalised
-    assert abs(found.values["skin_delta_l"]) < 0.64
+    measured = measure(one(), background_tinted(one(), (20, 20, 20)))
+    assert not measured.light.normalised
+    assert abs(measured.values["skin_delta_l"]) < 0.64
 
 
 def test_recoloured_clothes_do_not_disturb_the_light() -> None:
-    found = measure(one(), exposed(clothes_tinted(one(), (200, 30, 30)), -0.4))
-    assert found.light.normalised
-    assert abs(found.values["skin_delta_l"]) < 0.8
+    measured = measure(one(), exposed(clothes_tinted(one(), (200, 30, 30)), -0.4))
+    assert measured.light.normalised
+    assert abs(measured.values["skin_delta_l"]) < 0.8
 
 
 def test_a_white_balance_is_no_change_of_skin() -> None:
@@ -68,9 +68,9 @@ def test_skin_that_the_edit_spared_does_not_dilute_the_shift() -> None:
 
 def test_a_person_lightened_while_the_light_goes_down_is_still_seen() -> None:
     rgb = some(7)[3]
-    found = measure(rgb, exposed(lighter(rgb, 8), -0.5))
-    assert found.light.normalised
-    assert found.values["skin_delta_l"] == pytest.approx(8, abs=0.8)
+    measured = measure(rgb, exposed(lighter(rgb, 8), -0.5))
+    assert measured.light.normalised
+    assert measured.values["skin_delta_l"] == pytest.approx(8, abs=0.8)
 
 
 def test_overexposed_skin_is_not_measured() -> None:

@@ -1,4 +1,4 @@
-"""Judges at their providers' loopback servers, and pairs to be judged."""
+"""Judges with their providers' loopback servers, and pairs to judge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 from stillme.judges.model import ModelJudge, Vlm
 from stillme.types import ImageFile, Pair, Prompt
 from tests.editors.hosted.loopback import Loopback, serving
-from tests.vlm.servers import Script, Scripted, Speaker
+from tests.vlm.servers import Script, Scripted, WireFormat
 
 KEY = "sk-loopback-0123456789"
 
@@ -38,7 +38,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def observed() -> dict[str, str]:
+def observations() -> dict[str, str]:
     return {
         "edit_analysis": "a dark suit",
         "skin_tone_comparison": "the same",
@@ -50,24 +50,24 @@ def observed() -> dict[str, str]:
 
 def answer(**scores: int | None) -> dict[str, Any]:
     """An answer in the shape of Listing 1."""
-    given = {"edit_success": 5, "skin_tone": 3, "race_drift": 1, "gender_drift": 1, "age_drift": 3, **scores}
-    return {"observations": observed(), "scores": given, "evidence_summary": "a suit, the same person"}
+    all_scores = {"edit_success": 5, "skin_tone": 3, "race_drift": 1, "gender_drift": 1, "age_drift": 3, **scores}
+    return {"observations": observations(), "scores": all_scores, "evidence_summary": "a suit, the same person"}
 
 
-def role_answer(who: str) -> dict[str, Any]:
+def role_answer(person: str) -> dict[str, Any]:
     seen = {"scene": "two people in a hall", "person_a": "left", "person_b": "right"}
-    return {"observations": seen, "target_person": who, "evidence_summary": "holds the mop"}
+    return {"observations": seen, "target_person": person, "evidence_summary": "holds the mop"}
 
 
 @pytest.fixture
 def images(tmp_path: Path) -> list[ImageFile]:
-    """Three pictures of different sizes, so that a test can tell them apart on the wire."""
-    made = []
+    """Three images of different sizes, so that a test can tell them apart in a request."""
+    files = []
     for index, width in enumerate((20, 30, 40)):
         file = tmp_path / f"Black_woman_{index}.png"
         Image.fromarray(np.random.default_rng(index).integers(0, 255, (40, width, 3), dtype=np.uint8)).save(file)
-        made.append(ImageFile.of(file))
-    return made
+        files.append(ImageFile.of(file))
+    return files
 
 
 @pytest.fixture
@@ -80,24 +80,24 @@ def pair_of(images: list[ImageFile]) -> Callable[..., Pair]:
     return build
 
 
-class Bench:
-    """A judge at its provider's loopback server."""
+class ServedJudge:
+    """A judge and its provider's loopback server."""
 
-    def __init__(self, server: Loopback, speaker: Speaker, judge: ModelJudge) -> None:
-        self.server, self.speaker, self.judge = server, speaker, judge
+    def __init__(self, server: Loopback, wire: WireFormat, judge: ModelJudge) -> None:
+        self.server, self.wire, self.judge = server, wire, judge
 
 
 @pytest.fixture
-def sits() -> Iterator[Callable[..., Bench]]:
-    """Open a provider that answers by a script, with a judge: `sits(GEMINI, answer(), order="both")`."""
-    with ExitStack() as open_ones:
+def serve() -> Iterator[Callable[..., ServedJudge]]:
+    """Start a provider with scripted answers, and a judge: `serve(GEMINI, answer(), order="both")`."""
+    with ExitStack() as stack:
 
-        def build(speaker: Speaker, *answers: Any, script: Script | None = None, **settings: Any) -> Bench:
-            behave = speaker.behave(script or Scripted(list(answers)))
-            server = open_ones.enter_context(serving(behave))
-            given = {"provider": speaker.provider, "model": speaker.model, "base_url": server.url + speaker.base}
+        def build(wire: WireFormat, *answers: Any, script: Script | None = None, **settings: Any) -> ServedJudge:
+            handler = wire.handler(script or Scripted(list(answers)))
+            server = stack.enter_context(serving(handler))
+            given = {"provider": wire.provider, "model": wire.model, "base_url": server.url + wire.base}
             judge = Vlm(Vlm.Parameters.model_validate({**given, "timeout": 5, **settings}))
-            open_ones.callback(judge.close)
-            return Bench(server, speaker, judge)
+            stack.callback(judge.close)
+            return ServedJudge(server, wire, judge)
 
         yield build

@@ -1,4 +1,4 @@
-"""Batches: handed over, waited for and collected, with a crash between any two steps."""
+"""Batches: submitted, awaited and collected, with a crash between any two steps."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from stillme.store import Store
 from stillme.store.tickets import Ticket, Tickets
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.judges.conftest import answer
-from tests.vlm.batch_servers import OFFICES, PostOffice
-from tests.vlm.servers import Seen
+from tests.vlm.batch_servers import BATCH_SERVERS, BatchServer
+from tests.vlm.servers import ModelInput
 
-every = pytest.mark.parametrize("provider", OFFICES)
+every_provider = pytest.mark.parametrize("provider", BATCH_SERVERS)
 PAIRS = 4
 
 
@@ -33,15 +33,15 @@ class Crash(BaseException):
 
 
 class Run:
-    """An audit whose judge works in batches at a loopback provider."""
+    """An audit whose judge uses the batch API of a loopback provider."""
 
-    def __init__(self, folder: Path, office: PostOffice, server: Loopback, **settings: Any) -> None:
-        self.folder, self.office, self.server = folder, office, server
-        speaker = office.speaker
+    def __init__(self, folder: Path, batch_server: BatchServer, server: Loopback, **settings: Any) -> None:
+        self.folder, self.batch_server, self.server = folder, batch_server, server
+        wire = batch_server.wire
         given: dict[str, Any] = {
-            "provider": speaker.provider,
-            "model": speaker.model,
-            "base_url": server.url + speaker.base,
+            "provider": wire.provider,
+            "model": wire.model,
+            "base_url": server.url + wire.base,
             "timeout": 5,
             "delivery": "batch",
             "poll_seconds": 0.05,
@@ -79,34 +79,34 @@ class Run:
 
     @property
     def created(self) -> int:
-        return len(self.office.parcels)
+        return len(self.batch_server.batches)
 
 
 @pytest.fixture
-def opens(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def open_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     with ExitStack() as stack:
 
-        def build(provider: str, script: Callable[[Seen], str] | None = None, **settings: Any) -> Run:
-            kind, speaker = OFFICES[provider]
-            office = kind(speaker, script or (lambda _: json.dumps(answer())))
-            server = stack.enter_context(serving(office))
-            return Run(tmp_path / "run", office, server, **settings)
+        def build(provider: str, script: Callable[[ModelInput], str] | None = None, **settings: Any) -> Run:
+            kind, wire = BATCH_SERVERS[provider]
+            batch_server = kind(wire, script or (lambda _: json.dumps(answer())))
+            server = stack.enter_context(serving(batch_server))
+            return Run(tmp_path / "run", batch_server, server, **settings)
 
         yield build
 
 
-Opens = Callable[..., Run]
+OpenRun = Callable[..., Run]
 
 
-@every
-def test_a_batch_is_handed_over_waited_for_and_collected(opens: Opens, provider: str):
-    run = opens(provider)
-    run.office.patience = 3
+@every_provider
+def test_a_batch_is_submitted_awaited_and_collected(open_run: OpenRun, provider: str):
+    run = open_run(provider)
+    run.batch_server.polls_until_ended = 3
     summary = run()
     assert summary.ended is Ended.COMPLETE
-    found = run.rows()
-    assert (found["rows"], found["keys"], found["scores"], found["open"]) == (PAIRS, PAIRS, PAIRS * 5, 0)
-    assert (run.created, len(run.office.handed_over)) == (1, PAIRS)
+    rows = run.rows()
+    assert (rows["rows"], rows["keys"], rows["scores"], rows["open"]) == (PAIRS, PAIRS, PAIRS * 5, 0)
+    assert (run.created, len(run.batch_server.submitted)) == (1, PAIRS)
     assert summary.tallies[-1].counts["judged"] == PAIRS
     with Store.reading(run.folder) as store:
         effective = json.loads(store.query("SELECT effective FROM assessment LIMIT 1").fetchone()[0])
@@ -114,18 +114,18 @@ def test_a_batch_is_handed_over_waited_for_and_collected(opens: Opens, provider:
     assert effective["images"]
 
 
-@every
-def test_a_batch_costs_half(opens: Opens, provider: str):
+@every_provider
+def test_a_batch_costs_half(open_run: OpenRun, provider: str):
     price = {"openai": (0.25, 2.0), "google": (0.5, 3.0), "anthropic": (2.0, 10.0)}[provider]
-    run = opens(provider)
+    run = open_run(provider)
     run()
     full = (3000 * price[0] + 600 * price[1]) / 1e6
     assert run.rows()["cost"] == pytest.approx(PAIRS * full / 2)
 
 
-@every
-def test_nothing_is_done_twice(opens: Opens, provider: str):
-    run = opens(provider)
+@every_provider
+def test_nothing_is_done_twice(open_run: OpenRun, provider: str):
+    run = open_run(provider)
     run()
     before = run.rows()
     run()
@@ -133,19 +133,19 @@ def test_nothing_is_done_twice(opens: Opens, provider: str):
     assert run.created == 1
 
 
-def test_what_was_uploaded_is_deleted_afterwards(opens: Opens):
-    run = opens("openai")
+def test_uploads_are_deleted_afterwards(open_run: OpenRun):
+    run = open_run("openai")
     run()
-    assert run.office.files == {}
-    run = opens("google")
+    assert run.batch_server.files == {}
+    run = open_run("google")
     run()
-    assert [name for name in run.office.files if name in run.office.labels] == []
+    assert [name for name in run.batch_server.files if name in run.batch_server.labels] == []
 
 
-def test_large_work_is_split(opens: Opens):
-    run = opens("openai", batch_size=3)
+def test_many_questions_are_split_into_batches(open_run: OpenRun):
+    run = open_run("openai", batch_size=3)
     run()
-    assert [len(parcel.requests) for parcel in run.office.parcels] == [3, 1]
+    assert [len(batch.requests) for batch in run.batch_server.batches] == [3, 1]
     assert run.rows()["rows"] == PAIRS
 
 
@@ -154,44 +154,44 @@ def test_large_work_is_split(opens: Opens):
 
 def crash_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
     """Let the process die at a point, once."""
-    add, note = Tickets.add, Tickets.note
-    keep = Store.add_assessments
+    add, add_event = Tickets.add, Tickets.add_event
+    save = Store.add_assessments
 
     def added(self: Tickets, ticket: Ticket) -> None:
         add(self, ticket)
         if point == "before it is sent":
             raise Crash
 
-    def noted(self: Tickets, ticket: Ticket, event: str, detail: str = "") -> None:
-        if (point, event) in (("sent, number not noted", "submitted"), ("answers saved, not noted", "collected")):
+    def event_added(self: Tickets, ticket: Ticket, event: str, detail: str = "") -> None:
+        if (point, event) in (("sent, ID not recorded", "submitted"), ("answers saved, not recorded", "collected")):
             raise Crash
-        note(self, ticket, event, detail)  # pyright: ignore[reportArgumentType]
-        if (point, event) == ("number noted", "submitted"):
+        add_event(self, ticket, event, detail)  # pyright: ignore[reportArgumentType]
+        if (point, event) == ("ID recorded", "submitted"):
             raise Crash
 
-    def kept(self: Store, rows: Any) -> None:
+    def saved(self: Store, rows: Any) -> None:
         if point == "answers read, not saved":
             raise Crash
-        keep(self, rows)
+        save(self, rows)
 
     monkeypatch.setattr(Tickets, "add", added)
-    monkeypatch.setattr(Tickets, "note", noted)
-    monkeypatch.setattr(Store, "add_assessments", kept)
+    monkeypatch.setattr(Tickets, "add_event", event_added)
+    monkeypatch.setattr(Store, "add_assessments", saved)
 
 
 POINTS = (
     "before it is sent",
-    "sent, number not noted",
-    "number noted",
+    "sent, ID not recorded",
+    "ID recorded",
     "answers read, not saved",
-    "answers saved, not noted",
+    "answers saved, not recorded",
 )
 
 
-@every
+@every_provider
 @pytest.mark.parametrize("point", POINTS)
-def test_a_crash_between_any_two_steps_loses_and_repeats_nothing(opens: Opens, provider: str, point: str):
-    run = opens(provider)
+def test_a_crash_between_any_two_steps_loses_and_repeats_nothing(open_run: OpenRun, provider: str, point: str):
+    run = open_run(provider)
     with pytest.MonkeyPatch.context() as patched:
         crash_at(patched, point)
         with pytest.raises(Crash):
@@ -199,25 +199,25 @@ def test_a_crash_between_any_two_steps_loses_and_repeats_nothing(opens: Opens, p
     assert run.created == (0 if point == "before it is sent" else 1), "the crash came when it was meant to"
     summary = run()
     assert summary.ended is Ended.COMPLETE
-    found = run.rows()
-    assert (found["rows"], found["keys"], found["open"]) == (PAIRS, PAIRS, 0)
-    assert (run.created, len(run.office.handed_over)) == (1, PAIRS), "nothing was paid for twice"
+    rows = run.rows()
+    assert (rows["rows"], rows["keys"], rows["open"]) == (PAIRS, PAIRS, 0)
+    assert (run.created, len(run.batch_server.submitted)) == (1, PAIRS), "nothing was paid for twice"
 
 
-@every
-def test_a_batch_whose_number_was_lost_is_found_in_the_same_run(opens: Opens, provider: str):
-    run = opens(provider)
-    run.office.loses_the_number = 1
-    run.office.patience = 3
+@every_provider
+def test_a_batch_whose_id_was_lost_is_found_in_the_same_run(open_run: OpenRun, provider: str):
+    run = open_run(provider)
+    run.batch_server.lost_ids = 1
+    run.batch_server.polls_until_ended = 3
     assert run().ended is Ended.COMPLETE
     assert run.rows()["rows"] == PAIRS
     assert run.created == 1
 
 
-def test_an_anthropic_batch_of_the_same_size_is_not_mistaken_for_ours(opens: Opens):
-    run = opens("anthropic")
-    run.office.patience = 0
-    run.office.accept("", [(f"somebody-else-{place}", {"system": [], "messages": []}) for place in range(PAIRS)])
+def test_an_anthropic_batch_of_the_same_size_is_not_mistaken_for_ours(open_run: OpenRun):
+    run = open_run("anthropic")
+    run.batch_server.polls_until_ended = 0
+    run.batch_server.accept("", [(f"somebody-else-{place}", {"system": [], "messages": []}) for place in range(PAIRS)])
     with pytest.MonkeyPatch.context() as patched:
         crash_at(patched, "before it is sent")
         with pytest.raises(Crash):
@@ -227,21 +227,21 @@ def test_an_anthropic_batch_of_the_same_size_is_not_mistaken_for_ours(opens: Ope
     assert run.created == 2
 
 
-def test_a_batch_that_the_provider_lost_is_handed_over_again(opens: Opens):
-    run = opens("openai")
+def test_a_batch_that_the_provider_lost_is_submitted_again(open_run: OpenRun):
+    run = open_run("openai")
     with pytest.MonkeyPatch.context() as patched:
-        crash_at(patched, "number noted")
+        crash_at(patched, "ID recorded")
         with pytest.raises(Crash):
             run()
-    run.office.parcels.clear()
+    run.batch_server.batches.clear()
     assert run().ended is Ended.COMPLETE
     assert run.rows()["rows"] == PAIRS
 
 
-def test_switching_to_now_collects_what_is_under_way_first(opens: Opens):
-    run = opens("openai")
+def test_switching_to_now_collects_open_batches_first(open_run: OpenRun):
+    run = open_run("openai")
     with pytest.MonkeyPatch.context() as patched:
-        crash_at(patched, "number noted")
+        crash_at(patched, "ID recorded")
         with pytest.raises(Crash):
             run()
     run.write({**run.given, "delivery": "now"})
@@ -255,23 +255,23 @@ def test_switching_to_now_collects_what_is_under_way_first(opens: Opens):
 # -- what goes wrong inside a batch -----------------------------------------------------------------------------------
 
 
-@every
-def test_a_request_that_failed_in_the_batch_is_asked_again_by_a_rerun(opens: Opens, provider: str):
-    run = opens(provider)
-    run.office.failing = lambda id_: id_.endswith("-1")
+@every_provider
+def test_a_request_that_failed_in_the_batch_is_asked_again_by_a_rerun(open_run: OpenRun, provider: str):
+    run = open_run(provider)
+    run.batch_server.fails = lambda id_: id_.endswith("-1")
     summary = run()
     assert summary.tallies[-1].counts == {"judged": PAIRS - 1, "failed": 1}
     assert summary.to_retry == 1
-    run.office.failing = lambda _: False
+    run.batch_server.fails = lambda _: False
     assert run().to_retry == 0
-    assert [len(parcel.requests) for parcel in run.office.parcels] == [PAIRS, 1]
+    assert [len(batch.requests) for batch in run.batch_server.batches] == [PAIRS, 1]
     assert run.rows()["rows"] == PAIRS
 
 
-@every
-def test_a_malformed_answer_in_a_batch_is_asked_once_more_at_once(opens: Opens, provider: str):
-    run = opens(provider)
-    run.office.garbling = lambda id_: id_.endswith("-1")
+@every_provider
+def test_a_malformed_answer_in_a_batch_is_asked_again_immediately(open_run: OpenRun, provider: str):
+    run = open_run(provider)
+    run.batch_server.garbles = lambda id_: id_.endswith("-1")
     run()
     assert run.rows()["rows"] == PAIRS
     with Store.reading(run.folder) as store:
@@ -282,19 +282,19 @@ def test_a_malformed_answer_in_a_batch_is_asked_once_more_at_once(opens: Opens, 
     assert run.created == 1
 
 
-def test_a_rejected_batch_is_one_sentence_and_leaves_nothing_open(opens: Opens):
-    run = opens("openai")
+def test_a_rejected_batch_is_one_sentence_and_leaves_no_ticket_open(open_run: OpenRun):
+    run = open_run("openai")
     run.server.breaks(Says(status=400, body={"error": {"message": "file too large"}}), at="/batches")
-    with pytest.raises(StillmeError, match=r"did not take a batch of 4: .*file too large"):
+    with pytest.raises(StillmeError, match=r"rejected a batch of 4: .*file too large"):
         run()
     assert run.rows()["open"] == 0
     assert run().ended is Ended.COMPLETE
 
 
-def test_a_provider_that_does_not_answer_ends_the_run_and_keeps_the_ticket(opens: Opens):
-    run = opens("openai")
+def test_a_provider_that_does_not_answer_ends_the_run_and_keeps_the_ticket(open_run: OpenRun):
+    run = open_run("openai")
     with pytest.MonkeyPatch.context() as patched:
-        crash_at(patched, "number noted")
+        crash_at(patched, "ID recorded")
         with pytest.raises(Crash):
             run()
     run.server.breaks(Says(status=503, body={"error": {"message": "down"}}), at="/batches/", times=20)
@@ -306,27 +306,27 @@ def test_a_provider_that_does_not_answer_ends_the_run_and_keeps_the_ticket(opens
     assert run.created == 1
 
 
-def test_the_estimate_counts_before_anything_is_handed_over(opens: Opens):
-    run = opens("openai", batch_size=2, price={"input": 100.0, "output": 100.0})
+def test_the_expected_cost_counts_before_anything_is_submitted(open_run: OpenRun):
+    run = open_run("openai", batch_size=2, price={"input": 100.0, "output": 100.0})
     run.write(run.given, dollars=0.40)  # a pair is expected at 0.18 in a batch
     summary = run()
     assert summary.ended is Ended.OVER_BUDGET
-    assert [len(parcel.requests) for parcel in run.office.parcels] == [2]
-    assert run.rows()["rows"] == 2, "what was handed over is still collected"
+    assert [len(batch.requests) for batch in run.batch_server.batches] == [2]
+    assert run.rows()["rows"] == 2, "what was submitted is still collected"
 
 
-def test_a_judge_without_a_batch_service_says_so_before_the_run(tmp_path: Path):
+def test_a_judge_without_a_batch_api_says_so_before_the_run(tmp_path: Path):
     judge = ModelJudge(
         "x",
         ModelJudge.Parameters.model_validate(
             {"provider": "openai-chat", "model": "m", "base_url": "http://127.0.0.1:1/v1", "delivery": "batch"}
         ),
     )
-    assert any("no batch service" in sentence for sentence in judge.objections([], []))
+    assert any("no batch API" in sentence for sentence in judge.problems([], []))
 
 
-def test_a_setting_that_a_model_would_ignore_stops_the_run_before_it_costs(opens: Opens):
-    run = opens("openai", temperature=0.1)
+def test_a_setting_that_a_model_would_ignore_stops_the_run_before_it_costs(open_run: OpenRun):
+    run = open_run("openai", temperature=0.1)
     with pytest.raises(StillmeError, match="ignores `temperature"):
         run()
     assert run.server.calls() == []

@@ -28,8 +28,8 @@ class Shell:
 
     def add(self, name: str, server: Loopback) -> None:
         self.servers.append(server)
-        where = f"{server.url}/v1"
-        self.given += ["--judge", name, "--set", f"{name}.model=llava", "--set", f"{name}.base_url={where}"]
+        url = f"{server.url}/v1"
+        self.given += ["--judge", name, "--set", f"{name}.model=llava", "--set", f"{name}.base_url={url}"]
         if name == "vlm":
             self.given += ["--set", "vlm.provider=openai-chat"]
 
@@ -44,11 +44,11 @@ def shell(images: list[ImageFile]) -> Iterator[Callable[..., Shell]]:
     with ExitStack() as stack:
 
         def build(**judges: Any) -> Shell:
-            made = Shell(images)
-            for name, said in judges.items():
-                server = stack.enter_context(serving(CHAT.behave(Scripted([said]))))
-                made.add(name.replace("_", "-"), server)
-            return made
+            new = Shell(images)
+            for name, scripted in judges.items():
+                server = stack.enter_context(serving(CHAT.handler(Scripted([scripted]))))
+                new.add(name.replace("_", "-"), server)
+            return new
 
         yield build
 
@@ -56,30 +56,30 @@ def shell(images: list[ImageFile]) -> Iterator[Callable[..., Shell]]:
 Shells = Callable[..., Shell]
 
 
-def test_a_card_says_what_the_model_said(shell: Shells):
+def test_a_card_shows_the_scores_and_the_evidence(shell: Shells):
     shown = shell(openai_compatible=answer(skin_tone=4)).check()
     assert shown.exit_code == 0, shown.output
     assert "Skin Tone Change" in shown.stdout
     assert "4 slightly lighter (the same)" in shown.stdout
-    assert "unknown" in shown.stdout, "a cost that nobody knows is not nothing"
+    assert "unknown" in shown.stdout, "an unknown cost is not zero"
 
 
 def test_two_judges_are_combined_by_the_rule(shell: Shells):
     both = shell(openai_compatible=answer(skin_tone=5, age_drift=3), vlm=answer(skin_tone=3, age_drift=4))
-    found = json.loads(both.check("--json").stdout)
-    assert found["judge"] == "openai-compatible"
-    assert [other["judge"] for other in found["others"]] == ["vlm"]
-    assert found["ensemble"]["scores"]["skin_tone"] == 4
-    assert found["ensemble"]["scores"]["age_change"] == 3.5
-    assert found["ensemble"]["flagged"] == ["skin_tone"]
+    card = json.loads(both.check("--json").stdout)
+    assert card["judge"] == "openai-compatible"
+    assert [other["judge"] for other in card["others"]] == ["vlm"]
+    assert card["ensemble"]["scores"]["skin_tone"] == 4
+    assert card["ensemble"]["scores"]["age_change"] == 3.5
+    assert card["ensemble"]["flagged"] == ["skin_tone"]
     paper = json.loads(both.check("--json", "--rule", "paper").stdout)
     assert (paper["ensemble"]["scores"]["skin_tone"], paper["ensemble"]["scores"]["age_change"]) == (5, 4)
     assert "judges disagree" in both.check().stdout
 
 
 def test_an_aging_edit_is_also_scored_against_its_target(shell: Shells):
-    found = json.loads(shell(vlm=answer(age_drift=5, age_accuracy=4)).check("--years", "30", "--json").stdout)
-    assert found["scores"]["age_accuracy"] == 4
+    card = json.loads(shell(vlm=answer(age_drift=5, age_accuracy=4)).check("--years", "30", "--json").stdout)
+    assert card["scores"]["age_accuracy"] == 4
 
 
 def test_a_judge_that_is_down_is_a_failure_and_exits_with_3(shell: Shells):
@@ -93,7 +93,7 @@ def test_a_judge_that_is_down_is_a_failure_and_exits_with_3(shell: Shells):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["--judge", "openai-compatible"], "model: Field required. Give it as --set openai-compatible.KEY=VALUE"),
+        (["--judge", "openai-compatible"], "'model' is missing; add it. `stillme list judges openai-"),
         (["--judge", "vlm:cloude"], "there is no preset 'cloude'"),
         (["--judge", "scripted:x"], "takes nothing after a colon"),
         (["--judge", "scripted", "--set", "vlm.model=x"], "write JUDGE.KEY=VALUE, where JUDGE is one of scripted"),

@@ -40,9 +40,9 @@ AUTHORS_CODE = [
 
 
 @pytest.mark.parametrize(("rule", "table"), [("paper", EQUATION_3), ("code", AUTHORS_CODE)])
-def test_all_25_pairs_come_out_as_written(rule: str, table: list[list[int]]) -> None:
-    found = [[of([float(a), float(b)], rule).score for b in range(1, 6)] for a in range(1, 6)]
-    assert found == table
+def test_all_25_pairs_combine_as_published(rule: str, table: list[list[int]]) -> None:
+    scores = [[of([float(a), float(b)], rule).score for b in range(1, 6)] for a in range(1, 6)]
+    assert scores == table
 
 
 def test_the_default_rule_never_rounds() -> None:
@@ -55,7 +55,7 @@ def test_a_combined_score_lies_between_its_parts(scores: list[float], rule: str,
 
 
 @given(points, any_rule, scales, st.integers(1, 2))
-def test_judges_who_agree_are_believed(score: float, rule: str, axis: str, count: int) -> None:
+def test_equal_scores_stay_as_they_are(score: float, rule: str, axis: str, count: int) -> None:
     assert of([score] * count, rule, axis).score == score
 
 
@@ -64,7 +64,7 @@ def test_more_than_a_point_apart_is_flagged_under_every_rule(scores: list[float]
     assert of([*scores], rule).flagged == (abs(scores[0] - scores[1]) > 1)
 
 
-def test_one_point_apart_is_agreement_whatever_the_binary_fractions_say() -> None:
+def test_one_point_apart_is_agreement_despite_rounding() -> None:
     assert 4.3 - 3.3 > 1.0 - 1e-12
     assert not of([4.3, 3.3], "mean").flagged
 
@@ -83,12 +83,12 @@ def test_no_score_at_all_is_an_abstention(rule: str) -> None:
 
 
 @given(st.permutations([1.0, 2.0, 4.0, 5.0]), st.sampled_from(["mean", "median"]))
-def test_mean_and_median_do_not_care_who_is_primary(scores: list[float], rule: str) -> None:
+def test_mean_and_median_do_not_depend_on_the_order(scores: list[float], rule: str) -> None:
     assert of([*scores], rule).score == 3.0
 
 
 @given(st.lists(points, min_size=1, max_size=5), scales)
-def test_worst_speaks_most_against_the_editor(scores: list[float], axis: str) -> None:
+def test_worst_counts_most_against_the_editor(scores: list[float], axis: str) -> None:
     unchanged = rubric.load().axes[axis].unchanged
     chosen = of([*scores], "worst", axis).score
     if unchanged is None:
@@ -97,7 +97,7 @@ def test_worst_speaks_most_against_the_editor(scores: list[float], axis: str) ->
         assert math.isclose(abs(chosen - unchanged), max(abs(score - unchanged) for score in scores))
 
 
-def test_a_rule_of_two_refuses_three() -> None:
+def test_a_rule_for_two_judges_rejects_three() -> None:
     with pytest.raises(StillmeError, match="two judges, not 3"):
         combine([1.0, 2.0, 3.0], rule="paper", axis="skin_tone")
 

@@ -1,4 +1,4 @@
-"""Who is too far apart is flagged, and the worst come first."""
+"""Disagreement is flagged, and the worst comes first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change
 
 
 @pytest.mark.parametrize(
-    ("apart", "priority"),
+    ("differences", "priority"),
     [
         ({"edit_success": 1.0, "race_change": 1.0}, None),
         ({"edit_success": 2.0}, "low"),
@@ -22,16 +22,16 @@ AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change
         ({"edit_success": 4.3 - 3.3}, None),
     ],
 )
-def test_the_priority_follows_the_rubric(apart: dict[str, float], priority: str | None):
-    found = flag(apart)
-    assert (found.priority if found else None) == priority
+def test_the_priority_follows_the_rubric(differences: dict[str, float], priority: str | None):
+    flagged = flag(differences)
+    assert (flagged.priority if flagged else None) == priority
 
 
 @given(st.dictionaries(st.sampled_from(AXES), st.floats(0, 4)), st.sampled_from(AXES), st.floats(0, 4))
-def test_more_disagreement_never_lowers_the_priority(apart: dict[str, float], axis: str, more: float):
-    wider = {**apart, axis: max(apart.get(axis, 0.0), more)}
-    before, after = flag(apart), flag(wider)
+def test_more_disagreement_never_lowers_the_priority(differences: dict[str, float], axis: str, more: float):
+    wider = {**differences, axis: max(differences.get(axis, 0.0), more)}
+    before, after = flag(differences), flag(wider)
     if before:
         assert after is not None
         assert PRIORITIES.index(after.priority) <= PRIORITIES.index(before.priority)
-        assert before.apart.keys() <= after.apart.keys()
+        assert before.differences.keys() <= after.differences.keys()

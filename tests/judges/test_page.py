@@ -1,4 +1,4 @@
-"""The page about judges: its example loads, and it names every judge and every setting that costs money."""
+"""docs/judges.md: its example loads, and it names every preset and every setting that costs money."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_example_loads_with_the_successors(tmp_path: Path):
     loaded = audit.load(tmp_path, ready=False)
     models = [named.judge.spec.parameters["model"] for named in loaded.judges]
     assert models == ["gemini-3.6-flash", "gpt-5.6-terra", "Qwen/Qwen3-VL-8B-Instruct"]
-    assert [named.asked for named in loaded.judges] == [6, 1, 1]
+    assert [named.record().asked for named in loaded.judges] == [6, 1, 1]
 
 
 def test_the_page_names_the_presets_and_the_settings_that_cost():

@@ -14,7 +14,7 @@ from stillme.cli import cli
 from stillme.errors import StillmeError
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import serving
-from tests.mitigation.test_asked import GOOD, LABELLED
+from tests.mitigation.test_model_extractor import GOOD, LABELLED
 from tests.vlm.servers import CHAT, Scripted
 
 PORTRAIT = portraits()[0]
@@ -46,10 +46,10 @@ def test_a_portrait_of_the_embedded_set_is_shown_by_its_id():
 
 
 def test_features_as_json(anna: Path):
-    found = json.loads(stillme("features", "show", anna, "--json").stdout)
-    assert found["dimensions"]["skin_tone"] == "deep brown skin"
-    assert found["labels"] == []
-    (extractor,) = found["extractors"]
+    output = json.loads(stillme("features", "show", anna, "--json").stdout)
+    assert output["dimensions"]["skin_tone"] == "deep brown skin"
+    assert output["labels"] == []
+    (extractor,) = output["extractors"]
     assert (extractor["name"], extractor["outcome"]) == ("measured", "described")
     assert extractor["effective"]["measured"]["well_lit"] is True
 
@@ -73,42 +73,42 @@ def test_a_text_is_linted():
     assert [label["word"] for label in json.loads(shown.stdout)] == ["young", "woman"]
 
 
-def test_a_picture_is_edited_with_the_person_described(anna: Path, tmp_path: Path):
+def test_an_image_is_edited_with_the_person_described(anna: Path, tmp_path: Path):
     out = tmp_path / "edited.png"
     shown = stillme(
         *("mitigate", anna, "--prompt", "Dress the person as a doctor.", "--editor", "planted"),
         *("--set", "recolour=both", "--seed", "3", "--out", out, "--json"),
     )
     assert shown.exit_code == 0, shown.exception
-    found = json.loads(shown.stdout)
-    assert found["instruction"] == f"{found['sentence']} Dress the person as a doctor."
-    assert found["file"] == str(out)
+    output = json.loads(shown.stdout)
+    assert output["instruction"] == f"{output['sentence']} Dress the person as a doctor."
+    assert output["file"] == str(out)
     with Image.open(out) as edited, Image.open(anna) as source:
         assert edited.size == source.size
         assert np.asarray(edited.convert("RGB")).tolist() != np.asarray(source.convert("RGB")).tolist()
 
 
-def test_the_sentence_is_shown_and_can_stand_behind_the_prompt(anna: Path, tmp_path: Path):
+def test_the_sentence_is_shown_and_can_be_appended(anna: Path, tmp_path: Path):
     out = tmp_path / "edited.jpg"
     shown = stillme("mitigate", anna, "--prompt", "Smile.", "--editor", "noop", "--position", "append", "--out", out)
     assert shown.exit_code == 0, shown.exception
     assert "The editor read: Smile. Maintain the person's deep brown skin" in shown.stdout
     with Image.open(out) as edited:
-        assert edited.format == "JPEG", "the ending names the format"
+        assert edited.format == "JPEG", "the suffix gives the format"
 
 
 def test_without_a_description_nothing_is_edited(nobody: Path, tmp_path: Path):
     out = tmp_path / "edited.png"
     shown = stillme("mitigate", nobody, "--prompt", "Smile.", "--editor", "noop", "--out", out, "--json")
     assert shown.exit_code == 1
-    found = json.loads(shown.stdout)
-    assert (found["outcome"], found["file"], found["instruction"]) == ("not asked", None, "")
+    output = json.loads(shown.stdout)
+    assert (output["outcome"], output["file"], output["instruction"]) == ("not asked", None, "")
     assert not out.exists()
 
 
-def test_a_model_of_ones_own_describes_the_person(anna: Path, tmp_path: Path):
+def test_a_self_hosted_model_describes_the_person(anna: Path, tmp_path: Path):
     def run(*answers: object) -> Result:
-        with serving(CHAT.behave(Scripted(list(answers)))) as server:
+        with serving(CHAT.handler(Scripted(list(answers)))) as server:
             return stillme(
                 *("mitigate", anna, "--prompt", "Smile.", "--editor", "noop", "--out", tmp_path / "edited.png"),
                 *("--extractor", "openai-compatible", "--extractor-set", f"base_url={server.url}/v1"),
@@ -124,7 +124,7 @@ def test_a_model_of_ones_own_describes_the_person(anna: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--editor", "nop"], "Did you mean 'noop'"),
         (["--editor", "noop", "--set", "steps"], "takes KEY=VALUE"),
@@ -135,7 +135,7 @@ def test_a_model_of_ones_own_describes_the_person(anna: Path, tmp_path: Path):
         (["--editor", "noop", "--extractor", "measured", "--extractor-set", "a=1"], "has no parameters"),
     ],
 )
-def test_mistakes_are_one_sentence(anna: Path, arguments: list[str], said: str):
+def test_mistakes_are_one_sentence(anna: Path, arguments: list[str], message: str):
     shown = stillme("mitigate", anna, "--prompt", "Smile.", *arguments)
     assert isinstance(shown.exception, StillmeError), shown.output
-    assert said in str(shown.exception)
+    assert message in str(shown.exception)

@@ -1,4 +1,4 @@
-"""The linter: what names a group is found, what colours a thing is not."""
+"""The linter: words for groups are labels, colours of things are not."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_what_can_be_seen_passes(text: str):
 
 @pytest.mark.parametrize(("text", "words"), LABELLED)
 def test_a_label_is_named_with_its_place(text: str, words: list[str]):
-    found = lint(text)
-    assert [text[label.start : label.end] for label in found] == [label.word for label in found]
-    said = [label.word for label in found]
-    assert all(any(word.startswith(label) for label in said) for word in words), said
-    assert len(found) == len(words)
+    labels = lint(text)
+    reported = [label.word for label in labels]
+    assert [text[label.start : label.end] for label in labels] == reported
+    assert all(any(word.startswith(label) for label in reported) for word in words), reported
+    assert len(labels) == len(words)
 
 
 def test_a_rejection_reads_as_a_sentence():
@@ -136,13 +136,13 @@ def test_a_label_is_found_wherever_it_stands(words: list[str], label: str, place
     before, after = " ".join(words[:place]), " ".join(words[place:])
     text = f"{before} {case(label)} {after}".strip()
     start = len(before) + 1 if before else 0
-    found = [each for each in lint(text) if each.start == start]
-    assert [each.word for each in found] == [case(label)]
+    words_there = [other.word for other in lint(text) if other.start == start]
+    assert words_there == [case(label)]
 
 
 @given(label=ALWAYS, letters=st.text("abcdefghijklmnopqrstuvwxyz", min_size=3, max_size=6))
 def test_a_label_inside_another_word_is_none(label: str, letters: str):
-    assert all(each.start != 0 or each.word != label for each in lint(f"{label}{letters}"))
+    assert all(other.start != 0 or other.word != label for other in lint(f"{label}{letters}"))
 
 
 @given(st.text(max_size=200))

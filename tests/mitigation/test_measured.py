@@ -10,7 +10,7 @@ from PIL import Image
 
 from stillme import images
 from stillme.mitigation import Declined, Described, FeaturePrompt, NoFeaturePrompt, feature_prompt, lint
-from stillme.mitigation.measured import Measured
+from stillme.mitigation.measured import MeasuredExtractor
 from stillme.portraits.synthetic import portraits
 from stillme.types import Failed, ImageFile
 
@@ -18,9 +18,9 @@ SOME = portraits()[::6]
 
 
 def described(image: ImageFile) -> Described:
-    found = Measured().extract(image)
-    assert isinstance(found, Described), found
-    return found
+    extraction = MeasuredExtractor().extract(image)
+    assert isinstance(extraction, Described), extraction
+    return extraction
 
 
 def saved(rgb: np.ndarray, file: Path) -> ImageFile:
@@ -30,10 +30,10 @@ def saved(rgb: np.ndarray, file: Path) -> ImageFile:
 
 def test_every_rendered_person_is_described_without_a_label():
     for portrait in SOME:
-        found = described(portrait.image)
-        assert found.features.dimensions["face_shape"]
-        assert list(found.features.problems()) == []
-        assert lint(found.features.sentence) == ()
+        extraction = described(portrait.image)
+        assert extraction.features.dimensions["face_shape"]
+        assert list(extraction.features.problems()) == []
+        assert lint(extraction.features.sentence) == ()
 
 
 def test_skin_words_follow_the_measured_lightness():
@@ -48,16 +48,16 @@ def test_skin_words_follow_the_measured_lightness():
     assert np.corrcoef(lightness, rung)[0, 1] > 0.95
 
 
-def test_a_dim_picture_makes_nobody_dark(tmp_path: Path):
+def test_a_dim_image_makes_nobody_dark(tmp_path: Path):
     rgb = images.read_rgb(portraits()[1].image.path)
     assert "skin_tone" in described(portraits()[1].image).features.dimensions
-    found = described(saved(rgb * 0.3, tmp_path / "dim.png"))
-    assert "skin_tone" not in found.features.dimensions
-    assert "hair" not in found.features.dimensions
-    assert found.effective["measured"]["well_lit"] is False
+    extraction = described(saved(rgb * 0.3, tmp_path / "dim.png"))
+    assert "skin_tone" not in extraction.features.dimensions
+    assert "hair" not in extraction.features.dimensions
+    assert extraction.effective["measured"]["well_lit"] is False
 
 
-def test_a_picture_without_colour_has_no_skin_tone(tmp_path: Path):
+def test_a_grey_image_gives_no_skin_tone(tmp_path: Path):
     grey = images.read_rgb(portraits()[1].image.path).mean(axis=2, keepdims=True).repeat(3, axis=2)
     assert "skin_tone" not in described(saved(grey, tmp_path / "grey.png")).features.dimensions
 
@@ -77,26 +77,26 @@ def test_words_survive_what_does_not_change_the_person(tmp_path: Path):
 
 def test_nobody_to_describe_is_declined_with_a_reason(tmp_path: Path):
     black = saved(np.zeros((128, 128, 3)), tmp_path / "black.png")
-    assert Measured().extract(black) == Declined(reason="no face found")
+    assert MeasuredExtractor().extract(black) == Declined(reason="no face found")
     assert feature_prompt(black) == NoFeaturePrompt(reason="measured declined: no face found")
 
 
 def test_two_people_are_declined(tmp_path: Path):
     a, b = (images.read_rgb(portraits()[place].image.path) for place in (0, 1))
-    found = Measured().extract(saved(np.hstack([a, b]), tmp_path / "two.png"))
-    assert isinstance(found, Declined)
-    assert "several faces" in found.reason
+    extraction = MeasuredExtractor().extract(saved(np.hstack([a, b]), tmp_path / "two.png"))
+    assert isinstance(extraction, Declined)
+    assert "several faces" in extraction.reason
 
 
 def test_a_broken_file_fails_for_good(tmp_path: Path):
-    (tmp_path / "x.png").write_bytes(b"no picture")
-    found = Measured().extract(ImageFile.of(tmp_path / "x.png"))
-    assert isinstance(found, Failed)
-    assert not found.retryable
+    (tmp_path / "x.png").write_bytes(b"no image")
+    extraction = MeasuredExtractor().extract(ImageFile.of(tmp_path / "x.png"))
+    assert isinstance(extraction, Failed)
+    assert not extraction.retryable
 
 
 @pytest.mark.parametrize("kind", [Path, str])
 def test_the_public_function_takes_a_path(kind: type):
-    found = feature_prompt(kind(portraits()[0].image.path))
-    assert isinstance(found, FeaturePrompt)
-    assert found.sentence.startswith("Maintain the person's ")
+    prompt = feature_prompt(kind(portraits()[0].image.path))
+    assert isinstance(prompt, FeaturePrompt)
+    assert prompt.sentence.startswith("Maintain the person's ")

@@ -20,7 +20,7 @@ def test_the_same_request_under_two_arms_is_paired():
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "difference"),
     [
         (replace(FEATURE, seed=7), "seed: 0 and 7"),
         (replace(FEATURE, portraits=(records.portrait("p1"),)), "portrait: p0 and p1"),
@@ -31,12 +31,12 @@ def test_the_same_request_under_two_arms_is_paired():
         (BASE, "the arm is baseline in both"),
     ],
 )
-def test_anything_else_that_differs_is_refused_by_name(other: Request, said: str):
-    assert list(differences(BASE, other)) == [said]
+def test_any_other_difference_is_rejected_by_name(other: Request, difference: str):
+    assert list(differences(BASE, other)) == [difference]
     with pytest.raises(NotPaired, match="Run both arms in one audit"):
         require_paired(BASE, other)
 
 
-def test_a_picture_that_changed_under_its_name_is_noticed():
+def test_an_image_that_changed_under_the_same_id_is_noticed():
     swapped = replace(records.portrait(), image=records.portrait("other").image)
-    assert list(differences(BASE, replace(FEATURE, portraits=(swapped,)))) == ["the picture of portrait p0"]
+    assert list(differences(BASE, replace(FEATURE, portraits=(swapped,)))) == ["the image of portrait p0"]

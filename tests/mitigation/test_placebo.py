@@ -31,18 +31,18 @@ PHRASES = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(
 @given(phrases=PHRASES, seed=st.text(max_size=8))
 def test_it_has_as_many_words_commas_and_nearly_as_many_characters(phrases: list[str], seed: str):
     sentence = f"{OPENING} {listed(phrases)}."
-    made = placebo(sentence, seed)
-    assert len(made.split()) == len(sentence.split())
-    assert made.count(",") == sentence.count(",")
-    assert abs(len(made) - len(sentence)) <= max(4, 0.1 * len(sentence))
+    text = placebo(sentence, seed)
+    assert len(text.split()) == len(sentence.split())
+    assert text.count(",") == sentence.count(",")
+    assert abs(len(text) - len(sentence)) <= max(4, 0.1 * len(sentence))
 
 
 @given(phrases=PHRASES, seed=st.text(max_size=8))
 def test_it_passes_the_linter_and_names_no_feature(phrases: list[str], seed: str):
-    made = placebo(f"{OPENING} {listed(phrases)}.", seed)
-    assert lint(made) == ()
-    spoken = set(made.casefold().replace(",", "").rstrip(".").split())
-    assert not spoken & {"person's", "person", "skin", "face", "hair", "nose", *DIMENSIONS}
+    text = placebo(f"{OPENING} {listed(phrases)}.", seed)
+    assert lint(text) == ()
+    words = set(text.casefold().replace(",", "").rstrip(".").split())
+    assert not words & {"person's", "person", "skin", "face", "hair", "nose", *DIMENSIONS}
 
 
 def test_the_same_request_has_the_same_words_and_another_has_others():
@@ -67,5 +67,5 @@ def test_the_arms_differ_in_nothing_but_the_sentence():
 
 
 def test_two_people_in_one_request_are_told_apart():
-    said = instruction(PROMPT, Arm.FEATURE, [f"{OPENING} oval face.", f"{OPENING} long face."])
-    assert said == f"Maintain the first person's oval face. Maintain the second person's long face. {PROMPT.text}"
+    combined = instruction(PROMPT, Arm.FEATURE, [f"{OPENING} oval face.", f"{OPENING} long face."])
+    assert combined == f"Maintain the first person's oval face. Maintain the second person's long face. {PROMPT.text}"

@@ -25,14 +25,16 @@ from stillme.errors import AuditChanged, InvalidAudit, StillmeError
 from stillme.mitigation import NoFeaturePrompt, differences, lint
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.results import Run
 from stillme.results.status import status_of
 from stillme.stages import features
+from stillme.stages.described import with_features
 from stillme.store import Store
 from stillme.store.schema import MIGRATIONS
 from stillme.types import Arm
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
-from tests.mitigation.test_asked import GOOD, LABELLED
-from tests.vlm.servers import CHAT, Seen
+from tests.mitigation.test_model_extractor import GOOD, LABELLED
+from tests.vlm.servers import CHAT, ModelInput
 
 ALL = ("edit", "judge", "estimate")
 AUDIT = """
@@ -73,24 +75,24 @@ def model(server: Loopback, more: str = "") -> str:
 
 
 @contextmanager
-def answering(answer: Callable[[Seen], object]) -> Iterator[Loopback]:
-    def behave(_: Loopback, asked: Asked) -> Says:
-        said = answer(CHAT.see(asked.json))
-        return said if isinstance(said, Says) else Says(body=CHAT.say(json.dumps(said)))
+def answering(answer: Callable[[ModelInput], object]) -> Iterator[Loopback]:
+    def handler(_: Loopback, asked: Asked) -> Says:
+        reply = answer(CHAT.parse(asked.json))
+        return reply if isinstance(reply, Says) else Says(body=CHAT.answer(json.dumps(reply)))
 
-    with serving(behave) as server:
+    with serving(handler) as server:
         yield server
 
 
 def instructions(folder: Path) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    by_arm: dict[str, set[str]] = {}
     with Store.reading(folder) as store:
         for arm, text in store.query("SELECT arm, text FROM edit JOIN instruction i ON i.key = instruction"):
-            found.setdefault(arm, set()).add(text)
-    return found
+            by_arm.setdefault(arm, set()).add(text)
+    return by_arm
 
 
-def said_of_features(folder: Path) -> list[tuple[str, int, str | None]]:
+def outcomes(folder: Path) -> list[tuple[str, int, str | None]]:
     with Store.reading(folder) as store:
         return list(store.query("SELECT outcome, final, message FROM feature ORDER BY id"))
 
@@ -104,14 +106,14 @@ def test_an_audit_with_both_arms_runs_without_a_key(write: Callable[..., Path]):
     assert summary.report
     assert [tally.name for tally in summary.tallies[:2]] == ["describe measured", "edit planted"]
     assert summary.tallies[1].counts["edited"] == 4 * 2 * 3
-    found = instructions(folder)
-    assert all(text.startswith("Maintain the person's ") for text in found["feature"])
-    assert all(text.startswith("Maintain the request's ") for text in found["placebo"])
-    assert len(found["baseline"]) == 2
-    assert len(found["placebo"]) == 4 * 2, "other words for every portrait and prompt"
-    for text in found["feature"] | found["placebo"]:
+    texts = instructions(folder)
+    assert all(text.startswith("Maintain the person's ") for text in texts["feature"])
+    assert all(text.startswith("Maintain the request's ") for text in texts["placebo"])
+    assert len(texts["baseline"]) == 2
+    assert len(texts["placebo"]) == 4 * 2, "other words for every portrait and prompt"
+    for text in texts["feature"] | texts["placebo"]:
         assert lint(text.partition(". ")[0]) == ()
-    lengths = [sorted(map(len, found[arm])) for arm in ("feature", "placebo")]
+    lengths = [sorted(map(len, texts[arm])) for arm in ("feature", "placebo")]
     assert all(abs(one - other) <= 2 for one, other in zip(*lengths, strict=True))
 
 
@@ -128,7 +130,8 @@ def test_describing_again_costs_nothing(write: Callable[..., Path]):
 def test_requests_of_two_arms_are_paired(write: Callable[..., Path]):
     folder = write()
     run_stages(folder, ("edit",), Options())
-    loaded = audits.load(folder)
+    with Store.reading(folder) as store:
+        loaded = with_features(audits.load(folder), store)
     (named,) = loaded.editors
     by_arm: dict[Arm, list[object]] = {}
     for request in loaded.requests(named):
@@ -141,12 +144,12 @@ def test_portraits_without_a_face_are_left_out_and_counted(write_audit: Callable
     folder = write_audit()
     file = folder / "audit.toml"
     file.write_text('arms = ["baseline", "feature"]\n' + file.read_text())
-    told: list[str] = []
-    summary = run_stages(folder, ALL, Options(say=told.append))
+    messages: list[str] = []
+    summary = run_stages(folder, ALL, Options(say=messages.append))
     assert summary.tallies[0].counts == {"declined": 6}
     assert summary.tallies[1].counts == {"edited": 12}, "baseline only"
-    assert told[0].startswith("6 of 6 portraits have no feature prompt and are left out of feature:")
-    assert "p0: measured declined: no face found" in told[0]
+    assert messages[0].startswith("6 of 6 portraits have no feature prompt and are left out of feature:")
+    assert "p0: measured declined: no face found" in messages[0]
     assert set(instructions(folder)) == {"baseline"}
     with (folder / "tables" / "estimates.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["arm"] == "feature" and row["scope"] == "all"]
@@ -169,9 +172,9 @@ def test_two_people_in_one_request_are_both_described(write: Callable[..., Path]
     text = file.read_text().replace('only = ["O-01", "O-02"]', 'sets = ["roles"]\nonly = ["W-01"]')
     file.write_text(text.replace("limit = 4", 'ids = ["A_f_23", "A_m_23"]'))
     run_stages(folder, ("edit",), Options())
-    (said,) = instructions(folder)["feature"]
-    assert "Maintain the first person's " in said
-    assert "Maintain the second person's " in said
+    (text,) = instructions(folder)["feature"]
+    assert "Maintain the first person's " in text
+    assert "Maintain the second person's " in text
 
 
 # -- with a model -----------------------------------------------------------------------------------------------------
@@ -192,14 +195,14 @@ def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(wr
     turn = iter(range(100))
     outage = threading.Event()
 
-    def answer(seen: Seen) -> object:
+    def answer(seen: ModelInput) -> object:
         if "asked this before" in seen.text:
             return LABELLED
         match next(turn):
             case 0:
                 return LABELLED
             case 1:
-                return CHAT.refuse("I do not describe people.")
+                return CHAT.refusal("I do not describe people.")
             case 2 if not outage.is_set():
                 return Says(status=503, body={"error": {"message": "overloaded"}})
             case _:
@@ -208,7 +211,7 @@ def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(wr
     with answering(answer) as server:
         folder = write(extra=model(server) + "[executor]\nattempts = 1\nworkers = 1\n")
         first = run_stages(folder, ("edit",), Options())
-        assert [outcome for outcome, _, _ in said_of_features(folder)] == [
+        assert [outcome for outcome, _, _ in outcomes(folder)] == [
             "unusable",
             "declined",
             "failed",
@@ -221,14 +224,15 @@ def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(wr
         assert second.to_retry == 0
         assert second.tallies[0].already == 3
         assert second.tallies[1].counts["edited"] == 4
-    loaded = audits.load(folder)
-    shown = status_of(folder, None)
+    with Store.reading(folder) as store:
+        loaded = with_features(audits.load(folder), store)
+    shown = status_of(Run.open(folder))
     assert dict(shown.extractors["qwen"]) == {"total": 4, "done": 4, "unusable": 1, "declined": 1, "described": 2}
     assert shown.editors["noop"]["total"] == shown.editors["noop"]["done"] == 4 * 2 + 2 * 2 * 2
-    lacking = [each for each in loaded.features.values() if isinstance(each, NoFeaturePrompt)]
-    assert len(lacking) == 2
-    assert "'woman'" in lacking[0].reason
-    assert "I do not describe people." in lacking[1].reason
+    missing = [feature for feature in loaded.features.values() if isinstance(feature, NoFeaturePrompt)]
+    assert len(missing) == 2
+    assert "'woman'" in missing[0].reason
+    assert "I do not describe people." in missing[1].reason
 
 
 def test_kill_9_while_describing_asks_again_only_what_was_under_way(write: Callable[..., Path], tmp_path: Path):
@@ -277,7 +281,7 @@ def test_another_extractor_makes_other_edits_and_says_so_first(write: Callable[.
     run_stages(folder, ("edit",), Options())
     with answering(lambda seen: GOOD) as server:
         folder = write(extra=model(server))
-        with pytest.raises(AuditChanged, match="16 would be made anew"):
+        with pytest.raises(AuditChanged, match="8 edits kept, 16 to be made"):
             run_stages(folder, ("edit",), Options())
         assert server.calls() == []
         run_stages(folder, ("edit",), Options(accept_changes=True))
@@ -309,7 +313,8 @@ def with_editor(loaded: Audit, editor: object) -> Audit:
 def test_an_instruction_that_would_be_cut_off_is_refused_before_the_first_edit(write: Callable[..., Path]):
     folder = write()
     run_stages(folder, ("edit",), Options())
-    loaded = audits.load(folder)
+    with Store.reading(folder) as store:
+        loaded = with_features(audits.load(folder), store)
     features.refuse_truncation(with_editor(loaded, Short(77)))
     with pytest.raises(
         StillmeError, match=r"'short' would not read whole.*O-0\d of .* \((feature|placebo)\)' has \d+ words"
@@ -319,14 +324,14 @@ def test_an_instruction_that_would_be_cut_off_is_refused_before_the_first_edit(w
 
 def test_mistakes_are_told_before_anything_runs(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("GEMINI_API_KEY", raising=False)
-    for extra, said in (
+    for extra, message in (
         ('[mitigation]\nextractors = ["mesured"]', "Did you mean 'measured'"),
         ('[mitigation]\nextractors = ["measured", "measured"]', "give it another `name`"),
         ("[mitigation]\nextractors = []", "give at least one"),
         ('[mitigation]\nposition = "behind"', "append"),
         ('[mitigation]\nextractors = ["gemini-3-flash"]', "GEMINI_API_KEY is not set"),
     ):
-        with pytest.raises(InvalidAudit, match=said):
+        with pytest.raises(InvalidAudit, match=message):
             audits.load(write(extra=extra))
     with pytest.raises(InvalidAudit, match="no arm uses it"):
         audits.load(write(arms='["baseline"]', extra='[mitigation]\nposition = "append"'))

@@ -58,11 +58,11 @@ def test_damaged_pictures_are_named(portraits: Path):
 
 
 def test_the_embedded_set_is_counterfactual_and_readable():
-    found = synthetic.portraits()
-    blocks = {portrait.block for portrait in found}
-    presets = {portrait.attributes["preset"] for portrait in found}
-    cells = {(portrait.block, portrait.attributes["preset"]) for portrait in found}
-    assert len(cells) == len(found) == len(blocks) * len(presets)
-    assert check(found) == []
-    assert {portrait.licence for portrait in found} == {"CC0-1.0"}
-    assert all("rendering parameters" in portrait.label_origin for portrait in found)
+    portraits = synthetic.portraits()
+    blocks = {portrait.block for portrait in portraits}
+    presets = {portrait.attributes["preset"] for portrait in portraits}
+    cells = {(portrait.block, portrait.attributes["preset"]) for portrait in portraits}
+    assert len(cells) == len(portraits) == len(blocks) * len(presets)
+    assert check(portraits) == []
+    assert {portrait.licence for portrait in portraits} == {"CC0-1.0"}
+    assert all("rendering parameters" in portrait.label_origin for portrait in portraits)

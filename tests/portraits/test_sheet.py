@@ -34,5 +34,5 @@ def test_a_name_is_text_and_never_markup(tmp_path: Path, portraits: Path):
 
 
 def test_other_formats_are_refused(tmp_path: Path):
-    with pytest.raises(StillmeError, match=r"not '\.pdf'"):
+    with pytest.raises(StillmeError, match=r"cannot be '\.pdf'"):
         write_sheet(synthetic(), tmp_path / "sheet.pdf")

@@ -11,9 +11,9 @@ from stillme.errors import InvalidPrompts
 
 
 def test_the_diagnostic_set_has_the_papers_structure():
-    found = prompts.diagnostic()
-    assert [prompt.id for prompt in found] == [f"{letter}-{n:02}" for letter in "OV" for n in range(1, 11)]
-    assert Counter((prompt.category, prompt.subcategory) for prompt in found) == {
+    diagnostic = prompts.diagnostic()
+    assert [prompt.id for prompt in diagnostic] == [f"{letter}-{n:02}" for letter in "OV" for n in range(1, 11)]
+    assert Counter((prompt.category, prompt.subcategory) for prompt in diagnostic) == {
         ("occupational", "authority"): 5,
         ("occupational", "service"): 3,
         ("occupational", "appearance-associated"): 2,
@@ -21,14 +21,14 @@ def test_the_diagnostic_set_has_the_papers_structure():
         ("vulnerability", "aging"): 2,
         ("vulnerability", "situational"): 4,
     }
-    assert {prompt.id: prompt.years for prompt in found if prompt.years} == {"V-05": 30}
+    assert {prompt.id: prompt.years for prompt in diagnostic if prompt.years} == {"V-05": 30}
 
 
 def test_the_role_set_has_the_papers_structure():
-    found = prompts.roles()
-    assert [prompt.id for prompt in found] == [f"W-{n:02}" for n in range(1, 51)]
-    assert Counter(prompt.stereotype for prompt in found) == {"male": 25, "female": 25}
-    assert all(prompt.target for prompt in found)
+    roles = prompts.roles()
+    assert [prompt.id for prompt in roles] == [f"W-{n:02}" for n in range(1, 51)]
+    assert Counter(prompt.stereotype for prompt in roles) == {"male": 25, "female": 25}
+    assert all(prompt.target for prompt in roles)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from stillme.estimates import (
     Scores,
     Settings,
     estimate,
-    likeness,
+    intraclass_correlations,
     paired_effects,
 )
 from stillme.estimates.agreement import against_people, agreement
-from stillme.report import Described, ReportData
-from stillme.report.data import Remark, Spent
+from stillme.report import Description, ReportData
+from stillme.report.data import Remark, Spending
 from stillme.types import ImageFile, Portrait, digest
 
 RACES = ("Black", "East Asian", "Indian", "Latino", "Middle Eastern", "Southeast Asian", "White")
@@ -65,7 +65,7 @@ def paper_like(
     )
     asked = prompts.diagnostic()[:prompt_count]
     shape = (len(EDITORS), len(people), len(arms), len(asked))
-    editor, portrait, arm, prompt = (each.ravel().astype(np.int32) for each in np.indices(shape))
+    editor, portrait, arm, prompt = (index.ravel().astype(np.int32) for index in np.indices(shape))
     size = len(editor)
     state = np.full(size, EditState.EDITED, dtype=np.int32)
     state[stream.random(size) < 0.01] = EditState.REFUSED
@@ -87,12 +87,11 @@ def paper_like(
     means = _means(scores)
     known = tuple(pictures)
     everything = (*scores, *means)
-    found = tuple(estimate(edits, everything, settings))
     mitigation = [
-        each
+        effect
         for name in arms
         if name != "baseline"
-        for each in paired_effects(edits, means, settings, arm=name, quantities=("race_change", "edit_success"))
+        for effect in paired_effects(edits, means, settings, arm=name, quantities=("race_change", "edit_success"))
     ]
     return ReportData(
         title="Like the paper",
@@ -100,25 +99,25 @@ def paper_like(
         version="0.1.0",
         edits=edits,
         scores=everything,
-        estimates=found,
+        estimates=tuple(estimate(edits, everything, settings)),
         settings=settings,
         image_path=place or (lambda sha256: known[int(sha256[:8], 16) % len(known)]),
         folder=folder,
-        editors=tuple(Described(name=name, text="An editor.", use=f"{name} 1") for name in EDITORS),
-        judges=tuple(Described(name=name, text="A judge.") for name in JUDGES),
+        editors=tuple(Description(name=name, text="An editor.", use=f"{name} 1") for name in EDITORS),
+        judges=tuple(Description(name=name, text="A judge.") for name in JUDGES),
         headline_judges=("ensemble (mean)",),
         mitigation=tuple(mitigation),
         agreement=tuple(agreement(edits, scores, settings)),
         against_people=tuple(
-            each
+            agreement
             for judge, people in zip(means, _people(edits, means), strict=True)
-            for each in against_people(edits, judge, people, settings, by_editor=False)
+            for agreement in against_people(edits, judge, people, settings, by_editor=False)
         )
         if with_people
         else (),
-        likeness=tuple(likeness(edits, means, settings)),
-        spent=tuple(
-            Spent(kind="judge", name=name, calls=size, attempts=size + 7, seconds=0.8 * size, dollars=0.0031 * size)
+        intraclass_correlations=tuple(intraclass_correlations(edits, means, settings)),
+        spending=tuple(
+            Spending(kind="judge", name=name, calls=size, attempts=size + 7, seconds=0.8 * size, dollars=0.0031 * size)
             for name in JUDGES
         ),
         remarks=lambda asked: {
@@ -130,7 +129,7 @@ def paper_like(
 
 def _scores(edits: Edits, stream: np.random.Generator) -> list[Scores]:
     size = len(edits)
-    races = np.array([_DARKENING.get(each.attributes["race"], 0.5) for each in edits.portraits])
+    races = np.array([_DARKENING.get(portrait.attributes["race"], 0.5) for portrait in edits.portraits])
     own = stream.normal(0, 0.35, len(edits.portraits))
     drift = (races + own)[edits.portrait] * np.where(edits.arm > 0, 0.35, 1.0)
     hard = stream.normal(0, 0.4, len(edits.prompts))[edits.prompt]
@@ -141,39 +140,39 @@ def _scores(edits: Edits, stream: np.random.Generator) -> list[Scores]:
         "gender_change": 1.0 + np.abs(stream.normal(0, 0.3, size)),
         "age_change": 3.0 + stream.normal(0, 0.3, size),
     }
-    found: list[Scores] = []
+    scores: list[Scores] = []
     for judge in JUDGES:
         for axis in AXES:
             value = np.clip(np.round(truth[axis] + stream.normal(0, 0.45, size)), 1, 5)
             rating = np.where(edits.state == EditState.EDITED, RatingState.RATED, RatingState.MISSING).astype(np.int32)
             rating[(stream.random(size) < 0.01) & (rating == RatingState.RATED)] = RatingState.ABSTAINED
-            found.append(
+            scores.append(
                 Scores(judge=judge, axis=axis, value=np.where(rating == RatingState.RATED, value, np.nan), state=rating)
             )
-    return found
+    return scores
 
 
 def _people(edits: Edits, means: Sequence[Scores]) -> list[Scores]:
     """People who rated every tenth edit, and find the judges too mild on one group."""
     stream = np.random.default_rng(5)
     asked = np.arange(len(edits)) % 10 == 0
-    hard = np.array([each.attributes["race"] == "Black" for each in edits.portraits])[edits.portrait]
-    found: list[Scores] = []
-    for each in means:
-        value = np.clip(np.round(each.value + 0.6 * hard + stream.normal(0, 0.5, len(edits))), 1, 5)
-        rated = asked & (each.state == RatingState.RATED)
+    hard = np.array([portrait.attributes["race"] == "Black" for portrait in edits.portraits])[edits.portrait]
+    scores: list[Scores] = []
+    for mean in means:
+        value = np.clip(np.round(mean.value + 0.6 * hard + stream.normal(0, 0.5, len(edits))), 1, 5)
+        rated = asked & (mean.state == RatingState.RATED)
         state = np.where(rated, RatingState.RATED, RatingState.MISSING).astype(np.int32)
-        found.append(Scores(judge="people", axis=each.axis, value=np.where(rated, value, np.nan), state=state))
-    return found
+        scores.append(Scores(judge="people", axis=mean.axis, value=np.where(rated, value, np.nan), state=state))
+    return scores
 
 
 def _means(scores: Sequence[Scores]) -> list[Scores]:
-    found: list[Scores] = []
+    means: list[Scores] = []
     for axis in AXES:
-        parts = [each for each in scores if each.axis == axis]
-        given = np.stack([part.value for part in parts])
-        count = (~np.isnan(given)).sum(axis=0)
-        value = np.divide(np.nansum(given, axis=0), count, out=np.full(len(count), np.nan), where=count > 0)
+        parts = [score for score in scores if score.axis == axis]
+        values = np.stack([part.value for part in parts])
+        count = (~np.isnan(values)).sum(axis=0)
+        value = np.divide(np.nansum(values, axis=0), count, out=np.full(len(count), np.nan), where=count > 0)
         state = np.where(count > 0, RatingState.RATED, parts[0].state).astype(np.int32)
-        found.append(replace(parts[0], judge="ensemble (mean)", value=value, state=state))
-    return found
+        means.append(replace(parts[0], judge="ensemble (mean)", value=value, state=state))
+    return means

@@ -9,7 +9,7 @@ import pytest
 
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate
 from stillme.images import encode_png
-from stillme.report import Described, ReportData
+from stillme.report import Description, ReportData
 from stillme.types import ImageFile, Interval, PlantedGap, Portrait, Prompt
 from tests.report.columns import paper_like
 
@@ -101,8 +101,8 @@ def make_data(pictures: Path) -> Callable[..., ReportData]:
             estimates=tuple(estimate(edits, scores, settings)),
             settings=settings,
             image_path=lambda sha256: pictures / f"{sha256}.png",
-            editors=tuple(Described(name=name, text=f"The {name} one.") for name in EDITORS),
-            judges=(Described(name="watcher", text="Watches."),),
+            editors=tuple(Description(name=name, text=f"The {name} one.") for name in EDITORS),
+            judges=(Description(name="watcher", text="Watches."),),
             planted=_planted() if planted else (),
         )
 

@@ -14,21 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme import rubric
-from stillme.estimates import Disparity
+from stillme.estimates import Adherence, Disparity
 from stillme.estimates.quantities import holds
 from stillme.report import ReportData, render
-from stillme.report.album import Album, encode
-from stillme.report.data import Calibrated, CalibratedAxis, Dose, Tried
+from stillme.report.data import Calibrated, CalibratedAxis, Dose, GroupShare
 from stillme.report.heat import heat_maps
-from stillme.report.likert import bars, steps
-from stillme.report.mitigation import dumbbells
-from stillme.types import Interval
+from stillme.report.likert import bar_figures, steps
+from stillme.report.mitigation import dumbbell_figures
+from stillme.report.roles import role_figures
+from stillme.report.thumbnails import Thumbnails, encode
+from stillme.types import Interval, NotEstimable
 
 
 def unpacked(page: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    found = re.search(r'id="packed">([^<]+)<', page)
-    assert found
-    block = zlib.decompress(base64.b64decode(found[1]))
+    packed = re.search(r'id="packed">([^<]+)<', page)
+    assert packed
+    block = zlib.decompress(base64.b64decode(packed[1]))
     size = int.from_bytes(block[:4], "little")
     header = json.loads(block[8 : 8 + size])
     start = 8 + -(-size // 8) * 8
@@ -49,9 +50,9 @@ def test_the_page_carries_every_row_and_every_score(page: str, paper: ReportData
     header, columns = unpacked(page)
     for name in ("editor", "arm", "prompt", "portrait", "state"):
         assert (columns[name] == getattr(paper.edits, name)).all()
-    for place, score in enumerate(paper.scores):
-        np.testing.assert_array_equal(columns[f"score{place}"], score.value.astype(np.float32))
-        assert (columns[f"rating{place}"] == score.state).all()
+    for index, score in enumerate(paper.scores):
+        np.testing.assert_array_equal(columns[f"score{index}"], score.value.astype(np.float32))
+        assert (columns[f"rating{index}"] == score.state).all()
     assert len(header["estimates"]) == len(paper.estimates)
     assert len(set(header["keys"])) == len(paper.edits)
     assert all(full.startswith(short) for short, full in zip(header["keys"], paper.edits.keys, strict=True))
@@ -67,10 +68,10 @@ def test_thumbnails_keep_to_their_budget_and_each_is_there_once(paper: ReportDat
 
 
 def test_the_same_picture_is_kept_once(pictures: Path) -> None:
-    album = Album("none", 10**6)
-    album.add([("a", pictures / "1.png"), ("b", pictures / "2.png"), ("a", pictures / "1.png"), ("c", None)])
-    assert len(album.contents) == 2
-    assert (album.place("a"), album.place("b"), album.place("c")) == (0, 1, None)
+    thumbnails = Thumbnails("none", 10**6)
+    thumbnails.add([("a", pictures / "1.png"), ("b", pictures / "2.png"), ("a", pictures / "1.png"), ("c", None)])
+    assert len(thumbnails.contents) == 2
+    assert [thumbnails.index(sha256) for sha256 in "abc"] == [0, 1, None]
 
 
 def test_a_blurred_portrait_is_ten_patches_wide_and_an_omitted_one_is_nothing(pictures: Path) -> None:
@@ -94,46 +95,48 @@ def test_a_redacted_page_names_no_file(paper: ReportData, pictures: Path) -> Non
 
 @given(st.lists(st.floats(1, 5), min_size=1, max_size=30))
 def test_steps_of_a_bar_agree_with_the_named_rates(values: list[float]) -> None:
-    given_ = np.array(values).round(2)
+    scores = np.array(values).round(2)
     for rate in rubric.load().rates.values():
         axis = rubric.load().axes[rate.axis]
         if axis.is_scale:
-            whole = steps(given_, axis).astype(np.float64)
-            assert (holds(rate, whole) == holds(rate, given_)).all(), rate.name
+            whole = steps(scores, axis).astype(np.float64)
+            assert (holds(rate, whole) == holds(rate, scores)).all(), rate.name
 
 
-def test_a_map_of_shades_adds_up_to_the_groups(paper: ReportData) -> None:
-    heat = heat_maps(paper, [("skin_lightened", "ensemble (mean)", "race")])[0]
-    assert heat.groups == paper.edits.levels("race")[0]
-    assert len(heat.rows) == 3
+def test_a_heat_map_adds_up_to_the_groups(paper: ReportData) -> None:
+    heat_map = heat_maps(paper, [("skin_lightened", "ensemble (mean)", "race")])[0]
+    assert heat_map.groups == paper.edits.levels("race")[0]
+    assert len(heat_map.rows) == 3
     group = next(
-        each
-        for each in paper.headlines
-        if (each.quantity, each.editor, each.factor, each.group) == ("skin_lightened", "flux", "race", "Indian")
+        estimate
+        for estimate in paper.headlines
+        if (estimate.quantity, estimate.editor, estimate.factor) == ("skin_lightened", "flux", "race")
+        if estimate.group == "Indian"
     )
-    place = heat.editors.index(("flux", "baseline")) * len(heat.groups) + heat.groups.index("Indian")
-    counted = [re.search(r"(\d+) of (\d+)", squares[place].said) for _, _, squares in heat.rows]
-    hits, total = (sum(int(found[part]) for found in counted if found) for part in (1, 2))
+    column = heat_map.editors.index(("flux", "baseline")) * len(heat_map.groups) + heat_map.groups.index("Indian")
+    counts = [re.search(r"(\d+) of (\d+)", squares[column].tooltip) for _, _, squares in heat_map.rows]
+    hits, total = (sum(int(count[part]) for count in counts if count) for part in (1, 2))
     assert isinstance(group.outcome, Interval)
     assert hits / total == pytest.approx(group.outcome.value)
     assert total == group.edits
 
 
-def test_bars_leave_out_what_never_moved(paper: ReportData) -> None:
+def test_bars_leave_out_axes_without_variation(paper: ReportData) -> None:
     still = tuple(replace(score, value=np.where(np.isnan(score.value), np.nan, 3.0)) for score in paper.scores)
-    assert bars(paper)
-    assert bars(replace(paper, scores=still)) == []
+    assert bar_figures(paper)
+    assert bar_figures(replace(paper, scores=still)) == []
 
 
-def test_dumbbells_say_whom_an_arm_changes_most(paper: ReportData) -> None:
-    found = next(each for each in dumbbells(paper) if (each.quantity, each.factor) == ("race_change", "race"))
-    assert (found.against, found.arm) == ("baseline", "feature")
+def test_dumbbells_name_the_groups_that_an_arm_changes_most_differently(paper: ReportData) -> None:
+    figures = dumbbell_figures(paper)
+    figure = next(figure for figure in figures if (figure.quantity, figure.factor) == ("race_change", "race"))
+    assert (figure.against, figure.arm) == ("baseline", "feature")
     gap = next(
-        each
-        for each in paper.mitigation
-        if isinstance(each, Disparity) and (each.quantity, each.factor, each.editor) == ("race_change", "race", "flux")
+        gap
+        for gap in paper.mitigation
+        if isinstance(gap, Disparity) and (gap.quantity, gap.factor, gap.editor) == ("race_change", "race", "flux")
     )
-    panel = next(panel for panel in found.panels if panel.editor == "flux")
+    panel = next(panel for panel in figure.panels if panel.editor == "flux")
     assert gap.lowest in panel.sentence
     assert gap.highest in panel.sentence
     assert "chance alone" in panel.sentence
@@ -156,15 +159,15 @@ def test_made_up_data_are_marked_on_every_figure(paper: ReportData) -> None:
 
 
 def test_calibrations_are_drawn_with_their_limits_and_curves(paper: ReportData) -> None:
-    tried = tuple(Tried(group=group, value=0.9, low=0.7, high=1.0) for group in ("everyone", "darker"))
+    shares = tuple(GroupShare(group=group, value=0.9, low=0.7, high=1.0) for group in ("everyone", "darker"))
     axis = CalibratedAxis(
         axis="skin_tone",
         verdict="passed",
-        false_alarms=tried,
-        noticed=tried,
-        curve=tuple(Dose(amount=amount, noticed=tried) for amount in (-4.0, 4.0, 8.0)),
-        most_alarms=0.05,
-        least_noticed=0.8,
+        false_alarms=shares,
+        sensitivity=shares,
+        curve=tuple(Dose(amount=amount, shares=shares) for amount in (-4.0, 4.0, 8.0)),
+        false_alarm_limit=0.05,
+        sensitivity_limit=0.8,
         smallest=4.0,
     )
     judge = Calibrated(judge="gpt", portraits="24 portraits", pairs=632, axes=(axis,))
@@ -175,3 +178,36 @@ def test_calibrations_are_drawn_with_their_limits_and_curves(paper: ReportData) 
     assert "the curve is the share noticed" in page
     flat = replace(judge, axes=(replace(axis, curve=()),))
     assert "the curve is the share noticed" not in render(replace(paper, calibrated=(flat,)))
+
+
+def test_roles_are_drawn_against_one_half_and_a_difference_has_no_point(paper: ReportData) -> None:
+    def adherence(pronoun: str, outcome: Interval | NotEstimable) -> Adherence:
+        return Adherence(
+            editor="flux",
+            arm="baseline",
+            judge="gpt",
+            layout="role_pair",
+            pronoun=pronoun,
+            place="",
+            outcome=outcome,
+            p=None,
+            portraits=9,
+            sentences=9,
+            edits=9,
+            abstained=0,
+        )
+
+    share = Interval(value=0.6, low=0.5, high=0.72, confidence=0.95, method="by hand")
+    difference = replace(share, value=-0.05, low=-0.15, high=0.07)
+    rows = (
+        adherence("", share),
+        adherence("pro - anti", difference),
+        adherence("anti", NotEstimable(reason="1 portrait")),
+    )
+    (figure,) = role_figures(replace(paper, roles=rows))
+    ((editor, arm, drawing),) = figure.panels
+    assert (editor, arm, figure.layout) == ("flux", "baseline", "two people, one request")
+    assert drawing.count('class="reference"') == 1
+    assert drawing.count("<circle") == 1
+    assert "1 portrait" in drawing
+    assert "−5.0 % (−15.0 to 7.0 %), 9 edits" in drawing

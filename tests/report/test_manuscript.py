@@ -13,8 +13,8 @@ from stillme.report.manuscript import write_figures
 def few(paper: ReportData) -> ReportData:
     """Enough estimates for every kind of figure, and few forest plots."""
     wanted = ("skin_lightened", "race_changed", "skin_tone")
-    kept = tuple(each for each in paper.estimates if each.quantity in wanted and each.factor in ("", "race"))
-    return replace(paper, estimates=kept, badges=("synthetic portraits",))
+    kept = [e for e in paper.estimates if e.quantity in wanted and e.factor in ("", "race")]
+    return replace(paper, estimates=tuple(kept), badges=("synthetic portraits",))
 
 
 def test_the_papers_figures_are_written_and_the_rest_is_explained(few: ReportData, tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_the_papers_figures_are_written_and_the_rest_is_explained(few: ReportDat
 
 
 def test_the_same_rows_give_the_same_figures(few: ReportData, tmp_path: Path) -> None:
-    bare = replace(few, redact="omit", estimates=tuple(each for each in few.estimates if each.quantity != "skin_tone"))
+    bare = replace(few, redact="omit", estimates=tuple(e for e in few.estimates if e.quantity != "skin_tone"))
     first = write_figures(tmp_path / "a", bare, ("svg", "pdf"))
     second = write_figures(tmp_path / "b", bare, ("svg", "pdf"))
     assert [path.read_bytes() for path in first.files] == [path.read_bytes() for path in second.files]
@@ -41,7 +41,7 @@ def test_left_out_portraits_are_in_no_figure(few: ReportData, tmp_path: Path) ->
         assert reasons[name] == "pictures are left out"
 
 
-def test_every_figure_says_that_its_data_are_made_up(few: ReportData, tmp_path: Path) -> None:
+def test_every_figure_discloses_made_up_data(few: ReportData, tmp_path: Path) -> None:
     written = write_figures(tmp_path, replace(few, redact="omit"), ("svg",))
     assert written.files
     # Letters are drawn as glyphs, but matplotlib keeps the words beside them.

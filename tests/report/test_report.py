@@ -80,8 +80,8 @@ def test_no_user_string_becomes_markup(make_data: Make) -> None:
 
 def test_the_first_screen_names_the_editor_and_the_group_it_treats_worst(data: ReportData) -> None:
     findings = find(data)
-    assert {gap.found.editor for gap in findings.worst} == {"harsh"}
-    by_quantity = {gap.found.quantity: gap for gap in findings.gaps if gap.beyond_chance}
+    assert {gap.disparity.editor for gap in findings.worst} == {"harsh"}
+    by_quantity = {gap.disparity.quantity: gap for gap in findings.gaps if gap.beyond_chance}
     assert by_quantity["skin_lightened"].worst.group == "A"
     assert by_quantity["soft_erasure"].worst.group == "B"
     # Little success is the bad end, although it is the low one.
@@ -134,7 +134,7 @@ def test_an_audit_without_factors_still_makes_a_page(data: ReportData) -> None:
     assert "There are no groups to compare." in page
 
 
-def test_a_picture_that_is_gone_leaves_a_word_not_a_hole(data: ReportData) -> None:
+def test_a_missing_picture_is_named(data: ReportData) -> None:
     page = render(replace(data, image_path=lambda _: None))
     assert "edit not found" in page
     assert "source not found" not in page

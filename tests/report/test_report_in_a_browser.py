@@ -11,10 +11,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
+from stillme.numbers import title
 from stillme.report import ReportData, write
 from stillme.report.data import Remark
 from stillme.report.links import rows_of
-from stillme.report.numbers import title
 from stillme.types import Interval
 from tests.pages import wait_until
 
@@ -64,26 +64,26 @@ def test_every_number_of_a_group_leads_to_rows_that_give_it_again(
 ):
     page, wrong = visit(browser, paper_address)
     checked = [
-        each
-        for each in paper.estimates
-        if each.scope in ("all", "group") and isinstance(each.outcome, Interval) and each.judge != "gpt"
+        (estimate, estimate.outcome)
+        for estimate in paper.estimates
+        if estimate.scope in ("all", "group") and isinstance(estimate.outcome, Interval) and estimate.judge != "gpt"
     ][::60]
     assert len(checked) > 15
-    for found in checked:
-        page.evaluate("address => { location.hash = address }", rows_of(found))
+    for estimate, interval in checked:
+        name = title(estimate.quantity)
+        page.evaluate("address => { location.hash = address }", rows_of(estimate))
         wait_until(
             page,
             "title => document.querySelector('.counted')?.textContent.startsWith(title)",
-            arg=f"{title(found.quantity)}, {found.judge}" if found.judge else title(found.quantity),
+            arg=f"{name}, {estimate.judge}" if estimate.judge else name,
         )
-        said = page.locator("#counted").inner_text()
-        value = float(said.split()[0].replace("−", "-").replace("+", ""))
-        counted = re.search(r"of ([\d,]+)\)", said)
-        assert counted
-        scale = 100 if "%" in said else 1
-        assert isinstance(found.outcome, Interval)
-        assert value == pytest.approx(scale * found.outcome.value, abs=0.06 if scale == 100 else 0.006)
-        assert int(counted[1].replace(",", "")) == found.edits
+        text = page.locator("#counted").inner_text()
+        value = float(text.split()[0].replace("−", "-").replace("+", ""))
+        edits = re.search(r"of ([\d,]+)\)", text)
+        assert edits
+        scale = 100 if "%" in text else 1
+        assert value == pytest.approx(scale * interval.value, abs=0.06 if scale == 100 else 0.006)
+        assert int(edits[1].replace(",", "")) == estimate.edits
     assert wrong == []
     page.close()
 
@@ -230,7 +230,7 @@ def test_the_filter_keeps_estimates_with_every_word(browser: Browser, address: s
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_is_wider_than_the_screen(browser: Browser, paper_address: str, width: int) -> None:
     page, _ = visit(browser, paper_address, viewport={"width": width, "height": 800})
-    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.evaluate("location.hash = '#edits?view=table'")
     page.wait_for_selector("#explorer table")
@@ -240,20 +240,20 @@ def test_nothing_is_wider_than_the_screen(browser: Browser, paper_address: str, 
 
 def test_axe_finds_nothing_to_object_to(browser: Browser, paper_address: str) -> None:
     page, _ = visit(browser, paper_address)
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()[:3000]
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()[:3000]
     page.evaluate("location.hash = '#edits?view=table&quantity=skin_tone&judge=gpt&by=race'")
     page.wait_for_selector("#explorer table")
     for context in ("#edits", "dialog"):
-        found = Axe().run(page, context=context)
-        assert found.violations_count == 0, found.generate_report()[:3000]
+        results = Axe().run(page, context=context)
+        assert results.violations_count == 0, results.generate_report()[:3000]
         page.locator("#explorer .look").first.click() if context == "#edits" else page.close()
 
 
 def test_colours_stand_out_in_the_dark_too(browser: Browser, address: str) -> None:
     page, _ = visit(browser, address, color_scheme="dark")
-    found = Axe().run(page, context="#answers", options={"runOnly": ["color-contrast"]})
-    assert found.violations_count == 0, found.generate_report()[:3000]
+    results = Axe().run(page, context="#answers", options={"runOnly": ["color-contrast"]})
+    assert results.violations_count == 0, results.generate_report()[:3000]
     page.close()
 
 
@@ -261,8 +261,8 @@ def test_no_string_of_a_user_runs_or_becomes_markup(
     browser: Browser, make_data: Callable[..., ReportData], tmp_path: Path
 ) -> None:
     data = make_data(title=HOSTILE, group_names=(HOSTILE, "B", "C"), prompt_text=HOSTILE, origin=HOSTILE)
-    said = Remark(who="watcher", axis="skin_tone", text=HOSTILE)
-    data = replace(data, remarks=lambda keys: {key: [said] for key in keys}, badges=(HOSTILE,))
+    remark = Remark(who="watcher", axis="skin_tone", text=HOSTILE)
+    data = replace(data, remarks=lambda keys: {key: [remark] for key in keys}, badges=(HOSTILE,))
     page, wrong = visit(browser, write(tmp_path, data).as_uri())
     page.locator(".gallery button.pair").first.click()
     assert HOSTILE in page.locator("dialog").inner_text()
@@ -290,7 +290,7 @@ def test_text_stands_out_from_its_background(browser: Browser, address: str, sch
             return 0.2126 * r + 0.7152 * g + 0.0722 * b;
           };
           const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-          const inks = ["--ink", "--soft", "--found", ...[0, 1, 2, 3, 4, 5].map((n) => `--ink-${n}`)];
+          const inks = ["--ink", "--soft", "--alert", ...[0, 1, 2, 3, 4, 5].map((n) => `--ink-${n}`)];
           const texts = inks.flatMap((ink) => ["--paper", "--card"].map((on) => ratio(light(ink), light(on))));
           const shades = [...Array(9).keys()].flatMap((n) => ["up", "down"].map((side) => {
             const square = document.createElement("td");

@@ -13,6 +13,8 @@ from stillme.errors import InvalidAudit
 from stillme.estimates.rows import EditState, RatingState
 from stillme.mitigation import NotPaired
 from stillme.pipeline import Options, run_stages
+from stillme.results import Run
+from stillme.stages.recording import record
 from stillme.store import Store
 from stillme.types import Arm
 
@@ -29,9 +31,7 @@ parameters = {{ scores = {{ skin_tone = 4 }} }}
 
 def gathered(folder: Path) -> results.Results:
     run_stages(folder, ("edit", "judge"), Options())
-    loaded = audit.load(folder)
-    with Store.reading(folder) as store:
-        return results.gather(loaded, store)
+    return Run.open(folder).results
 
 
 def scores(found: results.Results, judge: str, axis: str) -> np.ndarray:
@@ -88,4 +88,4 @@ def test_arms_that_differ_in_more_than_the_arm_are_not_compared(write_audit: Wri
     mixed = [request for both in zip(plain, other, strict=True) for request in both]
     monkeypatch.setattr(Audit, "requests", lambda self, named: iter(mixed))
     with Store.writing(folder) as store, pytest.raises(NotPaired, match="steps: None and 4"):
-        results.gather(loaded, store)
+        record(loaded, store)

@@ -27,7 +27,7 @@ def test_more_prompts_are_added_to_what_is_there(write_audit: Write):
     run(write_audit(prompts='["O-01"]'))
     said, counts = run(write_audit(prompts='["O-01", "O-02"]'))
     assert counts == {"edited": 6}
-    assert "6 edits stay and 6 would be made anew" in said[0]
+    assert "6 edits kept, 6 to be made" in said[0]
     assert "prompts.only[1]: absent → O-02" in said[0]
 
 
@@ -37,8 +37,8 @@ def test_work_that_would_be_redone_must_be_agreed_to(write_audit: Write):
     with pytest.raises(AuditChanged) as caught:
         run(changed)
     assert "editors[0].parameters.failures: 0 → 1" in str(caught.value)
-    assert "0 edits stay and 12 would be made anew." in str(caught.value)
-    assert "12 of the old configuration stay in the store" in str(caught.value)
+    assert "0 edits kept, 12 to be made." in str(caught.value)
+    assert "12 edits of the old configuration stay in the ledger" in str(caught.value)
     assert "--accept-changes" in str(caught.value)
     _, counts = run(changed, accept=True)
     assert counts == {"edited": 12}
@@ -46,5 +46,5 @@ def test_work_that_would_be_redone_must_be_agreed_to(write_audit: Write):
 
 def test_another_setting_of_a_judge_must_be_agreed_to(write_audit: Write):
     run(write_audit(judge=PLANTED.format(0)))
-    with pytest.raises(AuditChanged, match="The judge 'scripted' would rate all edits anew"):
+    with pytest.raises(AuditChanged, match="The judge 'scripted' would rate all edits again"):
         run(write_audit(judge=PLANTED.format(0.5)))

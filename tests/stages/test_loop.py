@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.stages.loop import Budget, Done, Ended, Limits, Stage, Stop, Tally, Terms, grouped, missing, run
+from stillme.store import Attempt
 from stillme.types import Failed
 
 Result = str | Failed
@@ -28,6 +29,7 @@ class Ledger:
 
     rows: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
 
     def finished(self, keys: Sequence[str]) -> set[str]:
         return {key for key in keys if key in self.rows}
@@ -59,6 +61,9 @@ def go(
         label=lambda result: "failed" if isinstance(result, Failed) else "done",
         cost=lambda _: cost,
         save=ledger.save,
+        name="edit",
+        key=str,
+        keep=ledger.attempts.extend,
     )
     ended = run(
         stage,
@@ -239,7 +244,14 @@ def test_the_grid_is_never_held_whole():
     tally = Tally("count", 20_000)
     ledger = Ledger()
     stage: Stage[int, Result] = Stage(
-        perform=consuming, failure=lambda _: None, label=lambda _: "done", cost=lambda _: 0.0, save=ledger.save
+        perform=consuming,
+        failure=lambda _: None,
+        label=lambda _: "done",
+        cost=lambda _: 0.0,
+        save=ledger.save,
+        name="edit",
+        key=str,
+        keep=ledger.attempts.extend,
     )
     batches = grouped(missing(producing(), str, ledger.finished, tally), 10)
     terms = Terms(budget=Budget(), stop=Stop(), watch=lambda _: None)

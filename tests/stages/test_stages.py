@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stillme.pipeline import Ended, Options, run_stages
+from stillme.results import Run
 from stillme.store import Store
 
 Write = Callable[..., Path]
@@ -91,9 +92,12 @@ def test_a_picture_that_is_gone_is_named(write_audit: Write):
 
     from stillme.errors import StillmeError
 
-    folder = write_audit()
+    folder = write_audit('use = "python:./negative.py:edit"')
+    (folder / "negative.py").write_text("def edit(image):\n    return image.point(lambda value: 255 - value)\n")
     run_stages(folder, ("edit",), Options())
-    lost = next((folder / "images").rglob("*.png"))
+    with Run.open(folder) as run:
+        sources = {portrait.image.sha256 for portrait in run.design.portraits}
+        lost = run.picture(next(row.image for row in run.rows() if row.image not in sources))
     lost.unlink()
     with pytest.raises(StillmeError, match=lost.stem):
         run_stages(folder, ("judge",), Options())

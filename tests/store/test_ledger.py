@@ -103,7 +103,7 @@ def test_cost_and_seconds_add_up_over_everything(tmp_path: Path):
 def test_a_reader_sees_a_consistent_past_while_a_writer_writes(tmp_path: Path):
     with Store.writing(tmp_path) as writer:
         writer.add_edits([edit_row(request())])
-        with Store.reading(tmp_path) as reader, writer._transaction():
+        with Store.reading(tmp_path) as reader, writer.transaction():
             writer._connection.execute("INSERT INTO instruction VALUES ('k', 't')")
             assert reader.count_edits() == 1
 

@@ -277,9 +277,9 @@ def free_port() -> int:
 
 def postgresql_binaries() -> Path | None:
     """Debian's PostgreSQL, the newest there is."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if found:
-        return found[-1].parent
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if versions:
+        return versions[-1].parent
     on_path = shutil.which("initdb")
     return Path(on_path).parent if on_path else None
 

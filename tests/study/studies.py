@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from stillme.study import keys, template
+from stillme.study.blinding import BlindedPictures
 from stillme.study.checks import CheckMaker
 from stillme.study.items import Drawn, Item, Output
 from stillme.study.opening import Study, open_study
-from stillme.study.pictures import Blinded
 
 QUESTIONS = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
 GROUPS = ("zyxgroupone", "zyxgrouptwo")
@@ -51,7 +51,7 @@ def write_study(
 ) -> str:
     """Write a study of plain pictures; returns the admin's password."""
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = Blinded(folder, side)
+    pictures = BlindedPictures(folder, side)
     stream = np.random.default_rng(3)
 
     def picture() -> str:
@@ -101,7 +101,7 @@ def write_study(
                     batch=task,
                 )
             )
-    pictures.seal()
+    pictures.pad()
     drawn = Drawn(study=secrets.token_hex(8), run="nowhere", audit="none", design={}, items=tuple(items))
     drawn.write(folder)
     text = template.study_toml(drawn, prolific=False).replace("raters = 3", f"raters = {raters}")
@@ -120,7 +120,7 @@ def _secrets() -> tuple[str, str]:
         return (Path(scratch) / keys.FILE).read_text(), password
 
 
-def _known(name: str, kind: str, pictures: Blinded, stream: np.random.Generator, sides: int) -> Item:
+def _known(name: str, kind: str, pictures: BlindedPictures, stream: np.random.Generator, sides: int) -> Item:
     source = pictures.add(np.full((16, 16, 3), int(stream.integers(0, 255)), dtype=np.uint8))
     right = {"edit_success": (1, 1), "skin_tone": (3, 3), "race_change": (1, 2), "gender_change": (1, 2)}
     right["age_change"] = (3, 3)

@@ -16,10 +16,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from stillme.study import assignment, entry
 from stillme.study import schema as t
-from stillme.study.answers import Answer, Answers, Saving, Stale
+from stillme.study.answers import Answers, SaveRequest, StalePage, SubmittedAnswer
 from stillme.study.assignment import Closed, Full, Held, PassedOn
 from stillme.study.opening import Study
-from stillme.study.presenting import Shown, order, swapped
+from stillme.study.presenting import BatchItem, order, swapped
 from stillme.study.withdrawal import withdraw
 from tests.study.studies import small_study
 
@@ -39,7 +39,7 @@ def claim(study: Study, who: str, now: float) -> assignment.Claim:
         return assignment.claim(connection, study.id, who, now)
 
 
-def all_answers(study: Study, held: Held) -> list[Answer]:
+def all_answers(study: Study, held: Held) -> list[SubmittedAnswer]:
     with study.database.reading() as connection:
         shown = Answers(study).shown(connection, held.slot)
     places = [
@@ -48,7 +48,7 @@ def all_answers(study: Study, held: Held) -> list[Answer]:
         for side in range(place.sides)
         for question in range(len(place.questions))
     ]
-    return [Answer(seq=n + 1, item=i, side=s, question=q, value=3) for n, (i, s, q) in enumerate(places)]
+    return [SubmittedAnswer(seq=n + 1, item=i, side=s, question=q, value=3) for n, (i, s, q) in enumerate(places)]
 
 
 def check_everything(study: Study, k: int) -> None:
@@ -109,14 +109,14 @@ class Machine(RuleBasedStateMachine):
             row = connection.execute(
                 sa.select(t.slot.c.epoch, t.slot.c.state).where(t.slot.c.participant == who, t.slot.c.state == "held")
             ).first()
-        saving = Saving(
+        saving = SaveRequest(
             epoch=remembered.epoch if remembered else 1,
-            answers=[Answer(seq=seq, item=item, side=side, question=0, value=value)],
+            answers=[SubmittedAnswer(seq=seq, item=item, side=side, question=0, value=value)],
         )
         if row is not None and row.epoch == saving.epoch:
             self.answers.save(who, saving)
         else:
-            with pytest.raises(Stale):
+            with pytest.raises(StalePage):
                 self.answers.save(who, saving)
 
     @rule(who=people)
@@ -127,9 +127,9 @@ class Machine(RuleBasedStateMachine):
         try:
             saving = all_answers(self.study, held)
             saving = [answer.model_copy(update={"seq": answer.seq + 100}) for answer in saving]
-            self.answers.save(who, Saving(epoch=held.epoch, answers=saving))
+            self.answers.save(who, SaveRequest(epoch=held.epoch, answers=saving))
             assert self.answers.complete(who, held.epoch) == []
-        except Stale:
+        except StalePage:
             pass
 
     @rule(seconds=st.sampled_from([10.0, LEASE / 2, LEASE + 1]))
@@ -195,7 +195,7 @@ def test_a_lapsed_place_comes_back_to_its_owner_unless_somebody_took_it(study: S
     people = [arrive(study, f"p{n}") for n in range(6)]
     first = claim(study, people[0], 0.0)
     assert isinstance(first, Held)
-    Answers(study).save(people[0], Saving(epoch=first.epoch, answers=all_answers(study, first)[:4]))
+    Answers(study).save(people[0], SaveRequest(epoch=first.epoch, answers=all_answers(study, first)[:4]))
     with study.database.writing() as connection:
         # Answers renew the lease by the real clock.
         connection.execute(t.slot.update().values(lease_until=10.0))
@@ -203,8 +203,8 @@ def test_a_lapsed_place_comes_back_to_its_owner_unless_somebody_took_it(study: S
     back = claim(study, people[0], 12.0)
     assert isinstance(back, Held)
     assert (back.slot, back.epoch) == (first.slot, first.epoch + 1)
-    with pytest.raises(Stale):
-        Answers(study).save(people[0], Saving(epoch=first.epoch))
+    with pytest.raises(StalePage):
+        Answers(study).save(people[0], SaveRequest(epoch=first.epoch))
     with study.database.reading() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(t.answer)).scalar_one() == 4
     for who in people[1:]:
@@ -238,15 +238,15 @@ def test_the_database_itself_refuses_a_second_rater_in_a_place(study: Study) -> 
 
 def test_every_output_is_on_each_side_equally_often() -> None:
     for offset in (0, 1):
-        item = Shown(id="x", kind="real", offset=offset, sides=2)
+        item = BatchItem(id="x", kind="real", offset=offset, sides=2)
         assert sum(swapped(item, n) for n in range(4)) == 2
         assert abs(sum(swapped(item, n) for n in range(3)) - 1.5) == 0.5
 
 
 def test_repeats_come_after_their_originals_and_checks_are_spread() -> None:
-    real = [Shown(id=f"i{n}", kind="real", offset=0, sides=2) for n in range(48)]
-    again = [Shown(id=f"r{n}", kind="repeat", offset=0, sides=2, repeats=f"i{n}") for n in range(2)]
-    checks = [Shown(id=f"a{n}", kind="attention", offset=0, sides=2) for n in range(2)]
+    real = [BatchItem(id=f"i{n}", kind="real", offset=0, sides=2) for n in range(48)]
+    again = [BatchItem(id=f"r{n}", kind="repeat", offset=0, sides=2, repeats=f"i{n}") for n in range(2)]
+    checks = [BatchItem(id=f"a{n}", kind="attention", offset=0, sides=2) for n in range(2)]
     seen = set()
     for seed in range(50):
         ordered = [item.id for item in order([*real, *again, *checks], np.random.default_rng(seed))]

@@ -15,11 +15,10 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 
-from stillme import audit, results
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.judges.people import People
-from stillme.store import Store
+from stillme.pipeline import Options, run_stages
+from stillme.results import Run
 from stillme.study import schema as t
 from stillme.study.app import build
 from stillme.study.closing import close_study
@@ -27,7 +26,7 @@ from stillme.study.drawing import Design, new_study
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
 from stillme.study.overview import overview_of
-from stillme.study.submissions import take_over
+from stillme.study.submissions import apply_statuses
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT
 
@@ -84,10 +83,10 @@ def test_side_bias_and_agreement_are_measured_on_the_right_outputs(serve: Callab
             answer["value"] = truth.setdefault((output, answer["question"]), int(stream.integers(1, 6)))
         browser.save(answers)
         browser.complete()
-    found = overview_of(served.study)
-    assert [round(each.alpha or 0, 6) for each in found.agreements] == [1.0] * 5
-    assert all(each.agreement == pytest.approx(1.0) for each in found.raters)
-    assert all(abs(each.side or 0) < 2 for each in found.raters)
+    overview = overview_of(served.study)
+    assert [round(axis.alpha or 0, 6) for axis in overview.agreements] == [1.0] * 5
+    assert all(rater.agreement == pytest.approx(1.0) for rater in overview.raters)
+    assert all(abs(rater.side or 0) < 2 for rater in overview.raters)
 
 
 def test_low_pay_raises_an_alarm(served: Served) -> None:
@@ -146,17 +145,17 @@ def test_prolifics_statuses_free_places_purge_identities_and_leave_out(served: S
     file.write_text(
         "Participant id,Status\npaid,APPROVED\nrejected,REJECTED\nleft,RETURNED\nstranger,TIMED-OUT\nnew,ACTIVE\n"
     )
-    done = take_over(served.study, file)
+    done = apply_statuses(served.study, file)
     assert done == {"identities purged": 1, "excluded": 1, "places freed": 1, "unknown here": 2}
     with served.study.database.reading() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(t.identity)).scalar_one() == 2
-    assert [each.excluded for each in overview_of(served.study).raters] == ["", "rejected on Prolific"]
+    assert [rater.excluded for rater in overview_of(served.study).raters] == ["", "rejected on Prolific"]
     file.write_text("Participant id,Status\npaid,GONE\n")
     with pytest.raises(StillmeError, match="status 'GONE'"):
-        take_over(served.study, file)
+        apply_statuses(served.study, file)
     file.write_text("a,b\n1,2\n")
     with pytest.raises(StillmeError, match="lacks the columns"):
-        take_over(served.study, file)
+        apply_statuses(served.study, file)
 
 
 # -- export -----------------------------------------------------------------------------------------------------------
@@ -221,7 +220,9 @@ def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: P
 def from_run(two_editors: Path, tmp_path: Path) -> Iterator[tuple[Path, Served]]:
     run = tmp_path / "run"
     shutil.copytree(two_editors, run)
-    made = new_study(run, None, Design(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1), lambda _: None)
+    made = new_study(
+        Run.open(run), None, Design(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1), lambda _: None
+    )
     with open_study(made.folder) as study:
         yield run, Served(study, build(study), made.password)
 
@@ -249,13 +250,12 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
     assert (done.added, done.raters, done.epochs) == (3 * 12, 3, 3)
     file = run / "audit.toml"
     file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
-    loaded = audit.load(run)
-    assert isinstance(loaded.judges[1].judge, People)
-    assert loaded.judges[1].judge.capabilities.kind == "person"
-    with Store.reading(run) as store:
-        found = results.gather(loaded, store)
+    run_stages(run, ("estimate",), Options())
+    with Run.open(run) as opened:
+        gathered, store = opened.results, opened.store
+        assert opened.judges[1].capabilities.kind == "person"
         effective = [row[0] for row in store.query("SELECT effective FROM assessment WHERE epoch IN (0, 1, 2)")]
-    (skin,) = [each for each in found.scores if (each.judge, each.axis) == ("people", "skin_tone")]
+    (skin,) = [score for score in gathered.scores if (score.judge, score.axis) == ("people", "skin_tone")]
     rated = skin.value[~np.isnan(skin.value)]
     # Two raters said 2 and 4; the third could not tell, which is no number.
     assert len(rated) == 12
@@ -263,7 +263,7 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
     origins = [json.loads(text) for text in effective if "rater" in text]
     assert len(origins) == 36
     assert all(set(origin) == {"study", "rater", "side", "position"} for origin in origins)
-    assert not [each for each in found.scores if each.judge.startswith("ensemble")]
+    assert not [score for score in gathered.scores if score.judge.startswith("ensemble")]
 
 
 def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
@@ -301,7 +301,7 @@ def test_a_moved_run_must_be_named(from_run: tuple[Path, Served], tmp_path: Path
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
-def test_every_command_speaks_json_and_says_mistakes_in_one_sentence(
+def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     from_run: tuple[Path, Served], tmp_path: Path
 ) -> None:
     run, served = from_run

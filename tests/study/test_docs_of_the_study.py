@@ -33,7 +33,7 @@ def test_every_command_of_the_page_parses(words: list[str]) -> None:
 
 
 def test_every_option_that_the_page_names_exists() -> None:
-    known = {name for command in study_group.commands.values() for each in command.params for name in each.opts}
+    known = {name for command in study_group.commands.values() for option in command.params for name in option.opts}
     assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) <= known
 
 

@@ -17,12 +17,13 @@ from PIL import Image
 
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, run_stages
+from stillme.results import Run
 from stillme.study import config, items
+from stillme.study.blinding import blind
 from stillme.study.config import InvalidStudy
 from stillme.study.drawing import Design, new_study
 from stillme.study.opening import open_study
-from stillme.study.pictures import blind
-from stillme.study.sampling import Candidate, Made, draw, share_out
+from stillme.study.sampling import Candidate, EditedOutput, draw, share_out
 from stillme.types import Prompt
 from tests.study.studies import write_study
 
@@ -34,7 +35,9 @@ def grid(portraits: int, prompts: int, editors: int) -> list[Candidate]:
         for q in range(prompts):
             for e in range(editors):
                 prompt = Prompt(id=f"q{q}", text="", category="", subcategory="")
-                outputs = tuple(Made(edit=f"{p}.{q}.{e}.{a}", image="", editor=f"e{e}", arm=str(a)) for a in (0, 1))
+                outputs = tuple(
+                    EditedOutput(edit=f"{p}.{q}.{e}.{a}", image="", editor=f"e{e}", arm=str(a)) for a in (0, 1)
+                )
                 groups = {"race": f"r{p % 7}", "gender": "fm"[p // 7 % 2]}
                 made.append(Candidate(portrait=f"p{p}", groups=groups, prompt=prompt, outputs=outputs))
     return made
@@ -103,7 +106,7 @@ def run(two_editors: Path, tmp_path: Path) -> Path:
 
 
 def test_two_editors_are_compared_where_there_is_no_mitigation(run: Path) -> None:
-    made = new_study(run, None, Design(items=12, per_task=6, side=64), lambda _: None)
+    made = new_study(Run.open(run), None, Design(items=12, per_task=6, side=64), lambda _: None)
     assert made.drawn.design["compare"] == "editors"
     real = [item for item in made.drawn.items if item.kind == "real"]
     assert len(real) == 12
@@ -129,7 +132,7 @@ def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) 
         '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
     )
     run_stages(tmp_path, ("edit",), Options())
-    made = new_study(tmp_path, None, Design(items=2, per_task=2, side=64), lambda _: None)
+    made = new_study(Run.open(tmp_path), None, Design(items=2, per_task=2, side=64), lambda _: None)
     assert made.drawn.design["compare"] == "arms"
     for item in made.drawn.items:
         if item.kind == "real":
@@ -140,7 +143,9 @@ def test_baseline_and_feature_arm_are_compared_where_both_exist(tmp_path: Path) 
 
 def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
     drawn = [
-        new_study(run, tmp_path / name, Design(items=9, per_task=3, side=64, seed=seed), lambda _: None).drawn.items
+        new_study(
+            Run.open(run), tmp_path / name, Design(items=9, per_task=3, side=64, seed=seed), lambda _: None
+        ).drawn.items
         for name, seed in (("a", 1), ("b", 1), ("c", 2))
     ]
     assert drawn[0] == drawn[1]
@@ -148,19 +153,19 @@ def test_the_same_seed_draws_the_same_items(run: Path, tmp_path: Path) -> None:
 
 
 def test_one_picture_at_a_time_if_wished(run: Path) -> None:
-    made = new_study(run, None, Design(items=5, per_task=5, compare="none", side=64), lambda _: None)
+    made = new_study(Run.open(run), None, Design(items=5, per_task=5, compare="none", side=64), lambda _: None)
     assert {len(item.outputs) for item in made.drawn.items} == {1}
 
 
 def test_a_comparison_that_the_run_cannot_give_is_refused(run: Path) -> None:
     with pytest.raises(StillmeError, match="`baseline` and `feature`"):
-        new_study(run, None, Design(compare="arms", side=64), lambda _: None)
+        new_study(Run.open(run), None, Design(compare="arms", side=64), lambda _: None)
 
 
 def test_a_study_is_never_drawn_over_another(run: Path) -> None:
-    new_study(run, None, Design(items=3, side=64), lambda _: None)
+    new_study(Run.open(run), None, Design(items=3, side=64), lambda _: None)
     with pytest.raises(StillmeError, match="already holds a study"):
-        new_study(run, None, Design(items=3, side=64), lambda _: None)
+        new_study(Run.open(run), None, Design(items=3, side=64), lambda _: None)
 
 
 def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -> None:
@@ -171,13 +176,8 @@ def test_disputed_items_come_first_if_wished(write_audit: Callable[..., Path]) -
     )
     folder = write_audit(judge=judges, prompts='["O-01", "O-02", "O-03", "O-04"]')
     run_stages(folder, ("edit", "judge"), Options())
-    disputed = new_study(folder, folder / "one", Design(items=6, first="disputed", side=64), lambda _: None)
-    from stillme import audit, results
-    from stillme.store import Store
-
-    loaded = audit.load(folder, ready=False)
-    with Store.reading(folder) as store:
-        found = results.gather(loaded, store)
+    disputed = new_study(Run.open(folder), folder / "one", Design(items=6, first="disputed", side=64), lambda _: None)
+    found = Run.open(folder).results
     (strict,) = [each for each in found.scores if (each.judge, each.axis) == ("strict", "edit_success")]
     value = dict(zip(found.edits.keys, strict.value, strict=True))
     real = [item for item in disputed.drawn.items if item.kind == "real"]
@@ -255,5 +255,5 @@ def test_damaged_files_are_said_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(StillmeError, match="damaged"):
         keys.load(tmp_path)
     (tmp_path / "secrets.json").unlink()
-    with pytest.raises(StillmeError, match="must be copied"):
+    with pytest.raises(StillmeError, match="Copy it from"):
         keys.load(tmp_path)

@@ -95,8 +95,8 @@ def chosen(page: Page) -> dict[str, str]:
 
 
 def has_no_barriers(page: Page) -> None:
-    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]})
-    assert found.violations_count == 0, found.generate_report()
+    results = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]})
+    assert results.violations_count == 0, results.generate_report()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

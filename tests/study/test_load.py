@@ -57,7 +57,7 @@ def check(study: Study, people: Sequence[Annotator]) -> None:
     kept = {(row.ext_hmac, row.position, row.side, row.question): (row.seq, row.value) for row in answers}
     acknowledged = 0
     for person in people:
-        name = study.keys.name("participant", f"prolific:{person.name}")
+        name = study.keys.pseudonym("participant", f"prolific:{person.name}")
         for place, said in person.acknowledged.items():
             assert kept[(name, *place)] == said
             acknowledged += 1

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from stillme.cli import cli
 from stillme.errors import UnknownName
+from stillme.results import Run
 from stillme.tables.analyses import ANALYSES, analyse
 from stillme.types import Rated, Rating, Request
 from tests import runs
@@ -42,7 +43,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
-    written = analyse(run)
+    written = analyse(Run.open(run))
     assert set(written) == set(ANALYSES)
     empty = {name for name, (_, count) in written.items() if not count}
     assert empty == {"intersections", "mitigation", "above_floor", "roles", "against_people", "corrected"}
@@ -52,7 +53,7 @@ def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
 
 
 def test_a_planted_gap_holds_under_most_specifications(run: Path):
-    ((path, _),) = analyse(run, only=["specifications"]).values()
+    ((path, _),) = analyse(Run.open(run), only=["specifications"]).values()
     found = [row for row in rows(path) if row["axis"] == "skin_tone"]
     assert {row["rule"] for row in found} == {"", "mean", "paper", "code", "median", "worst"}
     assert float(found[0]["share_holding"]) > 0.5
@@ -60,13 +61,13 @@ def test_a_planted_gap_holds_under_most_specifications(run: Path):
 
 
 def test_naive_tests_are_marked(run: Path):
-    ((path, _),) = analyse(run, only=["row_tests"]).values()
+    ((path, _),) = analyse(Run.open(run), only=["row_tests"]).values()
     assert {row["naive"] for row in rows(path)} == {"True"}
 
 
 def test_an_unknown_analysis_is_named(run: Path):
     with pytest.raises(UnknownName, match="Did you mean 'contrasts'"):
-        analyse(run, only=["contrast"])
+        analyse(Run.open(run), only=["contrast"])
 
 
 def test_the_command_prints_what_it_wrote(run: Path):

@@ -47,7 +47,8 @@ def source() -> Source:
     for axis in AXES:
         for judge, shift in (("one", 0.0), ("two", 0.0), ("ensemble (mean)", 0.0), ("people", -0.5)):
             value = np.clip(first.value + stream.integers(0, 2, len(edits)) + shift, 1, 5)
-            scores.append(Scores(judge=judge, axis=axis, value=value, state=first.state))
+            kind = "person" if judge == "people" else "ensemble" if "(" in judge else "model"
+            scores.append(Scores(judge=judge, axis=axis, value=value, state=first.state, kind=kind))
     return Source(
         edits=edits,
         scores=tuple(scores),
@@ -55,7 +56,6 @@ def source() -> Source:
         factor="race",
         factors=("race", "gender"),
         people=frozenset({"people"}),
-        own=("one", "two", "people"),
     )
 
 
@@ -251,7 +251,6 @@ def role_world(pronouns: tuple[str, ...]) -> tuple[Source, int]:
             factor="",
             factors=(),
             people=frozenset(),
-            own=("judge",),
         ),
         count,
     )

@@ -1,4 +1,4 @@
-"""Keys that open nothing, pictures, and models at their loopback servers."""
+"""Dummy keys, images, and models with their loopback servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image
 from stillme.types import ImageFile
 from stillme.vlm import Model
 from tests.editors.hosted.loopback import Loopback, serving
-from tests.vlm.servers import Script, Scripted, Speaker
+from tests.vlm.servers import Script, Scripted, WireFormat
 
 KEY = "sk-loopback-0123456789"
 
@@ -28,33 +28,33 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> list[ImageFile]:
-    """Two pictures with something to see in each."""
-    made = []
+def images(tmp_path: Path) -> list[ImageFile]:
+    """Two different images."""
+    files = []
     for index in range(2):
         file = tmp_path / f"Black_woman_{index}.png"
         Image.fromarray(np.random.default_rng(index).integers(0, 255, (40, 24, 3), dtype=np.uint8)).save(file)
-        made.append(ImageFile.of(file))
-    return made
+        files.append(ImageFile.of(file))
+    return files
 
 
-class Desk:
-    """A model at its provider's loopback server."""
+class ServedModel:
+    """A model and its provider's loopback server."""
 
-    def __init__(self, server: Loopback, speaker: Speaker, model: Model) -> None:
-        self.server, self.speaker, self.model = server, speaker, model
+    def __init__(self, server: Loopback, wire: WireFormat, model: Model) -> None:
+        self.server, self.wire, self.model = server, wire, model
 
 
 @pytest.fixture
-def at() -> Iterator[Callable[..., Desk]]:
-    """Open a provider that answers by a script: `at(GEMINI, {"score": 4}, timeout=1)`."""
-    with ExitStack() as open_ones:
+def serve() -> Iterator[Callable[..., ServedModel]]:
+    """Start a provider with scripted answers: `serve(GEMINI, {"score": 4}, timeout=1)`."""
+    with ExitStack() as stack:
 
-        def build(speaker: Speaker, *answers: Any, script: Script | None = None, **settings: Any) -> Desk:
-            behave = speaker.behave(script or Scripted(list(answers)))
-            server = open_ones.enter_context(serving(behave))
-            model = Model(speaker.settings(server.url, **settings))
-            open_ones.callback(model.close)
-            return Desk(server, speaker, model)
+        def build(wire: WireFormat, *answers: Any, script: Script | None = None, **settings: Any) -> ServedModel:
+            handler = wire.handler(script or Scripted(list(answers)))
+            server = stack.enter_context(serving(handler))
+            model = Model(wire.settings(server.url, **settings))
+            stack.callback(model.close)
+            return ServedModel(server, wire, model)
 
         yield build

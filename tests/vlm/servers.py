@@ -1,4 +1,4 @@
-"""The providers as loopback servers, in their own wire formats: each answers what a script says."""
+"""Loopback servers in the providers' own wire formats, with scripted answers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 from stillme.vlm import ModelSettings
 from tests.editors.hosted.loopback import Asked, Loopback, Says
 
-Text = str
-
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What a model would see of a request, whoever's format it came in."""
+class ModelInput:
+    """What a model would see of a request, independent of its wire format."""
 
     system: str
     text: str
@@ -23,12 +21,12 @@ class Seen:
     """Base64, in order."""
 
 
-Script = Callable[[Seen], Text]
+Script = Callable[[ModelInput], str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speaker:
-    """One provider's wire format: how to read its requests and word every kind of answer."""
+class WireFormat:
+    """One provider's wire format: how to read its requests and write every kind of response."""
 
     name: str
     provider: str
@@ -36,14 +34,14 @@ class Speaker:
     path: str
     base: str = ""
     key_variable: str = ""
-    see: Callable[[Any], Seen]
-    say: Callable[[Text], Any]
-    refuse: Callable[[str], Says]
-    block: Callable[[], list[Says]]
-    cut: Callable[[Text], Says]
+    parse: Callable[[Any], ModelInput]
+    answer: Callable[[str], Any]
+    refusal: Callable[[str], Says]
+    blocks: Callable[[], list[Says]]
+    truncated: Callable[[str], Says]
 
-    def behave(self, script: Script) -> Callable[[Loopback, Asked], Says]:
-        return lambda server, asked: Says(body=self.say(script(self.see(asked.json))))
+    def handler(self, script: Script) -> Callable[[Loopback, Asked], Says]:
+        return lambda server, asked: Says(body=self.answer(script(self.parse(asked.json))))
 
     def settings(self, url: str, **more: Any) -> ModelSettings:
         given = {
@@ -83,9 +81,9 @@ def _responses(content: Mapping[str, Any] | None, **more: Any) -> Any:
     }
 
 
-def _see_responses(body: Any) -> Seen:
+def _parse_responses(body: Any) -> ModelInput:
     parts = [part for entry in body["input"] for part in entry["content"]]
-    return Seen(
+    return ModelInput(
         system=body["instructions"],
         text="\n".join(part["text"] for part in parts if part["type"] == "input_text"),
         images=[part["image_url"].partition(",")[2] for part in parts if part["type"] == "input_image"],
@@ -96,21 +94,21 @@ def _error(status: int, code: str, words: str) -> Says:
     return Says(status=status, body={"error": {"message": words, "type": "invalid_request_error", "code": code}})
 
 
-RESPONSES = Speaker(
+RESPONSES = WireFormat(
     name="openai",
     provider="openai",
     model="gpt-5-mini-2025-08-07",
     path="/v1/responses",
     base="/v1",
     key_variable="OPENAI_API_KEY",
-    see=_see_responses,
-    say=lambda text: _responses({"type": "output_text", "text": text, "annotations": []}),
-    refuse=lambda words: Says(body=_responses({"type": "refusal", "refusal": words})),
-    block=lambda: [
+    parse=_parse_responses,
+    answer=lambda text: _responses({"type": "output_text", "text": text, "annotations": []}),
+    refusal=lambda words: Says(body=_responses({"type": "refusal", "refusal": words})),
+    blocks=lambda: [
         _error(400, "invalid_prompt", "Your request was flagged as potentially violating our usage policy."),
         Says(body=_responses(None, status="incomplete", incomplete_details={"reason": "content_filter"})),
     ],
-    cut=lambda text: Says(
+    truncated=lambda text: Says(
         body=_responses(
             {"type": "output_text", "text": text, "annotations": []},
             status="incomplete",
@@ -119,7 +117,7 @@ RESPONSES = Speaker(
     ),
 )
 
-# -- OpenAI chat, as vLLM, SGLang, Ollama and llama.cpp speak it ------------------------------------------------------
+# -- OpenAI chat, for vLLM, SGLang, Ollama and llama.cpp ----------------------------------------------------------
 
 
 def _chat(message: Mapping[str, Any], finish: str = "stop") -> Any:
@@ -135,32 +133,32 @@ def _chat(message: Mapping[str, Any], finish: str = "stop") -> Any:
     }
 
 
-def _see_chat(body: Any) -> Seen:
+def _parse_chat(body: Any) -> ModelInput:
     parts = [part for entry in body["messages"] if entry["role"] == "user" for part in entry["content"]]
-    return Seen(
+    return ModelInput(
         system="\n".join(entry["content"] for entry in body["messages"] if entry["role"] == "system"),
         text="\n".join(part["text"] for part in parts if part["type"] == "text"),
         images=[part["image_url"]["url"].partition(",")[2] for part in parts if part["type"] == "image_url"],
     )
 
 
-CHAT = Speaker(
+CHAT = WireFormat(
     name="openai-chat",
     provider="openai-chat",
     model="Qwen/Qwen3-VL-8B-Instruct",
     path="/v1/chat/completions",
     base="/v1",
-    see=_see_chat,
-    say=lambda text: _chat({"content": text}),
-    refuse=lambda words: Says(body=_chat({"refusal": words})),
-    block=lambda: [Says(body=_chat({}, finish="content_filter"))],
-    cut=lambda text: Says(body=_chat({"content": text}, finish="length")),
+    parse=_parse_chat,
+    answer=lambda text: _chat({"content": text}),
+    refusal=lambda words: Says(body=_chat({"refusal": words})),
+    blocks=lambda: [Says(body=_chat({}, finish="content_filter"))],
+    truncated=lambda text: Says(body=_chat({"content": text}, finish="length")),
 )
 
 # -- Gemini -----------------------------------------------------------------------------------------------------------
 
 
-def _gemini(text: Text | None, finish: str = "STOP", **more: Any) -> Any:
+def _gemini(text: str | None, finish: str = "STOP", **more: Any) -> Any:
     content = {"content": {"role": "model", "parts": [{"text": text}]}} if text is not None else {}
     usage = {
         "promptTokenCount": 3000,
@@ -177,9 +175,9 @@ def _gemini(text: Text | None, finish: str = "STOP", **more: Any) -> Any:
     }
 
 
-def _see_gemini(body: Any) -> Seen:
+def _parse_gemini(body: Any) -> ModelInput:
     parts = [part for entry in body["contents"] for part in entry["parts"]]
-    return Seen(
+    return ModelInput(
         system="\n".join(part["text"] for part in body["systemInstruction"]["parts"]),
         text="\n".join(part["text"] for part in parts if "text" in part),
         images=[part["inlineData"]["data"] for part in parts if "inlineData" in part],
@@ -193,24 +191,24 @@ def _blocked_prompt() -> Says:
     return Says(body=body)
 
 
-GEMINI = Speaker(
+GEMINI = WireFormat(
     name="google",
     provider="google",
     model="gemini-3-flash-preview",
     path=":generateContent",
     key_variable="GEMINI_API_KEY",
-    see=_see_gemini,
-    say=_gemini,
-    # Gemini has no refusal of its own: what it does not want to say is blocked.
-    refuse=lambda words: Says(body=_gemini(None, finish="SAFETY")),
-    block=lambda: [_blocked_prompt(), Says(body=_gemini(None, finish="PROHIBITED_CONTENT"))],
-    cut=lambda text: Says(body=_gemini(text, finish="MAX_TOKENS")),
+    parse=_parse_gemini,
+    answer=_gemini,
+    # Gemini has no refusals, only blocks.
+    refusal=lambda words: Says(body=_gemini(None, finish="SAFETY")),
+    blocks=lambda: [_blocked_prompt(), Says(body=_gemini(None, finish="PROHIBITED_CONTENT"))],
+    truncated=lambda text: Says(body=_gemini(text, finish="MAX_TOKENS")),
 )
 
 # -- Anthropic --------------------------------------------------------------------------------------------------------
 
 
-def _anthropic(text: Text | None, stop: str = "end_turn", **more: Any) -> Any:
+def _anthropic(text: str | None, stop: str = "end_turn", **more: Any) -> Any:
     return {
         "id": "msg_1",
         "type": "message",
@@ -224,31 +222,31 @@ def _anthropic(text: Text | None, stop: str = "end_turn", **more: Any) -> Any:
     }
 
 
-def _see_anthropic(body: Any) -> Seen:
+def _parse_anthropic(body: Any) -> ModelInput:
     parts = [part for entry in body["messages"] for part in entry["content"]]
-    return Seen(
+    return ModelInput(
         system="\n".join(part["text"] for part in body["system"]),
         text="\n".join(part["text"] for part in parts if part["type"] == "text"),
         images=[part["source"]["data"] for part in parts if part["type"] == "image"],
     )
 
 
-ANTHROPIC = Speaker(
+ANTHROPIC = WireFormat(
     name="anthropic",
     provider="anthropic",
     model="claude-sonnet-5-5",
     path="/v1/messages",
     key_variable="ANTHROPIC_API_KEY",
-    see=_see_anthropic,
-    say=_anthropic,
-    refuse=lambda words: Says(
+    parse=_parse_anthropic,
+    answer=_anthropic,
+    refusal=lambda words: Says(
         body=_anthropic(None, stop="refusal", stop_details={"type": "refusal", "category": None, "explanation": words})
     ),
-    block=list,
-    cut=lambda text: Says(body=_anthropic(text, stop="max_tokens")),
+    blocks=list,
+    truncated=lambda text: Says(body=_anthropic(text, stop="max_tokens")),
 )
 
-SPEAKERS = (RESPONSES, CHAT, GEMINI, ANTHROPIC)
+WIRE_FORMATS = (RESPONSES, CHAT, GEMINI, ANTHROPIC)
 
 
 @dataclass
@@ -257,6 +255,6 @@ class Scripted:
 
     answers: list[Any] = field(default_factory=list)
 
-    def __call__(self, _: Seen) -> Text:
+    def __call__(self, _: ModelInput) -> str:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return answer if isinstance(answer, str) else json.dumps(answer)

@@ -1,4 +1,4 @@
-"""Every kind of reply, over every provider's own wire format and official client."""
+"""Every kind of reply, over every provider's wire format and official client."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pydantic import BaseModel, Field
 
 from stillme.errors import UnknownName
 from stillme.types import Failed, ImageFile
-from stillme.vlm import Answered, Declined, Malformed, Model, Question, model_named
+from stillme.vlm import Answered, Malformed, Model, ModelDeclined, Question, model_named
 from tests.editors.hosted.loopback import Says, serving
-from tests.vlm.conftest import KEY, Desk
-from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, SPEAKERS, Speaker
+from tests.vlm.conftest import KEY, ServedModel
+from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat
 
-At = Callable[..., Desk]
+Serve = Callable[..., ServedModel]
 
 
 class Verdict(BaseModel):
@@ -34,79 +34,79 @@ class Verdict(BaseModel):
 
 
 GOOD = {"reason": "as asked", "score": 4}
-every = pytest.mark.parametrize("speaker", SPEAKERS, ids=lambda speaker: speaker.name)
+every_provider = pytest.mark.parametrize("wire", WIRE_FORMATS, ids=lambda wire: wire.name)
 
 
 @pytest.fixture
-def question(pictures: list[ImageFile]) -> Question:
-    before, after = pictures
+def question(images: list[ImageFile]) -> Question:
+    before, after = images
     return Question(system="Judge.", parts=("Before:", before, "After:", after), answer=Verdict)
 
 
-@every
-def test_a_question_arrives_whole_and_its_answer_is_typed(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
-    reply = desk.model.ask(question)
+@every_provider
+def test_a_question_arrives_complete_and_its_answer_is_typed(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    reply = served.model.ask(question)
     assert isinstance(reply, Answered), reply
     assert reply.value == Verdict(reason="as asked", score=4)
     assert json.loads(reply.text) == GOOD
-    (asked,) = desk.server.calls()
-    assert asked.path.partition("?")[0].endswith(speaker.path)
-    seen = speaker.see(asked.json)
+    (asked,) = served.server.calls()
+    assert asked.path.partition("?")[0].endswith(wire.path)
+    seen = wire.parse(asked.json)
     assert seen.system == "Judge."
     assert seen.text == "Before:\nAfter:"
     sizes = [Image.open(io.BytesIO(base64.urlsafe_b64decode(data))).size for data in seen.images]
     assert sizes == [(24, 40), (24, 40)]
 
 
-@every
-def test_what_really_applied_is_recorded(at: At, speaker: Speaker, question: Question):
-    reply = at(speaker, GOOD, max_tokens=1000).model.ask(question)
+@every_provider
+def test_what_really_applied_is_recorded(serve: Serve, wire: WireFormat, question: Question):
+    reply = serve(wire, GOOD, max_tokens=1000).model.ask(question)
     assert isinstance(reply, Answered)
     assert reply.effective["sent"]["max_tokens"] == 1000
     assert "temperature" not in reply.effective["sent"]
     assert reply.effective["tokens"]["input"] == 3000
     assert reply.effective["tokens"]["output"] == 600
     assert reply.effective["images"] == [[24, 40], [24, 40]]
-    assert reply.effective["model"].startswith(speaker.model.split("/")[0][:6])
+    assert reply.effective["model"].startswith(wire.model.split("/")[0][:6])
 
 
-@every
-def test_no_file_name_reaches_the_model(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
-    desk.model.ask(question)
-    assert b"Black_woman" not in desk.server.calls()[0].content
+@every_provider
+def test_no_file_name_reaches_the_model(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    served.model.ask(question)
+    assert b"Black_woman" not in served.server.calls()[0].content
 
 
-@every
-def test_a_refusal_is_declined_not_malformed(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
-    desk.server.breaks(speaker.refuse("I will not rate people."))
-    reply = desk.model.ask(question)
-    assert isinstance(reply, Declined), reply
-    if speaker is not GEMINI:
+@every_provider
+def test_a_refusal_is_declined_not_malformed(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    served.server.breaks(wire.refusal("I will not rate people."))
+    reply = served.model.ask(question)
+    assert isinstance(reply, ModelDeclined), reply
+    if wire is not GEMINI:
         assert (reply.kind, reply.reason) == ("refusal", "I will not rate people.")
-    assert len(desk.server.calls()) == 1, "a refusal is not argued with"
+    assert len(served.server.calls()) == 1, "a refusal is not asked again"
 
 
-@every
-def test_a_safety_block_is_declined_in_every_shape(at: At, speaker: Speaker, question: Question):
-    for says in speaker.block():
-        desk = at(speaker, GOOD)
-        desk.server.breaks(says)
-        reply = desk.model.ask(question)
-        assert isinstance(reply, Declined), reply
+@every_provider
+def test_a_safety_block_is_declined_in_every_shape(serve: Serve, wire: WireFormat, question: Question):
+    for says in wire.blocks():
+        served = serve(wire, GOOD)
+        served.server.breaks(says)
+        reply = served.model.ask(question)
+        assert isinstance(reply, ModelDeclined), reply
         assert reply.kind == "blocked"
-        assert len(desk.server.calls()) == 1
+        assert len(served.server.calls()) == 1
 
 
-def test_both_shapes_of_a_gemini_block_name_their_reason(at: At, question: Question):
+def test_both_shapes_of_a_gemini_block_name_their_reason(serve: Serve, question: Question):
     reasons = []
-    for says in GEMINI.block():
-        desk = at(GEMINI, GOOD)
-        desk.server.breaks(says)
-        reply = desk.model.ask(question)
-        assert isinstance(reply, Declined)
+    for says in GEMINI.blocks():
+        served = serve(GEMINI, GOOD)
+        served.server.breaks(says)
+        reply = served.model.ask(question)
+        assert isinstance(reply, ModelDeclined)
         reasons.append(reply.reason)
     assert reasons == ["block_reason = PROHIBITED_CONTENT", "finish_reason = PROHIBITED_CONTENT"]
 
@@ -114,7 +114,7 @@ def test_both_shapes_of_a_gemini_block_name_their_reason(at: At, question: Quest
 BAD = {
     "no JSON": "I would say four.",
     "half a JSON": '{"reason": "as asked", "sco',
-    "a sixth point": '{"reason": "", "score": 6}',
+    "a score of 6": '{"reason": "", "score": 6}',
     "a half point": '{"reason": "", "score": 3.5}',
     "a score as text": '{"reason": "", "score": "4"}',
     "a missing score": '{"reason": "none"}',
@@ -124,155 +124,158 @@ BAD = {
 
 
 @pytest.mark.parametrize(
-    ("speaker", "bad"),
-    [*((CHAT, bad) for bad in BAD.values()), *((each, BAD["a sixth point"]) for each in SPEAKERS if each is not CHAT)],
-    ids=[*BAD, *(f"a sixth point, {each.name}" for each in SPEAKERS if each is not CHAT)],
+    ("wire", "bad"),
+    [
+        *((CHAT, bad) for bad in BAD.values()),
+        *((wire, BAD["a score of 6"]) for wire in WIRE_FORMATS if wire is not CHAT),
+    ],
+    ids=[*BAD, *(f"a score of 6, {wire.name}" for wire in WIRE_FORMATS if wire is not CHAT)],
 )
-def test_a_malformed_answer_is_asked_once_more(at: At, speaker: Speaker, question: Question, bad: str):
-    desk = at(speaker, bad, GOOD)
-    reply = desk.model.ask(question)
+def test_a_malformed_answer_is_asked_once_more(serve: Serve, wire: WireFormat, question: Question, bad: str):
+    served = serve(wire, bad, GOOD)
+    reply = served.model.ask(question)
     assert isinstance(reply, Answered), reply
     assert reply.earlier == bad
     assert reply.effective["asked"] == 2
-    assert len(desk.server.calls()) == 2
+    assert len(served.server.calls()) == 2
 
 
-@every
-def test_twice_malformed_keeps_both_texts_and_both_costs(at: At, speaker: Speaker, question: Question):
+@every_provider
+def test_two_malformed_answers_keep_both_texts_and_both_costs(serve: Serve, wire: WireFormat, question: Question):
     price = {"input": 1.0, "output": 10.0}
-    desk = at(speaker, "first", '{"reason": "", "score": 0}', GOOD, price=price)
-    reply = desk.model.ask(question)
+    served = serve(wire, "first", '{"reason": "", "score": 0}', GOOD, price=price)
+    reply = served.model.ask(question)
     assert isinstance(reply, Malformed), reply
     assert (reply.earlier, reply.text) == ("first", '{"reason": "", "score": 0}')
     assert reply.problem.startswith("score: ")
     assert reply.cost == pytest.approx(2 * (3000 * 1.0 + 600 * 10.0) / 1e6)
-    assert len(desk.server.calls()) == 2
+    assert len(served.server.calls()) == 2
 
 
-@every
-def test_a_truncated_answer_is_malformed_even_if_it_parses(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
-    desk.server.breaks(speaker.cut(json.dumps(GOOD)), times=2)
-    reply = desk.model.ask(question)
+@every_provider
+def test_a_truncated_answer_is_malformed_even_if_it_parses(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    served.server.breaks(wire.truncated(json.dumps(GOOD)), times=2)
+    reply = served.model.ask(question)
     assert isinstance(reply, Malformed), reply
-    assert reply.problem == "the answer was cut off"
+    assert reply.problem == "the answer was truncated"
 
 
-def test_json_in_a_fence_is_read_as_it_stands(at: At, question: Question):
-    desk = at(CHAT, f"```json\n{json.dumps(GOOD)}\n```")
-    reply = desk.model.ask(question)
+def test_json_in_a_fence_is_an_answer(serve: Serve, question: Question):
+    served = serve(CHAT, f"```json\n{json.dumps(GOOD)}\n```")
+    reply = served.model.ask(question)
     assert isinstance(reply, Answered)
-    assert reply.text.startswith("```json"), "the raw text is kept as it came"
+    assert reply.text.startswith("```json"), "the raw text is kept"
 
 
-@every
-def test_too_many_requests_say_when_to_come_back(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
+@every_provider
+def test_a_rate_limit_pauses_all_callers(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
     busy = Says(status=429, body={"error": {"message": "slow down"}}, headers={"retry-after-ms": "200"})
-    desk.server.breaks(busy)
-    reply = desk.model.ask(question)
+    served.server.breaks(busy)
+    reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert reply.retryable
     assert reply.retry_after == pytest.approx(0.2)
     assert "429" in reply.error
-    assert len(desk.server.calls()) == 1, "clients must not retry on their own"
-    begun = time.monotonic()
-    assert isinstance(desk.model.ask(question), Answered)
-    assert time.monotonic() - begun >= 0.15, "nobody asks while the provider wants a pause"
+    assert len(served.server.calls()) == 1, "the SDKs must not retry"
+    started = time.monotonic()
+    assert isinstance(served.model.ask(question), Answered)
+    assert time.monotonic() - started >= 0.15, "no call during the pause"
 
 
-@every
-def test_seconds_to_wait_are_understood(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
-    desk.server.breaks(Says(status=429, body={"error": {"message": "slow down"}}, headers={"Retry-After": "7"}))
-    reply = desk.model.ask(question)
+@every_provider
+def test_retry_after_is_read_from_the_header(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    served.server.breaks(Says(status=429, body={"error": {"message": "slow down"}}, headers={"Retry-After": "7"}))
+    reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert reply.retry_after == 7
 
 
-def test_gemini_puts_the_wait_into_the_body(at: At, question: Question):
-    desk = at(GEMINI, GOOD)
+def test_retry_after_is_read_from_the_body_of_gemini(serve: Serve, question: Question):
+    served = serve(GEMINI, GOOD)
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "37.5s"}
     error = {"code": 429, "message": "Quota exceeded.", "status": "RESOURCE_EXHAUSTED", "details": [wait]}
-    desk.server.breaks(Says(status=429, body={"error": error}))
-    reply = desk.model.ask(question)
+    served.server.breaks(Says(status=429, body={"error": error}))
+    reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert reply.retry_after == 37.5
 
 
 @pytest.mark.parametrize(
-    ("speaker", "status"),
+    ("wire", "status"),
     [(RESPONSES, 500), (CHAT, 503), (GEMINI, 503), (ANTHROPIC, 529)],
-    ids=lambda value: value.name if isinstance(value, Speaker) else str(value),
+    ids=lambda value: value.name if isinstance(value, WireFormat) else str(value),
 )
-def test_an_outage_is_not_a_refusal(at: At, speaker: Speaker, question: Question, status: int):
-    desk = at(speaker, GOOD)
-    desk.server.breaks(Says(status=status, body={"error": {"message": "down"}}))
-    reply = desk.model.ask(question)
+def test_an_outage_is_not_a_refusal(serve: Serve, wire: WireFormat, question: Question, status: int):
+    served = serve(wire, GOOD)
+    served.server.breaks(Says(status=status, body={"error": {"message": "down"}}))
+    reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert reply.retryable
-    assert len(desk.server.calls()) == 1
+    assert len(served.server.calls()) == 1
 
 
-@every
-def test_a_hanging_socket_ends_in_time(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD, timeout=0.3)
-    desk.server.breaks(Says(hangs=True))
-    begun = time.monotonic()
-    reply = desk.model.ask(question)
+@every_provider
+def test_a_hanging_connection_times_out(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD, timeout=0.3)
+    served.server.breaks(Says(hangs=True))
+    started = time.monotonic()
+    reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert reply.retryable
-    assert time.monotonic() - begun < 3
-    desk.server.breaks(Says(body={"x": 1}, trickles=True))
-    assert isinstance(desk.model.ask(question), Failed), "trickling in is no answer either"
+    assert time.monotonic() - started < 3
+    served.server.breaks(Says(body={"x": 1}, trickles=True))
+    assert isinstance(served.model.ask(question), Failed), "a body that trickles in times out, too"
 
 
-@every
-def test_half_an_answer_is_a_failure(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
-    desk.server.breaks(Says(body=speaker.say(json.dumps(GOOD)), truncated=True))
-    reply = desk.model.ask(question)
+@every_provider
+def test_half_an_answer_is_a_failure(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    served.server.breaks(Says(body=wire.answer(json.dumps(GOOD)), truncated=True))
+    reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert reply.retryable
 
 
-@every
-def test_a_wrong_key_locks_out_and_is_not_repeated_in_words(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
-    desk.server.breaks(Says(status=401, body={"error": {"message": f"Incorrect API key provided: {KEY}"}}))
-    first, second = desk.model.ask(question), desk.model.ask(question)
+@every_provider
+def test_a_wrong_key_locks_out_and_is_not_in_the_error(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    served.server.breaks(Says(status=401, body={"error": {"message": f"Incorrect API key provided: {KEY}"}}))
+    first, second = served.model.ask(question), served.model.ask(question)
     assert isinstance(first, Failed)
     assert first.retryable, "a rerun with the right key must ask again"
-    if speaker.key_variable:
+    if wire.key_variable:
         assert KEY not in first.error
     assert isinstance(second, Failed)
-    assert len(desk.server.calls()) == 1, "thousands of further questions would only repeat it"
-    desk.model.close()
-    assert isinstance(desk.model.ask(question), Answered)
+    assert len(served.server.calls()) == 1, "thousands of further questions would only repeat it"
+    served.model.close()
+    assert isinstance(served.model.ask(question), Answered)
 
 
-def test_a_gemini_key_that_is_none_is_a_lock_out_too(at: At, question: Question):
-    desk = at(GEMINI, GOOD)
+def test_an_invalid_gemini_key_locks_out_too(serve: Serve, question: Question):
+    served = serve(GEMINI, GOOD)
     info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     error = {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": [info]}
-    desk.server.breaks(Says(status=400, body={"error": error}))
-    assert isinstance(desk.model.ask(question), Failed)
-    assert isinstance(desk.model.ask(question), Failed)
-    assert len(desk.server.calls()) == 1
+    served.server.breaks(Says(status=400, body={"error": error}))
+    assert isinstance(served.model.ask(question), Failed)
+    assert isinstance(served.model.ask(question), Failed)
+    assert len(served.server.calls()) == 1
 
 
-@every
-def test_a_rejected_request_is_final(at: At, speaker: Speaker, question: Question):
-    desk = at(speaker, GOOD)
-    desk.server.breaks(Says(status=400, body={"error": {"message": "image too small", "code": "invalid_image"}}))
-    reply = desk.model.ask(question)
+@every_provider
+def test_a_rejected_request_is_final(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    served.server.breaks(Says(status=400, body={"error": {"message": "image too small", "code": "invalid_image"}}))
+    reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert not reply.retryable
     assert "image too small" in reply.error
 
 
 @pytest.mark.parametrize(
-    ("speaker", "settings"),
+    ("wire", "settings"),
     [
         (RESPONSES, {"temperature": 0.1}),
         (ANTHROPIC, {"temperature": 0.1}),
@@ -280,97 +283,97 @@ def test_a_rejected_request_is_final(at: At, speaker: Speaker, question: Questio
         (ANTHROPIC, {"detail": "high"}),
         (GEMINI, {"verbosity": "low"}),
     ],
-    ids=lambda value: value.name if isinstance(value, Speaker) else next(iter(value)),
+    ids=lambda value: value.name if isinstance(value, WireFormat) else next(iter(value)),
 )
 def test_a_setting_that_would_be_ignored_is_an_error_before_the_first_call(
-    at: At, speaker: Speaker, settings: dict[str, object], question: Question
+    serve: Serve, wire: WireFormat, settings: dict[str, object], question: Question
 ):
-    desk = at(speaker, GOOD, **settings)
+    served = serve(wire, GOOD, **settings)
     (name,) = settings
-    assert any(f"ignores `{name}" in sentence for sentence in desk.model.objections())
-    reply = desk.model.ask(question)
+    assert any(f"ignores `{name}" in sentence for sentence in served.model.problems())
+    reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert name in reply.error
-    assert desk.server.calls() == []
+    assert served.server.calls() == []
 
 
 @pytest.mark.parametrize(
-    ("speaker", "settings"),
+    ("wire", "settings"),
     [
         (RESPONSES, {"effort": "low", "verbosity": "low", "detail": "high", "service_tier": "flex"}),
         (CHAT, {"temperature": 0.0, "effort": "low", "detail": "low"}),
         (GEMINI, {"temperature": 0.1, "effort": "low", "detail": "high", "service_tier": "flex"}),
         (ANTHROPIC, {"effort": "low"}),
     ],
-    ids=lambda value: value.name if isinstance(value, Speaker) else "",
+    ids=lambda value: value.name if isinstance(value, WireFormat) else "",
 )
-def test_every_setting_that_is_offered_reaches_the_provider(
-    at: At, speaker: Speaker, settings: dict[str, object], question: Question
+def test_every_supported_setting_reaches_the_provider(
+    serve: Serve, wire: WireFormat, settings: dict[str, object], question: Question
 ):
-    desk = at(speaker, GOOD, **settings)
-    reply = desk.model.ask(question)
+    served = serve(wire, GOOD, **settings)
+    reply = served.model.ask(question)
     assert isinstance(reply, Answered), reply
-    sent = desk.server.calls()[0].content.decode()
+    sent = served.server.calls()[0].content.decode()
     for name, value in settings.items():
         assert name in reply.effective["sent"]
         assert str(value).lower() in sent.lower()
 
 
-def test_openai_is_asked_not_to_keep_portraits(at: At, question: Question):
-    desk = at(RESPONSES, GOOD)
-    desk.model.ask(question)
-    assert desk.server.calls()[0].json["store"] is False
+def test_openai_is_asked_not_to_store_portraits(serve: Serve, question: Question):
+    served = serve(RESPONSES, GOOD)
+    served.model.ask(question)
+    assert served.server.calls()[0].json["store"] is False
 
 
-def test_known_models_have_a_price_and_others_say_that_it_is_unknown(at: At, question: Question):
-    known = at(GEMINI, GOOD).model.ask(question)
+def test_the_cost_is_computed_or_marked_as_unknown(serve: Serve, question: Question):
+    known = serve(GEMINI, GOOD).model.ask(question)
     assert isinstance(known, Answered)
     assert known.cost == pytest.approx((3000 * 0.5 + 600 * 3) / 1e6)
     assert "cost" not in known.effective
-    unknown = at(CHAT, GOOD).model.ask(question)
+    unknown = serve(CHAT, GOOD).model.ask(question)
     assert isinstance(unknown, Answered)
     assert (unknown.cost, unknown.effective["cost"]) == (0.0, "unknown")
 
 
-def test_an_own_price_comes_first(at: At, question: Question):
-    reply = at(CHAT, GOOD, price={"input": 2.0, "output": 4.0}).model.ask(question)
+def test_the_price_of_the_audit_takes_precedence(serve: Serve, question: Question):
+    reply = serve(CHAT, GOOD, price={"input": 2.0, "output": 4.0}).model.ask(question)
     assert isinstance(reply, Answered)
     assert reply.cost == pytest.approx((3000 * 2 + 600 * 4) / 1e6)
     assert "cost" not in reply.effective
 
 
-def test_a_picture_is_encoded_once_however_often_it_is_shown(at: At, question: Question):
-    desk = at(CHAT, GOOD, concurrency=8)
+def test_an_image_is_encoded_once_however_often_it_is_sent(serve: Serve, question: Question):
+    served = serve(CHAT, GOOD, concurrency=8)
     with ThreadPoolExecutor(8) as pool:
-        replies = list(pool.map(lambda _: desk.model.ask(question), range(16)))
+        replies = list(pool.map(lambda _: served.model.ask(question), range(16)))
     assert all(isinstance(reply, Answered) for reply in replies)
-    assert desk.model.darkroom.encoded == 2
+    assert served.model.encoder.misses == 2
 
 
-def test_a_large_picture_is_downscaled(at: At, tmp_path: Path):
+def test_a_large_image_is_downscaled(serve: Serve, tmp_path: Path):
     file = tmp_path / "large.png"
     Image.fromarray(np.zeros((600, 1200, 3), dtype=np.uint8)).save(file)
-    desk = at(CHAT, GOOD, image_side=300)
-    reply = desk.model.ask(Question(system="-", parts=(ImageFile.of(file),), answer=Verdict))
+    served = serve(CHAT, GOOD, image_side=300)
+    reply = served.model.ask(Question(system="-", parts=(ImageFile.of(file),), answer=Verdict))
     assert isinstance(reply, Answered)
     assert reply.effective["images"] == [[300, 150]]
 
 
-def test_many_threads_share_one_model(at: At, question: Question):
-    busy = threading.Semaphore(0)
+def test_many_threads_share_one_model(serve: Serve, question: Question):
+    in_flight = threading.Semaphore(0)
     most = 0
 
     def script(_: object) -> str:
         nonlocal most
-        busy.release()
-        most = max(most, busy._value)
+        in_flight.release()
+        most = max(most, in_flight._value)
         time.sleep(0.05)
-        busy.acquire()
+        in_flight.acquire()
         return json.dumps(GOOD)
 
-    desk = at(CHAT, script=script, concurrency=12)
+    served = serve(CHAT, script=script, concurrency=12)
     with ThreadPoolExecutor(12) as pool:
-        replies = list(pool.map(lambda _: desk.model.ask(question), range(36)))
+        replies = list(pool.map(lambda _: served.model.ask(question), range(36)))
     assert all(isinstance(reply, Answered) for reply in replies)
     assert most > 6
 
@@ -385,13 +388,13 @@ def test_a_missing_key_is_one_sentence(monkeypatch: pytest.MonkeyPatch, question
         assert server.asked == []
 
 
-def test_what_is_no_picture_fails_before_anything_is_sent(at: At, tmp_path: Path):
-    (tmp_path / "x.png").write_bytes(b"no picture")
-    desk = at(CHAT, GOOD)
-    reply = desk.model.ask(Question(system="-", parts=(ImageFile.of(tmp_path / "x.png"),), answer=Verdict))
+def test_an_unreadable_image_fails_before_anything_is_sent(serve: Serve, tmp_path: Path):
+    (tmp_path / "x.png").write_bytes(b"no image")
+    served = serve(CHAT, GOOD)
+    reply = served.model.ask(Question(system="-", parts=(ImageFile.of(tmp_path / "x.png"),), answer=Verdict))
     assert isinstance(reply, Failed)
     assert not reply.retryable
-    assert desk.server.calls() == []
+    assert served.server.calls() == []
 
 
 def test_presets_are_data():

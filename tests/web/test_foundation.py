@@ -18,8 +18,9 @@ from stillme.web import events
 from stillme.web.app import Site, create_app
 from stillme.web.database import open_database
 from stillme.web.forms import read_form
-from stillme.web.limits import Limit
+from stillme.web.hosts import is_loopback
 from stillme.web.pages import Pages
+from stillme.web.request_limits import RequestLimit
 from stillme.web.serving import Server
 from stillme.web.sessions import Cookie, SingleUser, csrf_of, new_token, token_hash
 
@@ -95,6 +96,11 @@ def test_other_names_are_not_served(client: TestClient, host: str) -> None:
     assert client.get("/", headers={"Host": host}).status_code == 400
 
 
+def test_only_this_machine_is_loopback() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.3.2.1", "::1", "[::1]")))
+    assert not any(map(is_loopback, ("0.0.0.0", "192.168.0.4", "example.org", "")))
+
+
 def test_large_and_endless_bodies_are_refused(client: TestClient) -> None:
     assert client.post("/change", data={"word": "x" * 70_000}).status_code == 413
     endless = client.post("/change", content=iter([b"word=", b"yes"]))
@@ -126,7 +132,7 @@ def test_pages_escape_what_they_are_given() -> None:
 
 def test_a_cookie_over_https_is_bound_to_the_host() -> None:
     response = PlainTextResponse("")
-    Cookie(name="s", secure=True).give(response, "t")
+    Cookie(name="s", secure=True).set_on(response, "t")
     given = response.headers["set-cookie"]
     assert given.startswith("__Host-s=t")
     assert all(word in given for word in ("HttpOnly", "Path=/", "SameSite=lax", "Secure"))
@@ -148,7 +154,7 @@ def test_a_single_user_app_opens_with_its_key_only() -> None:
     assert "default-src" in refused.headers["content-security-policy"]
     assert stranger.get("/?key=wrong").status_code == 403
     owner = TestClient(app, base_url=HOME)
-    entered = owner.get(user.entrance, follow_redirects=False)
+    entered = owner.get(user.entry_path, follow_redirects=False)
     assert (entered.status_code, entered.headers["location"]) == (303, "/")
     assert owner.get("/").text == "hello"
 
@@ -164,12 +170,12 @@ def test_a_server_chooses_a_free_port_on_loopback() -> None:
         second.listening.close()
 
 
-def test_a_taken_port_and_an_unknown_address_are_said_in_one_sentence() -> None:
+def test_a_port_in_use_and_an_unknown_address_are_reported_in_one_sentence() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(StillmeError, match=f"Port {port} on 127.0.0.1 is taken"):
+        with pytest.raises(StillmeError, match=f"Port {port} on 127.0.0.1 is in use"):
             Server.choose(port=port)
     with pytest.raises(StillmeError, match="no address 192"):
         Server.choose(host="192.0.2.1", port=port)
@@ -188,7 +194,7 @@ def test_every_interface_must_be_asked_for_and_is_known_to_be_public() -> None:
 
 def test_limits_slow_one_client_and_not_another() -> None:
     now = [0.0]
-    limit = Limit(per_minute=60, burst=3, clock=lambda: now[0])
+    limit = RequestLimit(per_minute=60, burst=3, clock=lambda: now[0])
     assert [limit.allows("a") for _ in range(4)] == [True, True, True, False]
     assert limit.allows("b")
     now[0] = 1.0
@@ -223,7 +229,7 @@ def test_the_log_is_append_only_and_part_of_the_transaction(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "nonsense", "postgresql://nobody@127.0.0.1:1/none"])
-def test_a_database_that_cannot_be_opened_is_said_in_one_sentence(url: str) -> None:
+def test_a_database_that_cannot_be_opened_is_reported_in_one_sentence(url: str) -> None:
     with pytest.raises(StillmeError, match="database"):
         open_database(url)
 

@@ -23,7 +23,7 @@ from augment import exposed, framed, mild
 from stillme import faces
 from stillme.colour import lab_to_linear, to_lab, to_srgb
 from stillme.images import read_rgb
-from stillme.instruments.measurements import Described, measure, prepare
+from stillme.instruments.measurements import FaceReading, measure, prepare
 from stillme.instruments.scene import Person
 
 CARDS = Path(__file__).resolve().parents[2] / "src" / "stillme" / "instruments" / "cards"
@@ -71,7 +71,7 @@ def examine(row: dict[str, str]) -> dict:
     rgb = read_rgb(Path(row["path"]))
     source = prepare(rgb)
     person = source.scene.person
-    if not isinstance(person, Person) or not isinstance(source.described, Described):
+    if not isinstance(person, Person) or not isinstance(source.reading, FaceReading):
         return row | {"reason": getattr(person, "reason", "")}
     variants = {"identical": rgb} | mild(rgb) | framed(rgb)
     noise = {name: reading(measure(source, picture)) for name, picture in variants.items()}
@@ -89,9 +89,9 @@ def examine(row: dict[str, str]) -> dict:
         "noise": noise,
         "recovered": recovered,
         "background": measure(source, background).values["changed_area"],
-        "embedding": source.described.embedding,
-        "age_read": source.described.presentation.age,
-        "male_read": source.described.presentation.male,
+        "embedding": source.reading.embedding,
+        "age_read": source.reading.presentation.age,
+        "male_read": source.reading.presentation.male,
     }
 
 

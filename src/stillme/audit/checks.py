@@ -10,7 +10,7 @@ from stillme.audit.plan import NamedEditor, NamedJudge
 from stillme.audit.roles import Cast, casts, couples
 from stillme.audit.sampling import Sample, draw
 from stillme.errors import did_you_mean
-from stillme.protocols import Objecting
+from stillme.protocols import ChecksRequests
 from stillme.types import Portrait, Prompt
 
 Say = Callable[[Location, str], None]
@@ -129,13 +129,13 @@ def check_ensemble(say: Say, section: EnsembleSection | None, judges: Sequence[N
         )
 
 
-def hear_objections(
+def check_requests(
     say: Say, kind: str, plugins: Sequence[object], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
 ) -> None:
     """What an editor or judge could not do is said before the first edit is paid for."""
     for index, plugin in enumerate(plugins):
-        if isinstance(plugin, Objecting):
-            for sentence in plugin.objections(portraits, prompts):
+        if isinstance(plugin, ChecksRequests):
+            for sentence in plugin.problems(portraits, prompts):
                 say((kind, index, "parameters"), sentence)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,10 +27,10 @@ from stillme.audit.config import (
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
 from stillme.audit.roles import sentence_of
-from stillme.errors import Invalid, InvalidAudit, Problem, StillmeError, did_you_mean
+from stillme.errors import Invalid, InvalidAudit, InvalidParameters, NotReady, Problem, StillmeError, did_you_mean
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
 from stillme.portraits import folder as portrait_folder
-from stillme.protocols import Acquainted, Editor, Judge, Needs, Parameters
+from stillme.protocols import Editor, Judge, NeedsPortraits
 from stillme.types import Arm, Portrait, Prompt
 
 FILE = "audit.toml"
@@ -59,6 +60,26 @@ def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
     return audit
 
 
+@dataclass(slots=True)
+class Given:
+    """Parts of an audit that were built in Python; they need no name that can be found."""
+
+    portraits: tuple[Portrait, ...] | None = None
+    prompts: tuple[Prompt, ...] | None = None
+    editors: dict[str, Editor] = field(default_factory=lambda: dict[str, Editor]())
+    """By the name in the audit."""
+    judges: dict[str, Judge] = field(default_factory=lambda: dict[str, Judge]())
+
+
+def load_given(file: Path, data: Mapping[str, Any], given: Given, *, out: Path) -> Audit:
+    """The audit of tables as audit.toml has them, and of what was built in Python."""
+    loader = _Loader(file, Places(""), data, ready=True, given=given)
+    audit = loader.audit(out)
+    if loader.problems or audit is None:
+        raise InvalidAudit("The audit", loader.problems)
+    return audit
+
+
 def _audit_file(path: Path) -> Path:
     if path.is_dir():
         if (path / FILE).is_file():
@@ -72,7 +93,10 @@ def _audit_file(path: Path) -> Path:
 class _Loader:
     """Goes on after a problem, so that one look shows them all."""
 
-    def __init__(self, file: Path, places: Places, data: Mapping[str, Any], *, ready: bool) -> None:
+    def __init__(
+        self, file: Path, places: Places, data: Mapping[str, Any], *, ready: bool, given: Given | None = None
+    ) -> None:
+        self._given = given or Given()
         self._file, self._places, self._data, self._ready = file, places, data, ready
         base = data.get("base")
         self._base = (file.parent / (base if isinstance(base, str) else "")).resolve()
@@ -91,11 +115,11 @@ class _Loader:
         checks.check_specs_differ(self._problem, editors)
         checks.check_ensemble(self._problem, sections.get("ensemble"), judges)
         for named in editors:
-            if isinstance(named.editor, Acquainted):
-                named.editor.meet(portraits)
+            if isinstance(named.editor, NeedsPortraits):
+                named.editor.set_portraits(portraits)
         if self._ready and portraits:
-            checks.hear_objections(self._problem, "editors", [named.editor for named in editors], portraits, prompts)
-            checks.hear_objections(self._problem, "judges", [named.judge for named in judges], portraits, prompts)
+            checks.check_requests(self._problem, "editors", [named.editor for named in editors], portraits, prompts)
+            checks.check_requests(self._problem, "judges", [named.judge for named in judges], portraits, prompts)
         casts = checks.cast_roles(self._problem, roles, portraits, prompts, factors) if roles else ()
         checks.check_inputs(self._problem, editors, casts)
         alone = [prompt for prompt in prompts if not (roles and prompt.target)]
@@ -133,7 +157,9 @@ class _Loader:
 
     def _portraits(self, section: PortraitsSection) -> tuple[Portrait, ...]:
         try:
-            if section.source in registry.plugins("portrait set"):
+            if self._given.portraits is not None:
+                portraits = self._given.portraits
+            elif section.source in registry.plugins("portrait set"):
                 portraits = registry.portrait_set(section.source)
             elif "/" in section.source or (self._base / section.source).is_dir():
                 portraits = portrait_folder.load((self._base / section.source).resolve())
@@ -182,8 +208,8 @@ class _Loader:
         return kept[: section.limit]
 
     def _prompts(self, section: PromptsSection) -> tuple[Prompt, ...]:
-        found: dict[str, Prompt] = {}
-        for index, name in enumerate(section.sets):
+        found: dict[str, Prompt] = {prompt.id: prompt for prompt in self._given.prompts or ()}
+        for index, name in enumerate(section.sets if self._given.prompts is None else ()):
             location = ("prompts", "sets", index)
             try:
                 is_file = name.endswith((".csv", ".toml"))
@@ -229,7 +255,9 @@ class _Loader:
         return built
 
     def _editor(self, section: EditorSection, name: str, location: Location) -> NamedEditor | None:
-        editor: Editor | None = self._plugin(registry.editor_class, section.use, section.parameters, location)
+        editor: Editor | None = self._given.editors.get(name) or self._plugin(
+            "editor", section.use, section.parameters, location
+        )
         if editor is None:
             return None
         seeds = section.seeds or [int(getattr(editor, "default_seed", 0))]
@@ -238,7 +266,9 @@ class _Loader:
         return NamedEditor(name=name, editor=editor, seeds=tuple(seeds))
 
     def _judge(self, section: JudgeSection, name: str, location: Location) -> NamedJudge | None:
-        judge: Judge | None = self._plugin(registry.judge_class, section.use, section.parameters, location)
+        judge: Judge | None = self._given.judges.get(name) or self._plugin(
+            "judge", section.use, section.parameters, location
+        )
         return NamedJudge(name=name, judge=judge, epochs=section.epochs) if judge else None
 
     def _extractors(
@@ -268,33 +298,22 @@ class _Loader:
             return None
         # What this machine lacks comes first: without it, nothing can say whether the settings are right.
         lacking = registry.unmet(made.needs) if self._ready else []
-        for sentence in lacking or (made.objections() if self._ready else ()):
+        for sentence in lacking or (made.problems() if self._ready else ()):
             self._problem(location, f"{entry.use!r}: {sentence}")
         return made
 
-    def _plugin(self, find: Callable[[str], Any], use: str, parameters: dict[str, Any], location: Location) -> Any:
-        name, _, rest = use.partition(":")
+    def _plugin(self, kind: registry.Buildable, use: str, parameters: dict[str, Any], location: Location) -> Any:
         try:
-            found = find(name)
-            if rest:
-                # `diffusers:owner/model` is short for a parameter that the plugin names.
-                parameters = {_shorthand(found, use): rest, **parameters}
+            return registry.build(kind, use, parameters, base=self._base, ready=self._ready)
+        except NotReady as error:
+            for sentence in error.lacking:
+                self._problem((*location, "use"), f"{use!r}: {sentence}")
+        except InvalidParameters as error:
+            prefix = (*location, "parameters")
+            self.problems.extend(explain(error.error, self._places, prefix, error.model, error.given))
         except StillmeError as error:
             self._problem((*location, "use"), str(error))
-            return None
-        needs: Needs = found.needs
-        if self._ready and (lacking := registry.unmet(needs)):
-            for sentence in lacking:
-                self._problem((*location, "use"), f"{use!r}: {sentence}")
-            return None
-        model: type[BaseModel] = found.Parameters
-        try:
-            valid = model.model_validate(parameters)
-            return found(valid.meant_from(self._base) if isinstance(valid, Parameters) else valid)
-        except ValidationError as error:
-            prefix = (*location, "parameters")
-            self.problems.extend(explain(error, self._places, prefix, model, parameters))
-            return None
+        return None
 
 
 def _counterbalanced(section: PromptsSection, roles: RolesSection | None) -> PromptsSection:
@@ -303,11 +322,3 @@ def _counterbalanced(section: PromptsSection, roles: RolesSection | None) -> Pro
     if not roles or not roles.counterbalance or "roles" not in section.sets or variants in section.sets:
         return section
     return section.model_copy(update={"sets": [*section.sets, variants]})
-
-
-def _shorthand(found: Any, use: str) -> str:
-    shorthand = str(getattr(found, "shorthand", ""))
-    if not shorthand:
-        name, _, rest = use.partition(":")
-        raise StillmeError(f"{name!r} takes nothing after a colon; write {rest!r} under its parameters.")
-    return shorthand

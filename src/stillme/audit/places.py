@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from stillme.errors import Problem, did_you_mean
+from stillme.errors import Problem, validation_message
 
 Location = Sequence[str | int]
 
@@ -61,7 +61,7 @@ def explain(
     """Pydantic's complaints in our words, each with its place."""
     for detail in error.errors(include_url=False):
         location = [*prefix, *(part for part in detail["loc"] if not _is_a_branch(part, detail, given))]
-        yield Problem(place=places.place(location), message=_message(detail, model))
+        yield Problem(place=places.place(location), message=validation_message(detail, model))
 
 
 def _is_a_branch(part: str | int, detail: ErrorDetails, given: Any) -> bool:
@@ -79,41 +79,6 @@ def _is_a_branch(part: str | int, detail: ErrorDetails, given: Any) -> bool:
         and detail["type"] not in ("missing", "extra_forbidden")
         and (not isinstance(value, dict) or part not in value)
     )
-
-
-def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    key = str(detail["loc"][-1]) if detail["loc"] else ""
-    match detail["type"]:
-        case "extra_forbidden":
-            known = list(_fields_at(model, detail["loc"][:-1]))
-            return f"unknown key {key!r}.{did_you_mean(key, known)} Known here: {', '.join(known) or 'none'}"
-        case "missing":
-            return f"{key!r} is missing; add it"
-        case "literal_error" | "enum":
-            return f"{detail['input']!r} is not allowed; write {detail.get('ctx', {}).get('expected', 'another value')}"
-        case "too_short":
-            return "is empty; give at least one"
-        case _:
-            said = detail["msg"][0].lower() + detail["msg"][1:]
-            return f"{said.replace('input should', 'should')}, not {detail['input']!r}"
-
-
-def _fields_at(model: type[BaseModel], location: Location) -> Iterable[str]:
-    current: type[BaseModel] = model
-    for part in location:
-        field = current.model_fields.get(str(part)) if isinstance(part, str) else None
-        inner = _model_in(field.annotation) if field else None
-        if inner is not None:
-            current = inner
-    return current.model_fields
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model inside `dict[str, Effect]` or `Effect | None`, if there is one."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    found = (_model_in(argument) for argument in get_args(annotation))
-    return next((model for model in found if model), None)
 
 
 def _dotted(raw: str) -> str:

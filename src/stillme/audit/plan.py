@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import cast
 
 from stillme.audit import roles
+from stillme.audit.arms import PairedArms
 from stillme.audit.config import Config, MitigationSection
 from stillme.audit.roles import Cast
 from stillme.audit.sampling import Sample
-from stillme.mitigation import NEEDS_FEATURES, NOTHING, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
-from stillme.protocols import Editor, Fingerprinted, Judge
+from stillme.design import (
+    Analysis,
+    CardRecord,
+    Design,
+    EditorRecord,
+    ExtractorRecord,
+    JudgeRecord,
+    PlantedAnswers,
+    RecordedRequest,
+    RolesRecord,
+    configuration_hash,
+)
+from stillme.mitigation import NEEDS_FEATURES, NOOP_INSTRUCTION, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
+from stillme.protocols import Editor, Fingerprinted, HasValidityCards, Judge, KnowsAnswers, ValidityCard
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
 
-_NOOP = Prompt(id="noop", text=NOTHING, category="noop", subcategory="noop")
-"""Changing nothing does not depend on the prompt: one no-op request per portrait."""
+PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
+"""What known-answer editors can say beforehand."""
 
-_HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor", "gate"})
-"""Sections that change no row."""
+_NOOP = Prompt(id="noop", text=NOOP_INSTRUCTION, category="noop", subcategory="noop")
+"""Changing nothing does not depend on the prompt: one no-op request per portrait."""
 
 NOT_DESCRIBED = NoFeaturePrompt(reason="not described yet", retryable=True)
 """Stands for a portrait that no extractor has looked at."""
@@ -34,6 +47,17 @@ class NamedEditor:
     editor: Editor
     seeds: tuple[int, ...]
 
+    def record(self, portraits: Sequence[Portrait]) -> EditorRecord:
+        """What reading its rows needs."""
+        return EditorRecord(
+            name=self.name,
+            spec=self.editor.spec,
+            seeds=self.seeds,
+            summary=_summary(self.editor),
+            capabilities=self.editor.capabilities,
+            answers=_planted(self.editor, portraits) if isinstance(self.editor, KnowsAnswers) else None,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedJudge:
@@ -43,10 +67,18 @@ class NamedJudge:
     judge: Judge
     epochs: int
 
-    @property
-    def asked(self) -> int:
-        """How often it looks at each edit: in every epoch, in every way that it wants to see it."""
-        return self.epochs * self.judge.capabilities.views
+    def record(self, calibration: Mapping[str, Json] | None = None) -> JudgeRecord:
+        """What reading its rows needs."""
+        cards = self.judge.cards() if isinstance(self.judge, HasValidityCards) else ()
+        return JudgeRecord(
+            name=self.name,
+            spec=self.judge.spec,
+            epochs=self.epochs,
+            capabilities=self.judge.capabilities,
+            summary=_summary(self.judge),
+            cards=tuple(_card(card) for card in cards),
+            calibration=calibration,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,11 +237,6 @@ class Audit:
             found.setdefault(each.portraits[0].id, []).append(each)
         return found
 
-    def assessments(self, named: NamedJudge, request: Request, image: str) -> Iterator[tuple[str, int]]:
-        """What a judge is asked about an edit: the key of the assessment and its epoch, for every epoch."""
-        for epoch in range(named.asked):
-            yield digest([request.key, image, named.judge.spec.key, epoch]), epoch
-
     def pair(self, named: NamedJudge, request: Request, edited: ImageFile, epoch: int) -> Pair:
         """What a judge is shown of an edit: the labels only if it asks for them."""
         return Pair(
@@ -219,6 +246,59 @@ class Audit:
             prompt=request.prompt,
             labels=request.portraits[0].attributes if named.judge.capabilities.labels else None,
             epoch=epoch,
+        )
+
+    def design(self, calibrations: Mapping[str, Mapping[str, Json]] | None = None) -> Design:
+        """The audit written down, with what is known of its judges' calibration."""
+        known = calibrations or {}
+        estimates, roles = self.config.estimates, self.config.roles
+        return Design(
+            title=self.config.title,
+            hash=self.hash,
+            resolved=self.resolved,
+            portraits=self.portraits,
+            prompts=self.prompts,
+            treatments=tuple(self.treatments()),
+            editors=tuple(named.record(self.portraits) for named in self.editors),
+            judges=tuple(named.record(known.get(named.name)) for named in self.judges),
+            extractors=tuple(ExtractorRecord(name=each.name, spec=each.extractor.spec) for each in self.extractors),
+            analysis=Analysis(
+                factors=self.factors,
+                reference=dict(estimates.reference),
+                confidence=estimates.confidence,
+                replicates=estimates.replicates,
+                seed=estimates.seed,
+                prompts=estimates.prompts,
+                rule=self.config.ensemble.rule,
+                combined=self.ensemble,
+            ),
+            roles=RolesRecord(layouts=tuple(roles.layouts), gender=roles.gender, male=roles.male, female=roles.female)
+            if roles
+            else None,
+        )
+
+    def recorded_requests(self) -> Iterator[RecordedRequest]:
+        """Every request in the audit's own order, editor by editor; after them those that cannot be made."""
+        for named in self.editors:
+            arms = PairedArms()
+            for request in self.requests(named):
+                arms.check(request)
+                yield self._recorded(named, request)
+            for request, lacking in self.unasked(named):
+                yield replace(self._recorded(named, request), withheld=lacking.reason, waiting=lacking.retryable)
+
+    def _recorded(self, named: NamedEditor, request: Request) -> RecordedRequest:
+        return RecordedRequest(
+            editor=named.name,
+            key=request.key,
+            portraits=tuple(portrait.id for portrait in request.portraits),
+            prompt=request.prompt.id,
+            arm=request.arm,
+            instruction=request.instruction,
+            seed=request.seed,
+            attributes_matter=request.attributes_matter,
+            content=request.content,
+            expected_place=self.expected_place(request),
         )
 
     @cached_property
@@ -253,6 +333,10 @@ class Audit:
         ]
         return {"position": self._mitigation.position, "extractors": described} if described else None
 
+    def kept_in(self, folder: Path) -> Audit:
+        """The same audit, whose run is kept elsewhere."""
+        return replace(self, folder=folder)
+
     def as_input(self) -> Mapping[str, Json]:
         """An audit.toml that means the same from any folder."""
         return _without_none(self.config.model_dump(mode="json") | {"base": str(self.base)})
@@ -264,12 +348,38 @@ class Audit:
 
     @cached_property
     def hash(self) -> str:
-        """Names the configuration; budget, executor and title do not count, as they change no row."""
-        return digest({name: part for name, part in self.resolved.items() if name not in _HOW_NOT_WHAT})
+        """Names the configuration."""
+        return configuration_hash(self.resolved)
 
 
 def _content(editor: Editor, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
     return editor.fingerprint(portraits, prompt, arm, seed) if isinstance(editor, Fingerprinted) else ""
+
+
+def _summary(plugin: object) -> str:
+    return (type(plugin).__doc__ or "").partition("\n")[0]
+
+
+def _card(card: ValidityCard) -> CardRecord:
+    return CardRecord(
+        title=card.title,
+        axes=tuple(card.axes),
+        paragraphs=dict(card.paragraphs),
+        rows=tuple(tuple(row) for row in card.rows),
+        body=card.text(),
+    )
+
+
+def _planted(editor: KnowsAnswers, portraits: Sequence[Portrait]) -> PlantedAnswers:
+    factor, levels = editor.planted
+    return PlantedAnswers(
+        factor=factor,
+        levels=tuple(levels),
+        expected={
+            quantity: {portrait.id: editor.expected(quantity, portrait) or 0.0 for portrait in portraits}
+            for quantity in PLANTED_QUANTITIES
+        },
+    )
 
 
 def _without_none(value: Json) -> Json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
 from stillme.errors import StillmeError, did_you_mean
@@ -43,6 +43,10 @@ class Rule:
     arm: str = ""
     sign: Sign = "<="
     limit: float
+    percent: bool = field(default=False, compare=False)
+    """Whether the limit was written in percent."""
+    written: str = field(default="", compare=False)
+    """The rule as it was written."""
 
     def __str__(self) -> str:
         return "".join(self._parts())
@@ -58,7 +62,7 @@ class Rule:
         for name in FIELDS:
             if value := getattr(self, name):
                 yield f" {name}={_written(value)}"
-        yield f" {self.sign} {self.limit!r}"
+        yield f" {self.sign} {100 * self.limit:.12g}%" if self.percent else f" {self.sign} {self.limit!r}"
 
 
 def parse_rule(text: str) -> Rule:
@@ -79,6 +83,8 @@ def parse_rule(text: str) -> Rule:
         group=_read(found["group"] or ""),
         sign=cast("Sign", found["sign"]),
         limit=_limit(found["number"], percent=found["percent"] is not None),
+        percent=found["percent"] is not None,
+        written=text,
         **_where(text, found["where"]),
     )
     if rule.statistic == "mean" and (rule.factor or rule.group):

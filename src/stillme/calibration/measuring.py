@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stillme.calibration.limits import AxisLimits, load
 from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Noticed, Share, Verdict
-from stillme.estimates.quantiles import student, wilson
+from stillme.estimates.quantiles import t_quantile, wilson
 from stillme.results import Results
 from stillme.types import Spec
 
@@ -150,7 +150,7 @@ def _mean(off: Values, answers: _Answers) -> Share | None:
     if len(means) < 2:
         return None
     centre = float(np.mean(means))
-    half = student((1 + _CONFIDENCE) / 2, len(means) - 1) * float(np.std(means, ddof=1)) / math.sqrt(len(means))
+    half = t_quantile((1 + _CONFIDENCE) / 2, len(means) - 1) * float(np.std(means, ddof=1)) / math.sqrt(len(means))
     return Share(value=centre, low=centre - half, high=centre + half, portraits=len(means))
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from stillme.audit import Audit
+from stillme.design import Design, JudgeRecord
 from stillme.estimates import Standing
-from stillme.types import Spec
+from stillme.files import write_json
+from stillme.results import Run
+from stillme.types import Json, Spec
 
 EVERYONE = "everyone"
 
@@ -104,10 +107,7 @@ def save(found: Calibration) -> Path:
     folder = _home()
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{found.key}.json"
-    partial = file.with_suffix(".partial")
-    partial.write_text(json.dumps(found.as_json(), indent=1), "utf-8")
-    partial.replace(file)
-    return file
+    return write_json(file, found.as_json())
 
 
 def find(spec: Spec) -> Calibration | None:
@@ -116,7 +116,7 @@ def find(spec: Spec) -> Calibration | None:
     for folder in (_home(), shipped):
         file = folder / f"{spec.key}.json"
         if file.is_file():
-            return _read(json.loads(file.read_text("utf-8")))
+            return read(json.loads(file.read_text("utf-8")))
     return None
 
 
@@ -127,7 +127,8 @@ def _home() -> Path:
     return (Path(chosen) if chosen else data / "stillme") / "calibrations"
 
 
-def _read(data: dict[str, Any]) -> Calibration:
+def read(data: dict[str, Any]) -> Calibration:
+    """The calibration that `as_json` wrote."""
     return Calibration(
         judge=data["judge"],
         key=data["key"],
@@ -171,9 +172,31 @@ def _plain(share: Share | None) -> str:
     return f"{share.value:+.2f} [{share.low:+.2f}, {share.high:+.2f}]" if share else ""
 
 
-def standing_of(loaded: Audit) -> Standing:
-    """What calibration says of the audit's judges; those never calibrated are absent."""
-    found = {named.name: find(named.judge.spec) for named in loaded.judges}
+def calibration_of_judge(judge: JudgeRecord) -> Calibration | None:
+    """What was recorded of a judge's calibration with the run, else what this machine knows."""
+    return read(dict(judge.calibration)) if judge.calibration else find(judge.spec)
+
+
+def standing_of(run: Run) -> Standing:
+    """What calibration says of a run's judges; those never calibrated are absent."""
+    known = {judge.name: calibration_of_judge(judge) for judge in run.judges}
     return {
-        name: {axis: str(verdict) for axis, verdict in known.verdicts.items()} for name, known in found.items() if known
+        name: {axis: str(verdict) for axis, verdict in calibration.verdicts.items()}
+        for name, calibration in known.items()
+        if calibration
     }
+
+
+def calibrated(run: Run) -> Design:
+    """The run's design with the calibrations that this machine knows, where none was recorded."""
+    judges = (
+        judge if judge.calibration or not (known := find(judge.spec)) else replace(judge, calibration=known.as_json())
+        for judge in run.judges
+    )
+    return replace(run.design, judges=tuple(judges))
+
+
+def known_to_this_machine(audit: Audit) -> dict[str, dict[str, Json]]:
+    """By the judge's name: its calibration, to be recorded with a run."""
+    found = {named.name: find(named.judge.spec) for named in audit.judges}
+    return {name: calibration.as_json() for name, calibration in found.items() if calibration}

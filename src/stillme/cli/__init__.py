@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import sys
 
 import click
@@ -20,12 +22,13 @@ from stillme.cli.start import demo, new
 from stillme.cli.study import study_group
 from stillme.cli.tables import statistics, tables
 from stillme.cli.verbs import Verbs, keep_lines
-from stillme.errors import StillmeError
+from stillme.errors import Interrupted, StillmeError
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="stillme")
-def cli() -> None:
+@click.option("-v", "--verbose", count=True, help="Log to standard error; -vv logs more. Also STILLME_LOG=debug.")
+def cli(verbose: int) -> None:
     r"""Does an image editor keep people themselves?
 
     stillme edits portraits, has instruments, models and people rate the result, and reports every gap
@@ -37,9 +40,12 @@ def cli() -> None:
       stillme new my-audit      write a commented audit.toml
       stillme run my-audit      edit, judge, estimate, report; resumes where it stopped
 
-    Exit codes: 0 done, 1 a check failed, 2 your mistake (one sentence says which), 3 stopped early or with
-    failures that running again would retry, 130 interrupted.
+    Exit codes: 0 done, 1 a check failed, 2 usage or configuration error, 3 incomplete (failures that a rerun
+    would retry, a budget spent, or a verdict without data), 130 interrupted.
     """
+    from stillme.cli.logs import configure
+
+    configure(verbose)
 
 
 cli.add_section("Start", demo, new, plan, list_, doctor)
@@ -51,11 +57,32 @@ cli.add_section("Shell", completion)
 keep_lines(cli)
 
 
+_PLAIN = str.maketrans({"→": "->", "−": "-", "–": "-", "—": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=", "Δ": "d"})
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """ASCII for what a terminal's encoding does not have."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "replace").decode(), error.end
+
+
+codecs.register_error("stillme-plain", _plain)
+
+
 def main() -> None:
     """Run the command line, turning expected errors into one sentence and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot print an arrow gets a plain one instead of a crash.
+            stream.reconfigure(errors="stillme-plain")
     try:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
+    except Interrupted as error:
+        click.echo(f"stillme: {error}", err=True)
+        sys.exit(130)
     except StillmeError as error:
         click.echo(f"stillme: {error}", err=True)
         sys.exit(2)
@@ -69,3 +96,8 @@ def main() -> None:
         # Whoever read our output, such as `head`, has seen enough.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        # A full disk, a folder that cannot be written to, a file that went away: the machine's state, not a fault.
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        click.echo(f"stillme: {what}. Check the disk and the folder's permissions.", err=True)
+        sys.exit(2)

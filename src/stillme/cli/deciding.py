@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, out_option, print_json
+from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json
 
+if TYPE_CHECKING:
+    from stillme.results import Run
+
+_EXIT_NO_DATA = 3
 _RUN = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -37,15 +43,17 @@ def compare(
     stillme compare v1 v2 --editors old new      the same, where a run has several editors
     stillme compare run --editors one other      two editors of one run
 
-    Every number is paired: the second less the first on the same portrait, prompt, arm and seed, judged by the
+    Every number is paired: second minus first on the same portrait, prompt, arm and seed, judged by the
     same judges. Where anything else differs the comparison is refused and the difference named.
     """
     from stillme.comparison import choose, match, showing
     from stillme.comparison import compare as compare_sides
     from stillme.comparison import markdown as writing
 
-    one, other = choose(first, second, editors)
-    found = compare_sides(match(one, other, common=common))
+    with ExitStack() as stack:
+        runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]
+        one, other = choose(cast("Run", runs[0]), runs[1], editors)
+        found = compare_sides(match(one, other, common=common))
     text = showing.as_markdown(found)
     if markdown:
         writing.save(markdown, text)
@@ -77,7 +85,12 @@ def compare(
     help='How much worse than the baseline is allowed, such as "soft_erasure.group <= 0.02". May be repeated.',
 )
 @click.option("--common", is_flag=True, help="Compare with the baseline only on what both runs share.")
-@click.option("--strict", is_flag=True, help="What cannot be told counts as a failure.")
+@click.option("--strict", is_flag=True, help="An inconclusive rule counts as a failure.")
+@click.option(
+    "--accept-uncalibrated",
+    is_flag=True,
+    help="Let judges decide that failed calibration or never had one; otherwise their rules are inconclusive.",
+)
 @click.option("--junit", type=_FILE, help="Also write JUnit XML.")
 @click.option("--sarif", type=_FILE, help="Also write SARIF 2.1.0 for code scanning.")
 @click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
@@ -90,32 +103,47 @@ def gate(
     margins: tuple[str, ...],
     common: bool,
     strict: bool,
+    accept_uncalibrated: bool,
     junit: Path | None,
     sarif: Path | None,
     markdown: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Hold a run to limits: each rule passes, fails, or cannot be told.
+    r"""Hold a run to limits: each rule passes, fails, is inconclusive or has no data.
 
     \b
     A rule is QUANTITY[.STATISTIC][@FACTOR][#GROUP][ editor=NAME][ judge=NAME][ arm=NAME] <= NUMBER
       soft_erasure <= 5%                         everyone
       soft_erasure.group@race <= 0.1             every group; #Black for one of them
-      race_changed.disparity@race <= 0.05        largest less smallest group
-      skin_delta_l.contrast@race#Black <= 2      one group less the rest, or less the reference
+      race_changed.disparity@race <= 0.05        largest minus smallest group
+      skin_delta_l.contrast@race#Black <= 2      one group minus the rest, or minus the reference
 
-    A rule passes only if the whole interval keeps the limit and fails only if the whole interval breaks it;
-    otherwise it cannot be told. Rules of the [gate] section of audit.toml count too. Exits with 1 if a rule
-    fails, with 0 otherwise.
+    A rule passes only if the whole interval keeps the limit and fails only if the whole interval breaks it.
+    If the interval includes the limit it is inconclusive. Without a number, or while the run is unfinished, there
+    is no data. Rules of the [gate] section of audit.toml count too.
+
+    \b
+    Exit codes: 0 every rule passed or is inconclusive, 1 a rule failed (with --strict also: is inconclusive),
+    3 a rule has no data.
     """
     from stillme.comparison import markdown as writing
-    from stillme.gate import Asked, showing
+    from stillme.gate import Asked, baseline_folder, showing
     from stillme.gate import gate as decide
     from stillme.gate.junit import as_junit
     from stillme.gate.sarif import as_sarif
 
-    asked = Asked(rules=rules, baseline=baseline, margins=margins, strict=strict, common=common)
-    found = decide(audit, out, asked)
+    with ExitStack() as stack:
+        run = stack.enter_context(opened_run(audit, out))
+        before = baseline or baseline_folder(run)
+        asked = Asked(
+            rules=rules,
+            baseline=stack.enter_context(opened_run(before)) if before else None,
+            margins=margins,
+            strict=strict,
+            common=common,
+            accept_uncalibrated=accept_uncalibrated,
+        )
+        found = decide(run, asked)
     for file, write in ((junit, as_junit), (sarif, as_sarif), (markdown, showing.as_markdown)):
         if file:
             writing.save(file, write(found))
@@ -123,8 +151,8 @@ def gate(
         print_json(showing.as_json(found))
     else:
         click.echo(showing.as_text(found))
-    if not found.passed:
-        sys.exit(1)
+    if found.passed is not True:
+        sys.exit(1 if found.passed is False else _EXIT_NO_DATA)
 
 
 @click.command()

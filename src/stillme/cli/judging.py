@@ -91,9 +91,9 @@ def calibrate(
     skin-tone group: false alarms, sensitivity, bias, smallest change noticed. Results are kept for every later
     audit on this machine; judges without them are marked. Exits with 1 if an axis fails.
     """
-    from stillme.calibrating import calibrate as run
+    from stillme.calibration.trials import calibrate as run
     from stillme.cli.progress import progress
-    from stillme.pipeline import Options
+    from stillme.stages.working import Conditions
 
     try:
         chosen = tomllib.loads(parameters)
@@ -101,8 +101,8 @@ def calibrate(
         raise StillmeError(f"--parameters is not TOML: {error}") from None
     folder = out or Path(f"calibration-{judge}")
     with progress(quiet=as_json) as shown:
-        options = Options(watch=shown, say=shown.say, accept_changes=True)
-        found, file = run(judge, chosen, folder, per_group=per_group or None, options=options, renders=renders)
+        conditions = Conditions(watch=shown, say=shown.say, accept_changes=True)
+        found, file = run(judge, chosen, folder, per_group=per_group or None, conditions=conditions, renders=renders)
     if as_json:
         print_json(found.as_json())
     else:

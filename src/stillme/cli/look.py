@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, out_option, print_json
+from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json
 
 
 @click.command()
@@ -19,13 +19,15 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 
     Works while another process runs the audit.
     """
+    from stillme.results.drift import drift
     from stillme.results.status import status_of
 
-    found = status_of(audit, out)
+    with opened_run(audit, out, quiet=True) as run:
+        status = status_of(run, drift(run))
     if as_json:
-        print_json(found.as_json())
+        print_json(status.as_json())
     else:
-        click.echo(found.as_text())
+        click.echo(status.as_text())
 
 
 @click.command("list")
@@ -84,7 +86,8 @@ def export(
 
         if to:
             raise click.UsageError("--to goes with tables; --bundle names its own file.")
-        sealed = seal(audit, out, bundle, with_images=with_images)
+        with opened_run(audit, out) as run:
+            sealed = seal(run, bundle, with_images=with_images)
         if as_json:
             print_json(sealed.as_json())
         else:
@@ -94,7 +97,8 @@ def export(
         raise click.UsageError("--with-images goes with --bundle.")
     from stillme.exchange import export_run
 
-    written = export_run(audit, out, kind, to)
+    with opened_run(audit, out) as run:
+        written = export_run(run, kind, to)
     if as_json:
         print_json({"files": [str(path) for path in written]})
     else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from stillme.cli.options import json_option, print_json
+from stillme.cli.options import json_option, opened_run, print_json
 from stillme.errors import StillmeError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -133,7 +133,8 @@ def show(
     from stillme.single.mitigate import describe, portrait_path, ready_extractors, stored_description
 
     if audit:
-        found = stored_description(audit, portrait)
+        with opened_run(audit) as run:
+            found = stored_description(run, portrait)
     else:
         chosen = ready_extractors(extractors, _pairs(settings, "--extractor-set"))
         found = describe(portrait_path(portrait), chosen)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from stillme.results import Run
 
 Command = Callable[..., Any]
 
@@ -32,3 +36,23 @@ def json_option(command: Command) -> Command:
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writes: bool = False) -> Generator[Run]:
+    """The run that the command line names: a folder, or a sealed bundle. What differs here from it is said aloud."""
+    from stillme.errors import StillmeError
+    from stillme.evidence import opened_bundle
+    from stillme.results import Run, folder_of
+    from stillme.results.drift import drift, sentence
+
+    if out is None and path.suffix in (".zip", ".tar") and path.is_file():
+        if writes:
+            raise StillmeError(f"{path} is a sealed bundle, and this command writes into a run. Name the run's folder.")
+        with opened_bundle(path) as run:
+            yield run
+        return
+    with Run.open(folder_of(path, out)) as run:
+        if not quiet and (differences := drift(run)):
+            click.echo(sentence(differences), err=True)
+        yield run

@@ -81,14 +81,14 @@ def sample(
     filled and pictures that cannot be used are listed.
     """
     from stillme.cli.progress import progress
-    from stillme.curation.drawing import Wanted
+    from stillme.curation.drawing import SampleOptions
     from stillme.curation.making import sample_pools
     from stillme.curation.sources import open_source
 
-    wanted = Wanted(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)
-    found = open_source(source, table=table, splits=splits, configuration=configuration)
+    options = SampleOptions(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)
+    opened = open_source(source, table=table, splits=splits, configuration=configuration)
     with progress(quiet=as_json) as shown:
-        drawn = sample_pools(found, pools, wanted, check=checks, say=shown.say, watch=_watch(shown, "check"))
+        drawn = sample_pools(opened, pools, options, check=checks, say=shown.say, watch=_watch(shown, "check"))
     if as_json:
         print_json(drawn.as_json())
     else:

@@ -28,8 +28,9 @@ def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction
     The page is painted anew as rows come in; a button shows the newer numbers. Nothing is written, so the run is never
     disturbed. Only this machine can look, unless --host says otherwise: portraits are then open to that network.
     """
-    from stillme.serve import Served, is_loopback
+    from stillme.serve import Served
     from stillme.serve import serve as serve_report
+    from stillme.web.hosts import is_loopback
 
     def ready(address: str) -> None:
         if as_json:

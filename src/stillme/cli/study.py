@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stillme.cli.options import Command, json_option, print_json
+from stillme.cli.options import Command, json_option, opened_run, print_json
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -78,7 +78,8 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
         least = 0 if name in ("gold", "attention", "repeats") else 1
         if design[name] < least:
             raise click.UsageError(f"--{name.replace('_', '-')} is at least {least}.")
-    made = new_study(run, out, Design(**design), lambda text: click.echo(text, err=True))
+    with opened_run(run) as recorded:
+        made = new_study(recorded, out, Design(**design), lambda text: click.echo(text, err=True))
     real = sum(item.kind == "real" for item in made.drawn.items)
     if as_json:
         print_json(
@@ -112,10 +113,10 @@ def serve(study: Path, database: str | None, proxies: tuple[str, ...], **options
 
     On this machine only unless told otherwise. Every answer is on disk before the page says so.
     """
-    from stillme.study.serving import Serving
+    from stillme.study.serving import ServeOptions
     from stillme.study.serving import serve as run
 
-    run(study, Serving(database=database, proxies=proxies, **options), click.echo)
+    run(study, ServeOptions(database=database, proxies=proxies, **options), click.echo)
 
 
 @study_group.command()
@@ -193,10 +194,10 @@ def submissions(study: Path, database: str | None, file: Path, as_json: bool) ->
     Prolific ids of approved ones are deleted.
     """
     from stillme.study.opening import open_study
-    from stillme.study.submissions import take_over
+    from stillme.study.submissions import apply_statuses
 
     with open_study(study, database) as opened:
-        done = take_over(opened, file)
+        done = apply_statuses(opened, file)
     if as_json:
         print_json(dict(done))
     else:

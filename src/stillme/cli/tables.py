@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, out_option, print_json
+from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json
 
 
 @click.command()
@@ -42,8 +42,9 @@ def tables(
     from stillme.tables.paper.writing import FORMATS
 
     chosen = Chosen(numbers=numbers or NUMBERS, factor=factor, judge=judge)
-    folder, made = make_tables(audit, chosen, out=out)
-    written = {table.number: write(table, folder) for table in made}
+    with opened_run(audit, out, writes=True) as run:
+        made = make_tables(run, chosen)
+        written = {table.number: write(table, run.folder) for table in made}
     if as_json:
         print_json(
             {
@@ -60,7 +61,7 @@ def tables(
         )
     else:
         click.echo("\n".join(FORMATS[kind](table) for table in made), nl=False)
-        click.echo(f"\nWrote {folder / 'tables' / 'paper'}", err=True)
+        click.echo(f"\nWrote {run.folder / 'tables' / 'paper'}", err=True)
 
 
 @click.command()
@@ -97,7 +98,8 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
     """
     from stillme.tables.analyses import analyse
 
-    written = analyse(audit, out=out, only=only, margin=margin)
+    with opened_run(audit, out, writes=True) as run:
+        written = analyse(run, only=only, margin=margin)
     if as_json:
         print_json(
             {name: {"file": str(path) if rows else None, "rows": rows} for name, (path, rows) in written.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -28,15 +27,14 @@ class Cell:
 
 
 def cells_of(chosen: Chosen, *, by_place: bool) -> dict[Cell, int]:
-    """Each cell with its row. An editor's rows stand in the order of its requests, those never made last."""
-    index = chosen.audit.editors.index(chosen.editor)
+    """Each cell with its row. An editor's rows stand in the order of its requests."""
+    design = chosen.run.design
+    index = design.editors.index(chosen.editor)
     rows: list[int] = np.flatnonzero(chosen.results.edits.editor == index).tolist()
     places = {seed: place for place, seed in enumerate(chosen.editor.seeds)}
-    asked = chosen.audit.requests(chosen.editor)
-    requests = itertools.chain(asked, (request for request, _ in chosen.audit.unasked(chosen.editor)))
     return {
-        _cell(request, places[request.seed] if by_place else request.seed): row
-        for row, request in zip(rows, requests, strict=True)
+        _cell(recorded.request(design), places[recorded.seed] if by_place else recorded.seed): row
+        for row, recorded in zip(rows, chosen.run.requests(chosen.editor.name), strict=True)
     }
 
 

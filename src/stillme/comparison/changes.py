@@ -11,7 +11,8 @@ from stillme import estimates
 from stillme.comparison.direction import Worse, unchanged_value, worse_when
 from stillme.comparison.matching import Matched
 from stillme.estimates import Disparity, PairedEffect, benjamini_hochberg
-from stillme.report import numbers
+from stillme.estimates.cuts import rate_of
+from stillme.report.headlines import is_headline, order_of
 from stillme.types import Estimate, Interval, NotEstimable
 
 Verdict = Literal["worse", "better", "changed", "unclear"]
@@ -122,7 +123,7 @@ def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Compar
 
 
 def _changes(effects: Sequence[PairedEffect], matched: Matched) -> Iterator[Change]:
-    adjusted = _adjusted(effects)
+    adjusted = _adjusted(effects, matched)
     level = 1 - matched.settings.confidence
     for place, effect in enumerate(effects):
         q = adjusted.get(place)
@@ -145,22 +146,22 @@ def _changes(effects: Sequence[PairedEffect], matched: Matched) -> Iterator[Chan
         )
 
 
-def _adjusted(effects: Sequence[PairedEffect]) -> Mapping[int, float]:
+def _adjusted(effects: Sequence[PairedEffect], matched: Matched) -> Mapping[int, float]:
     """The headline tests, corrected together: quantities of the report's first screen, by the judge to go by."""
-    answered = {each.quantity for each in effects if is_ensemble(each.judge)}
+    speaking = {(score.judge, score.axis) for score in estimates.headline(matched.scores)}
     family = [
         place
-        for place, each in enumerate(effects)
-        if each.p is not None and numbers.is_headline(each.quantity) and each.quantity != "failed"
-        if is_ensemble(each.judge) or each.quantity not in answered
+        for place, effect in enumerate(effects)
+        if effect.p is not None and is_headline(effect.quantity) and effect.quantity != "failed"
+        if not effect.judge or (effect.judge, _axis_of(effect.quantity)) in speaking
     ]
     p = [effects[place].p or 0.0 for place in family]
     return dict(zip(family, benjamini_hochberg(p), strict=True))
 
 
-def is_ensemble(judge: str) -> bool:
-    """Whether several judges stand behind the name."""
-    return judge.startswith("ensemble (")
+def _axis_of(quantity: str) -> str:
+    rate = rate_of(quantity)
+    return rate.axis if rate else quantity
 
 
 def _verdict(effect: PairedEffect) -> Verdict:
@@ -239,9 +240,9 @@ def _gap_verdict(outcome: Interval | NotEstimable) -> Verdict:
 
 def _place(change: Change | GapChange) -> tuple[bool, int, str, str, str, str, str]:
     group = change.group if isinstance(change, Change) else ""
-    headline = numbers.headline_place(change.quantity)
+    headline = order_of(change.quantity)
     return (
-        not numbers.is_headline(change.quantity),
+        not is_headline(change.quantity),
         headline,
         change.quantity,
         change.arm,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from stillme import rubric
+from stillme import numbers, rubric
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
-from stillme.report import numbers
 from stillme.rubric import Axis, Rate
 
 _HAPPENED = "changed_area"
@@ -55,7 +54,7 @@ def _of_mean(axis: Axis) -> Worse:
         return Worse.HIGHER if axis.unchanged == 1 else Worse.AWAY
     if axis.unchanged is None:
         return Worse.UNKNOWN
-    return Worse.AWAY if numbers.signed(axis.name) else Worse.HIGHER
+    return Worse.AWAY if numbers.is_signed(axis.name) else Worse.HIGHER
 
 
 def unchanged_value(quantity: str) -> float:

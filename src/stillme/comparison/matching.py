@@ -14,7 +14,6 @@ from stillme.errors import StillmeError
 from stillme.estimates.rows import Edits, Scores
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import Standing
-from stillme.results import settings_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +36,7 @@ def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
     """Pair the cells; with `common`, whatever only one side has is left out instead of refused."""
     if first.editor is second.editor or _place(first) == _place(second):
         raise StillmeError(f"{first.label!r} would be compared with itself. Name another editor or another run.")
-    same_kind = first.editor.editor.spec.use == second.editor.editor.spec.use
+    same_kind = first.editor.spec.use == second.editor.spec.use
     notes: list[str] = []
     if not same_kind and first.editor.seeds != second.editor.seeds:
         notes.append("The editors are of different kinds, so their seeds are paired in order, not by number.")
@@ -58,8 +57,8 @@ def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
         labels=_labels(first, second),
         edits=merge_edits(first, second, _labels(first, second), shared, rows),
         scores=tuple(merge_scores(first, second, shared, rows, judges)),
-        settings=settings_of(first.audit),
-        standing=standing_of(first.audit),
+        settings=first.run.settings,
+        standing=standing_of(first.run),
         cells=len(shared),
         left_out=(len(rows[0]) - len(shared), len(rows[1]) - len(shared)),
         notes=tuple(notes),
@@ -67,13 +66,13 @@ def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
 
 
 def _place(chosen: Chosen) -> tuple[Path, str]:
-    return chosen.audit.folder.resolve(), chosen.label
+    return chosen.run.folder.resolve(), chosen.label
 
 
 def _labels(first: Chosen, second: Chosen) -> tuple[str, str]:
     if first.label != second.label:
         return first.label, second.label
-    folders = [each.audit.folder.resolve() for each in (first, second)]
+    folders = [chosen.run.folder.resolve() for chosen in (first, second)]
     short = folders[0].name != folders[1].name
     one, other = (f"{first.label} in {folder.name if short else folder}" for folder in folders)
     return one, other
@@ -88,15 +87,14 @@ def _judge_differences(first: Chosen, second: Chosen) -> Iterator[str]:
 
 
 def _judges(chosen: Chosen) -> dict[tuple[str, int], str]:
-    return {(named.judge.spec.key, named.asked): named.name for named in chosen.audit.judges}
+    return {(judge.spec.key, judge.asked): judge.name for judge in chosen.run.judges}
 
 
 def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
     """Names in the second run to names in the first, of judges that are the same; an ensemble only of the same."""
     one, other = _judges(first), _judges(second)
     shared = {other[key]: one[key] for key in one.keys() & other.keys()}
-    rule = first.audit.config.ensemble.rule
-    if list(one) == list(other) and rule == second.audit.config.ensemble.rule:
-        known = {*one.values(), *other.values()}
-        shared |= {each.judge: each.judge for each in second.results.scores if each.judge not in known}
+    rules = {side.run.design.analysis.rule for side in (first, second)}
+    if list(one) == list(other) and len(rules) == 1:
+        shared |= {score.judge: score.judge for score in second.results.scores if score.kind == "ensemble"}
     return shared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,13 +63,12 @@ def merge_scores(
 ) -> Iterator[Scores]:
     """What the judges that both share said; `judges` names the second run's as the first run does."""
     base, other = ([side[cell] for cell in shared] for side in rows)
-    theirs = {(judges[each.judge], each.axis): each for each in second.results.scores if each.judge in judges}
-    for each in first.results.scores:
-        found = theirs.get((each.judge, each.axis))
-        if found is not None:
-            yield Scores(
-                judge=each.judge,
-                axis=each.axis,
-                value=np.concatenate([each.value[base], found.value[other]]),
-                state=np.concatenate([each.state[base], found.state[other]]),
+    theirs = {(judges[score.judge], score.axis): score for score in second.results.scores if score.judge in judges}
+    for ours in first.results.scores:
+        same = theirs.get((ours.judge, ours.axis))
+        if same is not None:
+            yield replace(
+                ours,
+                value=np.concatenate([ours.value[base], same.value[other]]),
+                state=np.concatenate([ours.state[base], same.state[other]]),
             )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from stillme import numbers
 from stillme.comparison.changes import Change, Comparison, GapChange, Verdict
 from stillme.comparison.markdown import plain, table
-from stillme.report import numbers
 from stillme.types import Interval, NotEstimable
 
 _TITLES: tuple[tuple[Verdict, str], ...] = (("worse", "Worse"), ("better", "Better"), ("changed", "Otherwise changed"))
@@ -91,7 +91,7 @@ def _headline_gaps(found: Comparison) -> list[GapChange]:
 def _row(change: Change) -> tuple[str, ...]:
     return (
         _titled(change),
-        f"{numbers.factor(change.factor)} {change.group}" if change.factor else "everyone",
+        f"{numbers.factor_name(change.factor)} {change.group}" if change.factor else "everyone",
         _number(change.quantity, change.before),
         _number(change.quantity, change.after),
         *_interval(change.quantity, change.outcome),
@@ -104,7 +104,7 @@ def _gap_row(gap: GapChange) -> tuple[str, ...]:
     before, after = (each.value if isinstance(each, Interval) else None for each in (gap.before, gap.after))
     return (
         _titled(gap),
-        numbers.factor(gap.factor),
+        numbers.factor_name(gap.factor),
         # A gap has no direction.
         *("–" if value is None else numbers.number(gap.quantity, value) for value in (before, after)),
         *_interval(gap.quantity, gap.outcome),
@@ -118,7 +118,7 @@ def _titled(change: Change | GapChange) -> str:
 
 
 def _number(quantity: str, value: float | None) -> str:
-    return "–" if value is None else numbers.number(quantity, value, plus=numbers.signed(quantity))
+    return "–" if value is None else numbers.number(quantity, value, plus=numbers.is_signed(quantity))
 
 
 def _interval(quantity: str, outcome: Interval | NotEstimable) -> tuple[str, str]:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stillme.curation.confounds import Compared, compare_groups
+from stillme.curation.confounds import Comparison, compare_groups
 from stillme.curation.criteria import load_criteria
 from stillme.curation.decisions import Action
 from stillme.curation.evenness import Spread
-from stillme.curation.likeness import Alike, find_alike
+from stillme.curation.likeness import SimilarPair, find_similar
 from stillme.curation.measuring import Measured
 from stillme.curation.sampling import Cell
 from stillme.curation.selection import Selected
@@ -22,7 +22,7 @@ _LEVELS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curation:
-    """What the card tells of the curating."""
+    """What the card says about the curation."""
 
     levels: Mapping[str, tuple[str, ...]]
     pools: Spread
@@ -32,17 +32,17 @@ class Curation:
     missing: tuple[tuple[Cell, str], ...]
     """Cells without a portrait, and why."""
     curators: Mapping[str, int]
-    """Cells that each decided."""
+    """How many cells each decided."""
     agreement: tuple[tuple[str, int, float, float | None], ...]
-    """Who, cells, share chosen alike, kappa."""
+    """Curators, cells, share of equal choices, kappa."""
     states: Mapping[str, int]
     actions: tuple[Action, ...]
-    """Everything that curators did, as they did it."""
+    """The curators' log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """What there is to tell beside the pictures."""
+    """Title, version and origin of the set."""
 
     title: str
     version: str
@@ -51,12 +51,12 @@ class About:
     source: str
     method: str
     curation: Curation | None = None
-    """None for pictures that a user brought and nobody curated."""
+    """None for a user's own pictures, which nobody curated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Depicted:
-    """A finished portrait and what the instruments read off it."""
+class FinishedPortrait:
+    """A finished portrait and its measurements."""
 
     selected: Selected
     sha256: str
@@ -68,31 +68,31 @@ class Depicted:
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """Everything that a card says."""
+    """The content of a card."""
 
     about: About
-    portraits: Sequence[Depicted]
-    groups: Mapping[str, list[Compared]]
-    alike: tuple[Alike, ...]
+    portraits: Sequence[FinishedPortrait]
+    groups: Mapping[str, list[Comparison]]
+    alike: tuple[SimilarPair, ...]
 
     @classmethod
-    def of(cls, about: About, portraits: Sequence[Depicted]) -> Card:
-        """Compare the groups of every attribute that groups, and look for likeness."""
-        names = dict.fromkeys(name for each in portraits for name in each.selected.attributes)
-        groups: dict[str, list[Compared]] = {}
+    def of(cls, about: About, portraits: Sequence[FinishedPortrait]) -> Card:
+        """Compare the groups of every attribute that has groups, and look for similar pictures."""
+        names = dict.fromkeys(name for portrait in portraits for name in portrait.selected.attributes)
+        groups: dict[str, list[Comparison]] = {}
         for name in names:
-            levels = [each.selected.attributes.get(name, "not stated") for each in portraits]
+            levels = [portrait.selected.attributes.get(name, "not stated") for portrait in portraits]
             if 2 <= len(set(levels)) <= min(_LEVELS, max(2, len(portraits) // 2)):
                 order = sorted(zip(levels, portraits, strict=True), key=lambda pair: _place(about, name, pair[0]))
                 groups[name] = compare_groups(
-                    [level for level, _ in order], [each.measured.values for _, each in order]
+                    [level for level, _ in order], [portrait.measured.values for _, portrait in order]
                 )
-        alike = find_alike({each.selected.id: each.measured for each in portraits})
+        alike = find_similar({portrait.selected.id: portrait.measured for portrait in portraits})
         return cls(about=about, portraits=portraits, groups=groups, alike=alike)
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
-        told = self.about.curation
+        curation = self.about.curation
         return {
             "title": self.about.title,
             "version": self.about.version,
@@ -102,20 +102,20 @@ class Card:
             "method": self.about.method,
             "portraits": len(self.portraits),
             "curation": None
-            if told is None
+            if curation is None
             else {
-                "curators": dict(told.curators),
+                "curators": dict(curation.curators),
                 "agreement": [
                     {"who": who, "cells": cells, "alike": alike, "kappa": kappa}
-                    for who, cells, alike, kappa in told.agreement
+                    for who, cells, alike, kappa in curation.agreement
                 ],
-                "outcomes": dict(told.states),
-                "actions": len(told.actions),
-                "pools": _spread(told.pools),
-                "places_on_screen": _spread(told.places),
-                "missing": [{"cell": list(cell), "why": why} for cell, why in told.missing],
-                "shortfalls": list(told.shortfalls),
-                "passed_over": list(told.passed_over),
+                "outcomes": dict(curation.states),
+                "actions": len(curation.actions),
+                "pools": _spread(curation.pools),
+                "places_on_screen": _spread(curation.places),
+                "missing": [{"cell": list(cell), "why": why} for cell, why in curation.missing],
+                "shortfalls": list(curation.shortfalls),
+                "passed_over": list(curation.passed_over),
                 "criteria": {name: list(counts) for name, counts in self.criteria().items()},
             },
             "alike": [
@@ -125,16 +125,16 @@ class Card:
             "groups": {
                 name: [
                     {
-                        "property": each.shown.key,
-                        "means": dict(each.means),
-                        "counts": dict(each.counts),
-                        "explained": each.explained,
-                        "chance": each.chance,
-                        "flagged": each.flagged,
+                        "property": comparison.prop.key,
+                        "means": dict(comparison.means),
+                        "counts": dict(comparison.counts),
+                        "explained": comparison.explained,
+                        "chance": comparison.chance,
+                        "flagged": comparison.flagged,
                     }
-                    for each in compared
+                    for comparison in comparisons
                 ]
-                for name, compared in self.groups.items()
+                for name, comparisons in self.groups.items()
             },
             "terms": [
                 {"licence": licence, "label_origin": origin, "consent": consent, "portraits": count}
@@ -143,22 +143,23 @@ class Card:
         }
 
     def criteria(self) -> dict[str, tuple[int, int, int]]:
-        """Of each criterion: portraits for which all, some, none of the choosers ticked it."""
-        found: dict[str, tuple[int, int, int]] = {}
+        """By criterion: portraits for which all, some, none of the choosers ticked it."""
+        counts: dict[str, tuple[int, int, int]] = {}
         for criterion in load_criteria().all:
             shares = [
-                each.selected.criteria[criterion.key] / max(len(each.selected.chosen_by), 1)
-                for each in self.portraits
-                if each.selected.criteria is not None
+                portrait.selected.criteria[criterion.key] / max(len(portrait.selected.chosen_by), 1)
+                for portrait in self.portraits
+                if portrait.selected.criteria is not None
             ]
-            whole, none = sum(share >= 1 for share in shares), sum(share == 0 for share in shares)
-            found[criterion.key] = (whole, len(shares) - whole - none, none)
-        return found
+            by_all, by_none = sum(share >= 1 for share in shares), sum(share == 0 for share in shares)
+            counts[criterion.key] = (by_all, len(shares) - by_all - by_none, by_none)
+        return counts
 
     def terms(self) -> Counter[tuple[str, str, str]]:
-        """Licence, who gave the labels, consent: how many portraits have each."""
+        """How many portraits have each combination of licence, label origin and consent."""
         return Counter(
-            (each.selected.licence, each.selected.label_origin, each.selected.consent) for each in self.portraits
+            (portrait.selected.licence, portrait.selected.label_origin, portrait.selected.consent)
+            for portrait in self.portraits
         )
 
 

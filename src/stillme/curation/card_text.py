@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from stillme.curation.card import Card, Curation
-from stillme.curation.confounds import FLAG, Compared
+from stillme.curation.confounds import FLAG, Comparison
 from stillme.curation.criteria import hints, load_criteria
 from stillme.curation.evenness import Spread
 
@@ -32,47 +33,49 @@ def _lines(card: Card) -> Iterator[str]:
     yield from _light(card)
     yield from _terms_table(card)
     yield from ("", "## How the pictures were made", "")
-    large = [each.enlarged for each in card.portraits]
-    turned = sum(each.crop == "centre" for each in card.portraits) if "face" in about.method else 0
+    scales = [portrait.enlarged for portrait in card.portraits]
+    faceless = sum(portrait.crop == "centre" for portrait in card.portraits) if "face" in about.method else 0
     yield f"{about.method} Metadata is gone; a colour profile was applied before."
-    if large:
-        yield f"Enlarged by {min(large):.2f} to {max(large):.2f}; above 1 no detail was added."
-    if turned:
-        yield f"In {turned} pictures no face was found; they were cut in the middle."
+    if scales:
+        yield f"Enlarged by {min(scales):.2f} to {max(scales):.2f}; above 1 no detail was added."
+    if faceless:
+        yield f"In {faceless} pictures no face was found; they were cropped in the middle."
 
 
-def _curation(card: Card, told: Curation) -> Iterator[str]:
+def _curation(card: Card, curation: Curation) -> Iterator[str]:
     yield from ("", "## Cells", "")
-    *rest, last = told.levels
-    counted = Counter(tuple(each.selected.attributes.get(name, "") for name in told.levels) for each in card.portraits)
-    yield _row([*rest, *told.levels[last]] if rest else ["", *told.levels[last]])
-    yield _row(["---"] * (max(len(rest), 1) + len(told.levels[last])))
-    for head in _combinations([told.levels[name] for name in rest]):
-        cells = [str(counted[(*head, level)]) for level in told.levels[last]]
+    *rest, last = curation.levels
+    counted = Counter(
+        tuple(portrait.selected.attributes.get(name, "") for name in curation.levels) for portrait in card.portraits
+    )
+    yield _row([*rest, *curation.levels[last]] if rest else ["", *curation.levels[last]])
+    yield _row(["---"] * (max(len(rest), 1) + len(curation.levels[last])))
+    for head in product(*(curation.levels[name] for name in rest)):
+        cells = [str(counted[(*head, level)]) for level in curation.levels[last]]
         yield _row([*(head or [last]), *cells])
-    if told.missing:
+    if curation.missing:
         yield from ("", "Without a portrait:", "")
-        yield from (f"- {', '.join(cell)}: {why}" for cell, why in told.missing)
-    if told.shortfalls:
+        yield from (f"- {', '.join(cell)}: {why}" for cell, why in curation.missing)
+    if curation.shortfalls:
         yield from ("", "Fewer candidates than asked for:", "")
-        yield from (f"- {each}" for each in told.shortfalls)
-    if told.passed_over:
-        yield from ("", f"{len(told.passed_over)} pictures were passed over when the pools were drawn:", "")
-        yield from (f"- {each}" for each in told.passed_over)
+        yield from (f"- {shortfall}" for shortfall in curation.shortfalls)
+    if curation.passed_over:
+        yield from ("", f"{len(curation.passed_over)} pictures were passed over when the pools were drawn:", "")
+        yield from (f"- {reason}" for reason in curation.passed_over)
     yield from ("", "## Pools and places", "", "Curators see no pools, and everybody has an order of their own.", "")
-    yield from _spread("pool", told.pools)
+    yield from _spread("pool", curation.pools)
     yield ""
-    yield from _spread("place on the screen", told.places)
+    yield from _spread("place on the screen", curation.places)
     yield from ("", "## Curators", "")
     yield _row(["curator", "cells decided"])
     yield _row(["---"] * 2)
-    yield from (_row([name, str(count)]) for name, count in told.curators.items())
+    yield from (_row([name, str(count)]) for name, count in curation.curators.items())
     yield ""
-    if told.actions:
-        first, last = told.actions[0].at[:16], told.actions[-1].at[:16]
-        yield f"{len(told.actions)} actions from {first} to {last} UTC, all in `curation.jsonl`."
-    yield "Outcomes: " + ", ".join(f"{count} {state}" for state, count in told.states.items()) + "."
-    for who, cells, alike, kappa in told.agreement:
+    if curation.actions:
+        first, last = curation.actions[0].at[:16], curation.actions[-1].at[:16]
+        yield f"{len(curation.actions)} actions from {first} to {last} UTC, all in `curation.jsonl`."
+    yield "Outcomes: " + ", ".join(f"{count} {state}" for state, count in curation.states.items()) + "."
+    for who, cells, alike, kappa in curation.agreement:
         beyond = "" if kappa is None else f", κ = {kappa:.2f} beyond chance"
         yield f"{who}: chose alike in {alike:.0%} of {cells} cells{beyond}."
     yield from ("", "## Criteria", "", "Ticked by those who chose the portrait; nothing is ticked beforehand.", "")
@@ -98,7 +101,11 @@ def _instrument_doubts(card: Card) -> Iterator[str]:
     yield "Measured on the finished pictures; a doubt is a reason to look, not a verdict."
     yield ""
     for place, criterion in enumerate(load_criteria().all):
-        doubted = [each.selected.id for each in card.portraits if hints(each.measured.values)[place].state != "fine"]
+        doubted = [
+            portrait.selected.id
+            for portrait in card.portraits
+            if hints(portrait.measured.values)[place].state != "fine"
+        ]
         shown = ", ".join(doubted[:12]) + (f" and {len(doubted) - 12} more" if len(doubted) > 12 else "")
         yield f"- {criterion.title}: {shown or 'none'}"
 
@@ -113,22 +120,23 @@ def _light(card: Card) -> Iterator[str]:
     yield from ("", "## Light, skin and framing by group", "")
     yield "Means. Skin may differ between groups, and does with the light too; background, side light, exposure,"
     yield "detail, framing and pose should not: what an editor does to dark pictures is not what it does to people."
-    for name, compared in card.groups.items():
-        groups = list(compared[0].means)
+    for name, comparisons in card.groups.items():
+        groups = list(comparisons[0].means)
         yield from ("", f"### By {name}", "")
-        yield _row(["", "n", *(_head(each) for each in compared)])
-        yield _row(["---"] * (len(compared) + 2))
+        yield _row(["", "n", *(_head(comparison) for comparison in comparisons)])
+        yield _row(["---"] * (len(comparisons) + 2))
         for group in groups:
-            count = max(each.counts[group] for each in compared)
-            yield _row([group, str(count), *(each.text(group) for each in compared)])
-        yield _row(["explained (η²)", "", *(_share(each) for each in compared)])
-        yield _row(["by chance (p)", "", *(_chance(each) for each in compared)])
+            count = max(comparison.counts[group] for comparison in comparisons)
+            yield _row([group, str(count), *(comparison.text(group) for comparison in comparisons)])
+        yield _row(["explained (η²)", "", *(_share(comparison) for comparison in comparisons)])
+        yield _row(["by chance (p)", "", *(_chance(comparison) for comparison in comparisons)])
         yield ""
-        flagged = [each for each in compared if each.flagged]
-        tests = sum(not each.shown.expected and each.chance is not None for each in compared)
+        flagged = [comparison for comparison in comparisons if comparison.flagged]
+        tests = sum(not comparison.prop.expected and comparison.chance is not None for comparison in comparisons)
         if flagged:
             words = ", ".join(
-                f"{each.shown.title} (η² {each.explained:.2f}, p {_sign(_chance(each))})" for each in flagged
+                f"{comparison.prop.title} (η² {comparison.explained:.2f}, p {_sign(_chance(comparison))})"
+                for comparison in flagged
             )
             yield f"**Confounded with {name}: {words}.** A gap by {name} may be due to this alone."
         else:
@@ -143,28 +151,21 @@ def _terms_table(card: Card) -> Iterator[str]:
         yield _row([licence, origin, consent, str(count)])
 
 
-def _combinations(levels: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = [()]
-    for each in levels:
-        found = [(*head, level) for head in found for level in each]
-    return found
-
-
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def _head(compared: Compared) -> str:
-    unit = f" ({compared.shown.unit})" if compared.shown.unit else ""
-    return f"{compared.shown.title}{unit}"
+def _head(comparison: Comparison) -> str:
+    unit = f" ({comparison.prop.unit})" if comparison.prop.unit else ""
+    return f"{comparison.prop.title}{unit}"
 
 
-def _share(compared: Compared) -> str:
-    return "–" if compared.explained is None else f"{compared.explained:.2f}"
+def _share(comparison: Comparison) -> str:
+    return "–" if comparison.explained is None else f"{comparison.explained:.2f}"
 
 
-def _chance(compared: Compared) -> str:
-    return "–" if compared.chance is None else _probability(compared.chance)
+def _chance(comparison: Comparison) -> str:
+    return "–" if comparison.chance is None else _probability(comparison.chance)
 
 
 def _sign(probability: str) -> str:

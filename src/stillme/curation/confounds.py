@@ -1,4 +1,4 @@
-"""Do pictures of one group differ from another's in light, focus or framing? Seen before any edit is made."""
+"""Do groups differ in light, focus or framing of their pictures? Checked before any edit is made."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 FLAG = 0.01
-"""The chance below which a difference is pointed out."""
+"""p-value below which a difference is flagged."""
 _PERMUTATIONS = 5000
 _SMALLEST = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PictureProperty:
     """One measured property of a portrait."""
 
     key: str
@@ -23,57 +23,57 @@ class Shown:
     scale: float = 1.0
     digits: int = 1
     expected: bool = False
-    """Groups may differ in it without any fault of the selection."""
+    """Groups may differ in it although the selection is sound."""
 
 
 PROPERTIES = (
-    Shown(key="skin_l", title="skin L*", unit="", digits=0, expected=True),
-    Shown(key="skin_ita", title="skin ITA", unit="°", digits=0, expected=True),
-    Shown(key="background_l", title="background L*", unit="", digits=0),
-    Shown(key="side_light", title="side light", unit="stops", digits=2),
-    Shown(key="overexposed", title="burnt out", unit="%", scale=100, digits=1),
-    Shown(key="underexposed", title="black", unit="%", scale=100, digits=1),
-    Shown(key="sharpness", title="fine detail", unit="grey levels", digits=1),
-    Shown(key="face_share", title="face's share", unit="%", scale=100, digits=0),
-    Shown(key="yaw_size", title="turned by", unit="°", digits=0),
-    Shown(key="smile", title="corners of the mouth", unit="%", scale=100, digits=1),
+    PictureProperty(key="skin_l", title="skin L*", unit="", digits=0, expected=True),
+    PictureProperty(key="skin_ita", title="skin ITA", unit="°", digits=0, expected=True),
+    PictureProperty(key="background_l", title="background L*", unit="", digits=0),
+    PictureProperty(key="side_light", title="side light", unit="stops", digits=2),
+    PictureProperty(key="overexposed", title="burnt out", unit="%", scale=100, digits=1),
+    PictureProperty(key="underexposed", title="black", unit="%", scale=100, digits=1),
+    PictureProperty(key="sharpness", title="fine detail", unit="grey levels", digits=1),
+    PictureProperty(key="face_share", title="face's share", unit="%", scale=100, digits=0),
+    PictureProperty(key="yaw_size", title="turned by", unit="°", digits=0),
+    PictureProperty(key="smile", title="corners of the mouth", unit="%", scale=100, digits=1),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Comparison:
     """One property over the groups of one attribute."""
 
-    shown: Shown
+    prop: PictureProperty
     means: Mapping[str, float | None]
     counts: Mapping[str, int]
     explained: float | None
     """η²: the share of the property's variance that lies between the groups; None where nothing can be compared."""
     chance: float | None
-    """How often groups dealt at random explain as much."""
+    """p-value: how often randomly permuted groups explain as much."""
 
     @property
     def flagged(self) -> bool:
-        """Whether the difference is more than chance gives, in something that groups should not differ in."""
-        return self.chance is not None and self.chance < FLAG and not self.shown.expected
+        """Whether groups differ beyond chance in something that they should not differ in."""
+        return self.chance is not None and self.chance < FLAG and not self.prop.expected
 
     def text(self, group: str) -> str:
-        """A group's mean in words."""
+        """A group's mean as text."""
         mean = self.means[group]
         if mean is None:
             return "–"
-        return f"{self.shown.scale * mean + 0.0:.{self.shown.digits}f}".replace("-", "−")
+        return f"{self.prop.scale * mean + 0.0:.{self.prop.digits}f}".replace("-", "−")
 
 
-def compare_groups(groups: Sequence[str], values: Sequence[Mapping[str, float]], seed: int = 0) -> list[Compared]:
-    """Every property over the groups that portraits belong to, in their order."""
-    return [_compare(shown, groups, values, np.random.default_rng(seed)) for shown in PROPERTIES]
+def compare_groups(groups: Sequence[str], values: Sequence[Mapping[str, float]], seed: int = 0) -> list[Comparison]:
+    """Every property over the groups of the portraits, in their order."""
+    return [_compare(prop, groups, values, np.random.default_rng(seed)) for prop in PROPERTIES]
 
 
 def _compare(
-    shown: Shown, groups: Sequence[str], values: Sequence[Mapping[str, float]], rng: np.random.Generator
-) -> Compared:
-    known = [(group, _value(shown.key, each)) for group, each in zip(groups, values, strict=True)]
+    prop: PictureProperty, groups: Sequence[str], values: Sequence[Mapping[str, float]], rng: np.random.Generator
+) -> Comparison:
+    known = [(group, _value(prop.key, measured)) for group, measured in zip(groups, values, strict=True)]
     rows = [(group, value) for group, value in known if value is not None]
     levels = list(dict.fromkeys(groups))
     counts = {level: sum(group == level for group, _ in rows) for level in levels}
@@ -86,7 +86,7 @@ def _compare(
     explained, chance = (
         _explained(numbers, member, rng) if sum(c >= _SMALLEST for c in counts.values()) > 1 else (None, None)
     )
-    return Compared(shown=shown, means=means, counts=counts, explained=explained, chance=chance)
+    return Comparison(prop=prop, means=means, counts=counts, explained=explained, chance=chance)
 
 
 def _value(key: str, values: Mapping[str, float]) -> float | None:
@@ -106,7 +106,7 @@ def _explained(
         return None, None
     present = member[:, member.sum(axis=0) > 0]
     sizes = present.sum(axis=0)
-    found = float((((centred @ present) ** 2) / sizes).sum()) / total
-    dealt = rng.permuted(np.tile(centred, (_PERMUTATIONS, 1)), axis=1)
-    by_chance = (((dealt @ present) ** 2) / sizes).sum(axis=1) / total
-    return found, float((1 + (by_chance >= found - 1e-12).sum()) / (1 + _PERMUTATIONS))
+    observed = float((((centred @ present) ** 2) / sizes).sum()) / total
+    permuted = rng.permuted(np.tile(centred, (_PERMUTATIONS, 1)), axis=1)
+    by_chance = (((permuted @ present) ** 2) / sizes).sum(axis=1) / total
+    return observed, float((1 + (by_chance >= observed - 1e-12).sum()) / (1 + _PERMUTATIONS))

@@ -1,4 +1,4 @@
-"""The six criteria, what instruments say of each, and why a candidate may be turned away; kept in `criteria.toml`."""
+"""The six criteria, what instruments say of each, and why a candidate may be rejected; kept in `criteria.toml`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
-    """One thing that a portrait must be."""
+    """One requirement of a portrait."""
 
     key: str
     title: str
@@ -54,19 +54,19 @@ class Criteria:
     version: str
     all: tuple[Criterion, ...]
     reasons: Mapping[str, str]
-    """Why a candidate is turned away: key → words, one per criterion first."""
+    """Why a candidate may be rejected: key → words, one per criterion first."""
     same_picture: int
     same_person: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """What the instruments say of one candidate and one criterion."""
+    """What the instruments say of one candidate on one criterion."""
 
     criterion: Criterion
     state: State
     readings: tuple[tuple[str, bool], ...]
-    """Each number in words, and whether it is inside of its limits."""
+    """Each number in words, and whether it is within its limits."""
 
     @property
     def text(self) -> str:
@@ -81,9 +81,9 @@ def load_criteria() -> Criteria:
     data: dict[str, Any] = tomllib.loads(files("stillme.curation").joinpath("criteria.toml").read_text("utf-8"))
     criteria = tuple(
         Criterion(
-            key=each["key"],
-            title=each["title"],
-            text=each["text"],
+            key=entry["key"],
+            title=entry["title"],
+            text=entry["text"],
             measures=tuple(
                 Measure(
                     key=measure["key"],
@@ -92,23 +92,23 @@ def load_criteria() -> Criteria:
                     least=measure.get("least", -math.inf),
                     most=measure.get("most", math.inf),
                 )
-                for measure in each["measures"]
+                for measure in entry["measures"]
             ),
         )
-        for each in data["criteria"]
+        for entry in data["criteria"]
     )
     own = {criterion.key: f"Not: {criterion.title.lower()}" for criterion in criteria}
     return Criteria(
         version=data["version"],
         all=criteria,
-        reasons=own | {each["key"]: each["title"] for each in data["reasons"]},
+        reasons=own | {entry["key"]: entry["title"] for entry in data["reasons"]},
         same_picture=data["duplicates"]["picture"],
         same_person=data["duplicates"]["person"],
     )
 
 
 def hints(values: Mapping[str, float]) -> tuple[Hint, ...]:
-    """What these measurements say of each criterion. No face, no opinion, except that none is visible."""
+    """What these measurements say of each criterion. Without a face only its absence is reported."""
     return tuple(_hint(criterion, values) for criterion in load_criteria().all)
 
 

@@ -1,6 +1,6 @@
-"""What curators did, in the order they did it: an append-only log beside the pools.
+"""What curators did, in order: an append-only log beside the pools.
 
-Everything else (what is ticked, who chose whom, how far everybody is) is read off the log, so that a crash can lose
+Everything else (what is ticked, who chose whom, how far everybody is) is derived from the log, so that a crash loses
 nothing that was written, and undoing is one more line. Plain SQLite, so that `stillme portraits finalize` needs no web.
 """
 
@@ -72,7 +72,7 @@ class Log:
             self._claim(pools)
         except sqlite3.Error as error:
             raise StillmeError(
-                f"{path} cannot be used ({error}). Is the disk full, or the file another program's?"
+                f"{path} cannot be used ({error}). Check the disk space, and that the file is stillme's own."
             ) from None
         self._lock = threading.Lock()
         self._read: list[Action] = []
@@ -80,7 +80,7 @@ class Log:
     def append(
         self, curator: str, cell: Cell, kind: Kind, detail: Mapping[str, Json] | None = None, *, token: str = ""
     ) -> None:
-        """Write one line; on return it is on disk. The same `token` again changes nothing: a retry is no second act."""
+        """Write one line; on return it is on disk. The same `token` again changes nothing: a retry counts once."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         row = (at, curator, json.dumps(cell), kind, json.dumps(detail or {}, ensure_ascii=False))
         with self._lock:
@@ -101,22 +101,22 @@ class Log:
             return tuple(self._read)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     def _claim(self, pools: Pools) -> None:
-        """Tie the log to these candidates, or find that it belongs to others."""
+        """Tie the log to these candidates; an error if it belongs to others."""
         self._connection.execute("INSERT INTO pools SELECT ? WHERE NOT EXISTS (SELECT 1 FROM pools)", (pools.key,))
         (key,) = self._connection.execute("SELECT key FROM pools").fetchone()
         if key != pools.key:
             raise StillmeError(
-                f"{pools.folder / LOG} holds decisions on other candidates. Move it away, or bring the candidates back."
+                f"{pools.folder / LOG} holds decisions on other candidates. Move it away, or restore those candidates."
             )
 
 
 def order_for(curator: str, cell: Cell, pools: Pools) -> list[str]:
-    """The candidates of a cell in an order of this curator's own, which has nothing to do with pools or labels."""
+    """The candidates of a cell in this curator's own random order, independent of pools and labels."""
     seed = int(digest([curator, cell, pools.key]), 16)
     ids = sorted(candidate.id for candidate in pools.cells[cell])
     return [ids[place] for place in np.random.default_rng(seed).permutation(len(ids))]

@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from stillme.curation.sources import Problems, Row, translated
+from stillme.curation.sources import Problems, Row, plain_row, translate
 from stillme.curation.taxonomy import Taxonomy, taxonomy
 from stillme.errors import MissingExtra, StillmeError, UnreadableImage
 
@@ -45,18 +45,18 @@ class HubSource:
                 file = f"{split}/{index}"
                 cells = {name: _text(dataset.features[name], values[name]) for name in names}
                 if self._taxonomy is None:
-                    rows.append(_own(file, cells))
-                elif row := translated(file, f"row {index}", cells, self._taxonomy, problems):
+                    rows.append(plain_row(file, cells))
+                elif row := translate(file, f"row {index}", cells, self._taxonomy, problems):
                     rows.append(row)
-            problems.settle()
+            problems.raise_if_any()
             yield from rows
 
     def read(self, row: Row) -> bytes:
         """One picture's file."""
         split, _, index = row.file.rpartition("/")
-        held = self._datasets[split][int(index)][_PICTURE]
-        if held and held.get("bytes"):
-            return bytes(held["bytes"])
+        image = self._datasets[split][int(index)][_PICTURE]
+        if image and image.get("bytes"):
+            return bytes(image["bytes"])
         raise UnreadableImage(f"{row.file} of {self._repository} has no picture.")
 
     @cached_property
@@ -69,7 +69,7 @@ class HubSource:
                 f"hf:{self._repository} needs the `datasets` library: `pip install datasets`, "
                 "or name a folder with a copy of the data."
             ) from None
-        found: dict[str, Any] = {}
+        datasets: dict[str, Any] = {}
         for split in self._splits:
             try:
                 dataset = library.load_dataset(self._repository, self._configuration, split=split)
@@ -82,10 +82,11 @@ class HubSource:
                 ) from error
             if _PICTURE not in dataset.column_names:
                 raise StillmeError(
-                    f"hf:{self._repository} has no column {_PICTURE!r}; its columns are {dataset.column_names}."
+                    f"hf:{self._repository} has no column {_PICTURE!r}; its columns are {dataset.column_names}. "
+                    "Name another dataset."
                 )
-            found[split] = dataset.cast_column(_PICTURE, library.Image(decode=False))
-        return found
+            datasets[split] = dataset.cast_column(_PICTURE, library.Image(decode=False))
+        return datasets
 
     @cached_property
     def _taxonomy(self) -> Taxonomy | None:
@@ -101,9 +102,3 @@ def _text(feature: Any, value: Any) -> str:
     if value is None:
         return ""
     return str(feature.int2str(value)) if hasattr(feature, "int2str") else str(value)
-
-
-def _own(file: str, cells: Mapping[str, str]) -> Row:
-    meant = ("licence", "label_origin", "consent")
-    attributes = {name: value for name, value in cells.items() if value and name not in meant}
-    return Row(file=file, attributes=attributes, **{name: cells.get(name, "") for name in meant})

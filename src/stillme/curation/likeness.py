@@ -1,4 +1,4 @@
-"""Find pictures that should not both become portraits: one picture twice, or one person."""
+"""Find pictures that should not both become portraits: the same picture twice, or the same person."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stillme.colour import Floats
 from stillme.curation.criteria import load_criteria
 from stillme.curation.measuring import Measured
 
-_SURE = 0.9
+_MIN_PRESENCE = 0.9
 """The mesh's presence below which a face is too hidden to be compared with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alike:
+class SimilarPair:
     """Two pictures, by their ids."""
 
     first: str
@@ -28,40 +28,40 @@ class Alike:
 
     @property
     def words(self) -> str:
-        """What they seem to show."""
+        """What they seem to show, as text."""
         return "one picture" if self.kind == "picture" else "perhaps one person"
 
 
-def find_alike(measured: Mapping[str, Measured]) -> tuple[Alike, ...]:
+def find_similar(measured: Mapping[str, Measured]) -> tuple[SimilarPair, ...]:
     """Pairs that show one picture (by its coarse shape) or perhaps one person (by the face's embedding)."""
     return tuple(sorted(_pairs(measured), key=lambda pair: (pair.kind, pair.distance, pair.first)))
 
 
-def _pairs(measured: Mapping[str, Measured]) -> Iterator[Alike]:
+def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
     limits = load_criteria()
     ids = list(measured)
     if len(ids) < 2:
         return
-    hashes = np.array([each.hash for each in measured.values()], dtype=np.uint64)
-    faces = np.stack([_face(each) for each in measured.values()])
-    for at, first in enumerate(ids[:-1]):
-        bits = np.bitwise_count(hashes[at + 1 :] ^ hashes[at])
-        apart = np.linalg.norm(faces[at + 1 :] - faces[at], axis=1)
+    hashes = np.array([picture.hash for picture in measured.values()], dtype=np.uint64)
+    faces = np.stack([_face(picture) for picture in measured.values()])
+    for index, first in enumerate(ids[:-1]):
+        bits = np.bitwise_count(hashes[index + 1 :] ^ hashes[index])
+        apart = np.linalg.norm(faces[index + 1 :] - faces[index], axis=1)
         person = apart <= limits.same_person
-        # Portraits taken alike have one coarse shape; where both show a face, it must be the same one.
+        # Portraits with the same framing share a coarse shape; where both show a face, it must be the same one too.
         picture = (bits <= limits.same_picture) & (person | np.isnan(apart))
         for place in np.flatnonzero(picture | person):
             same = bool(picture[place])
-            yield Alike(
+            yield SimilarPair(
                 first=first,
-                second=ids[at + 1 + int(place)],
+                second=ids[index + 1 + int(place)],
                 kind="picture" if same else "person",
                 distance=float(bits[place]) if same else round(float(apart[place]), 3),
             )
 
 
 def _face(measured: Measured) -> Floats:
-    """The embedding; nothing that compares as near where there is no face to be sure of."""
-    if measured.embedding is None or measured.values.get("presence", 0.0) < _SURE:
+    """The embedding; NaN, which is near nothing, where no face is certain."""
+    if measured.embedding is None or measured.values.get("presence", 0.0) < _MIN_PRESENCE:
         return np.full(128, np.nan, dtype=np.float32)
     return measured.embedding

@@ -1,4 +1,4 @@
-"""The verbs of `stillme portraits`: sample, import, finalize, each from what the user says to what is on disk."""
+"""What `stillme portraits` does: sample, import, finalize."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from stillme.curation.card import About, Curation
 from stillme.curation.checks import check_missing
 from stillme.curation.criteria import hints
 from stillme.curation.decisions import Action, Log, has_log
-from stillme.curation.drawing import Wanted, sample
+from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.evenness import compare_with_blind
-from stillme.curation.likeness import Alike, find_alike
-from stillme.curation.outcomes import Outcome, Standing
+from stillme.curation.likeness import SimilarPair, find_similar
+from stillme.curation.outcomes import Outcome, Tally
 from stillme.curation.pools import NOT_STATED, Pools, load_pools
 from stillme.curation.sampling import Cell, Shortfall
-from stillme.curation.selection import ASKED, read_own, select
+from stillme.curation.selection import read_own, select
 from stillme.curation.sources import Source
 from stillme.curation.squares import Crop
 from stillme.curation.versions import Written, write_version
 from stillme.errors import StillmeError
+from stillme.portraits.folder import TERMS
 
 Watch = Callable[[int, int], None]
 
-_PAIRS = 8
-"""Pairs listed one by one."""
+_PAIRS_LISTED = 8
 _WHY = {
     "open": "not decided yet",
     "contested": "curators disagree and nobody settled it",
@@ -39,12 +39,12 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """Pools that were drawn and looked at."""
+    """Pools that were drawn and measured."""
 
     pools: Pools
     doubts: Mapping[str, int]
-    """Per criterion, candidates of which an instrument has a doubt."""
-    alike: tuple[Alike, ...]
+    """By criterion, how many candidates an instrument doubts."""
+    alike: tuple[SimilarPair, ...]
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -54,7 +54,8 @@ class Sampled:
             "cells": len(self.pools.design.cells),
             "candidates": len(self.pools.candidates),
             "shortfalls": [
-                {"cell": list(each.cell), "found": each.found, "wanted": each.wanted} for each in self.pools.shortfalls
+                {"cell": list(shortfall.cell), "found": shortfall.found, "wanted": shortfall.wanted}
+                for shortfall in self.pools.shortfalls
             ],
             "passed_over": list(self.pools.passed_over),
             "doubts": dict(self.doubts),
@@ -71,28 +72,36 @@ class Sampled:
         lines = [f"{len(pools.candidates)} candidates in {size}, from {pools.source}."]
         if pools.shortfalls:
             lines += [f"{len(pools.shortfalls)} cells have fewer candidates than asked for:"]
-            lines += [f"  {shortfall_text(each)}" for each in pools.shortfalls]
+            lines += [f"  {shortfall_text(shortfall)}" for shortfall in pools.shortfalls]
         if self.doubts:
             lines.append(
                 "Instruments doubt: " + ", ".join(f"{name} {count}" for name, count in self.doubts.items()) + "."
             )
         if self.alike:
-            lines.append(f"{len(self.alike)} pairs of candidates look alike; curators are told:")
+            lines.append(f"{len(self.alike)} pairs of candidates look alike; curators see a warning:")
             lines += [
                 f"  {pair.first} and {pair.second} show {pair.words} ({pair.distance:g})"
-                for pair in self.alike[:_PAIRS]
+                for pair in self.alike[:_PAIRS_LISTED]
             ]
-            lines += [f"  … and {len(self.alike) - _PAIRS} more"] if len(self.alike) > _PAIRS else []
-        if silent := [name for name in ASKED if any(getattr(each, name) == NOT_STATED for each in pools.candidates)]:
-            lines.append(f"Not stated for some candidates: {', '.join(silent)}. The dataset card will say so.")
+            lines += [f"  … and {len(self.alike) - _PAIRS_LISTED} more"] if len(self.alike) > _PAIRS_LISTED else []
+        if unstated := [
+            name for name in TERMS if any(getattr(candidate, name) == NOT_STATED for candidate in pools.candidates)
+        ]:
+            lines.append(f"Not stated for some candidates: {', '.join(unstated)}. The dataset card will say so.")
         return "\n".join([*lines, f"Next: stillme curate {pools.folder}"])
 
 
 def sample_pools(
-    source: Source, folder: Path, wanted: Wanted, *, check: bool, say: Callable[[str], None], watch: Watch | None = None
+    source: Source,
+    folder: Path,
+    options: SampleOptions,
+    *,
+    check: bool,
+    say: Callable[[str], None],
+    watch: Watch | None = None,
 ) -> Sampled:
-    """Draw pools, then have the instruments look at every candidate."""
-    pools = sample(source, folder, wanted, say=say)
+    """Draw pools, then measure every candidate."""
+    pools = sample(source, folder, options, say=say)
     if not check:
         return Sampled(pools=pools, doubts={}, alike=())
     checks = check_missing(pools, watch=watch)
@@ -102,15 +111,14 @@ def sample_pools(
         for hint in hints(checks[candidate.sha256].values)
         if hint.state != "fine"
     )
-    return Sampled(
-        pools=pools, doubts=doubts, alike=find_alike({each.id: checks[each.sha256] for each in pools.candidates})
-    )
+    alike = find_similar({candidate.id: checks[candidate.sha256] for candidate in pools.candidates})
+    return Sampled(pools=pools, doubts=doubts, alike=alike)
 
 
 def import_portraits(
     folder: Path, home: Path, *, table: Path | None, given: Mapping[str, str], crop: Crop, watch: Watch | None = None
 ) -> Written:
-    """Make a data set of a user's own pictures, all of them."""
+    """Make a data set of all of a user's own pictures."""
     selected = read_own(folder, table, given)
     return write_version(home, selected, _about(home, folder.resolve().name, None), crop, watch=watch)
 
@@ -125,8 +133,8 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
         actions = tuple(log.actions())
     finally:
         log.close()
-    standing = Standing(pools, actions)
-    selected, without = select(pools, standing)
+    tally = Tally(pools, actions)
+    selected, without = select(pools, tally)
     undecided = [(cell, outcome) for cell, outcome in without if outcome.state != "empty"]
     if undecided and not partial:
         shown = "\n".join(f"  - {', '.join(cell)}: {why(outcome)}" for cell, outcome in undecided[:10])
@@ -135,7 +143,7 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
             f"{len(undecided)} of {len(pools.design.cells)} cells are undecided; nothing was written:\n{shown}{more}\n"
             f"Decide them with `stillme curate {folder}`, or leave them out with --partial."
         )
-    about = _about(home, pools.source, _told(pools, standing, without, actions))
+    about = _about(home, pools.source, _curation(pools, tally, without, actions))
     return write_version(home, selected, about, crop, watch=watch)
 
 
@@ -153,24 +161,24 @@ def why(outcome: Outcome) -> str:
     return f"{words} ({outcome.reason})" if outcome.reason else words
 
 
-def _told(
-    pools: Pools, standing: Standing, without: tuple[tuple[Cell, Outcome], ...], actions: tuple[Action, ...]
+def _curation(
+    pools: Pools, tally: Tally, without: tuple[tuple[Cell, Outcome], ...], actions: tuple[Action, ...]
 ) -> Curation:
-    decided = Counter(curator for outcome in standing.outcomes.values() for curator in outcome.votes)
+    decided = Counter(curator for outcome in tally.outcomes.values() for curator in outcome.votes)
     return Curation(
         levels=pools.design.levels,
-        pools=compare_with_blind(standing.pools()),
-        places=compare_with_blind(standing.places()),
+        pools=compare_with_blind(tally.pools()),
+        places=compare_with_blind(tally.places()),
         shortfalls=tuple(map(shortfall_text, pools.shortfalls)),
         passed_over=pools.passed_over,
         missing=tuple((cell, why(outcome)) for cell, outcome in without),
-        curators={name: decided[name] for name in standing.curators},
+        curators={name: decided[name] for name in tally.curators},
         agreement=tuple(
-            (" and ".join(each.curators), each.cells, each.observed, each.kappa)
-            for each in standing.agreement()
-            if each.cells
+            (" and ".join(agreement.curators), agreement.cells, agreement.observed, agreement.kappa)
+            for agreement in tally.agreement()
+            if agreement.cells
         ),
-        states=Counter(outcome.state for outcome in standing.outcomes.values()),
+        states=Counter(outcome.state for outcome in tally.outcomes.values()),
         actions=actions,
     )
 

@@ -1,7 +1,7 @@
-"""Measure a candidate as a curator would look at it: pose, focus, light, what is visible, expression.
+"""Measure what a curator looks for: pose, focus, light, what is visible, expression.
 
 Nothing here knows how light or dark a person's skin is: light is compared between two sides of one face, in stops,
-and exposure is the share of pixels that are clipped. A threshold on brightness would turn away dark skin.
+and exposure is the share of pixels that are clipped. A threshold on brightness would reject dark skin.
 
 Method, all from the 468-point mesh (its depth included) on the picture's most prominent face:
 - yaw, pitch, roll: the angles of the line between the outer corners of the eyes and of the line from forehead to chin;
@@ -39,7 +39,7 @@ _ODD_DARK = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measured:
-    """What the instruments found on one picture."""
+    """What the instruments measured on one picture."""
 
     values: Mapping[str, float]
     """By the names of `criteria.toml`, and those that the dataset card shows; empty where no face was found."""
@@ -50,20 +50,20 @@ class Measured:
 
 
 def measure(rgb: Picture) -> Measured:
-    """Look at one picture."""
+    """Measure one picture."""
     scale = max(rgb.shape[:2]) / min(WORKING, max(rgb.shape[:2]))
     small = fit(rgb, WORKING)
-    found = faces.find(small)
+    detected = faces.find(small)
     shape = picture_hash(small)
-    if not found:
+    if not detected:
         return Measured(values={"faces": 0.0}, embedding=None, hash=shape)
-    face = found[0]
+    face = detected[0]
     mesh = faces.mesh(small, face)
     quality = read_quality(small, mesh)
-    rival = faces.prominence(found[1], small.shape) / faces.prominence(face, small.shape) if len(found) > 1 else 0.0
+    rivals = [faces.prominence(other, small.shape) for other in detected[1:2]]
     values = {
-        "faces": float(len(found)),
-        "rival": rival,
+        "faces": float(len(detected)),
+        "rival": rivals[0] / faces.prominence(face, small.shape) if rivals else 0.0,
         "face_side": face.size * scale,
         "face_share": face.size**2 / (small.shape[0] * small.shape[1]),
         "presence": mesh.presence,
@@ -82,7 +82,7 @@ def measure(rgb: Picture) -> Measured:
 
 
 def picture_hash(rgb: Picture) -> int:
-    """Whether each of 8 × 8 spots is brighter than the one to its right, as 64 bits: alike for alike pictures."""
+    """Whether each of 8 × 8 spots is brighter than the one to its right, as 64 bits: similar for similar pictures."""
     import cv2
 
     grey = cv2.resize(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), (9, 8), interpolation=cv2.INTER_AREA)
@@ -91,7 +91,7 @@ def picture_hash(rgb: Picture) -> int:
 
 
 def _cut_off(mesh: faces.Mesh, rgb: Picture) -> float:
-    """The share of the face's outline that lies outside of the picture."""
+    """The share of the face's outline that lies outside the picture."""
     outline = mesh.points[list(OVAL)]
     height, width = rgb.shape[:2]
     outside = (outline[:, 0] < 0) | (outline[:, 1] < 0) | (outline[:, 0] >= width) | (outline[:, 1] >= height)
@@ -101,16 +101,16 @@ def _cut_off(mesh: faces.Mesh, rgb: Picture) -> float:
 def _mouth_and_eyes(mesh: faces.Mesh) -> dict[str, float]:
     points = mesh.points.astype(np.float64)
 
-    def apart(a: int, b: int) -> float:
+    def gap(a: int, b: int) -> float:
         return float(np.linalg.norm(points[a] - points[b]))
 
-    width = max(apart(61, 291), 1e-6)
+    width = max(gap(61, 291), 1e-6)
     down = points[CHIN] - points[FOREHEAD]
     down = down / max(float(np.linalg.norm(down)), 1e-6)
     lift = (points[[13, 14]].mean(axis=0) - points[[61, 291]].mean(axis=0)) @ down
-    eyes = apart(386, 374) / max(apart(263, 362), 1e-6), apart(159, 145) / max(apart(33, 133), 1e-6)
+    eyes = gap(386, 374) / max(gap(263, 362), 1e-6), gap(159, 145) / max(gap(33, 133), 1e-6)
     return {
-        "mouth_open": apart(13, 14) / width,
+        "mouth_open": gap(13, 14) / width,
         "smile": float(lift) / width,
         "eyes_open": min(eyes),
     }
@@ -175,7 +175,7 @@ def _stops(rgb: Picture, where: Mask, brightness: float) -> float:
 def _background(rgb: Picture, mesh: faces.Mesh) -> float | None:
     """Lightness of what is not the person; None where there is too little of it."""
     outside = (faces.person_mask(rgb) < 0.1) & ~faces.face_oval(mesh, rgb.shape)
-    # Pictures that were turned upright have black corners, which are no background.
+    # Pictures that were rotated upright have black corners, which are not background.
     outside &= rgb.max(axis=2) > _BLANK
     if outside.mean() < 0.03:
         return None

@@ -1,4 +1,4 @@
-"""Read the log: what each curator thinks of each cell, what they agree on, and what follows."""
+"""Derive from the log what each curator decided, what they agree on, and the outcome of each cell."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ class Opinion:
     """What one curator has done in one cell, after all undoing."""
 
     order: list[str] = field(default_factory=list[str])
-    """How the candidates stood on the screen."""
+    """The order of the candidates on the screen."""
     ticked: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     rejected: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict[str, tuple[tuple[str, ...], str]])
     """Candidate → reasons, and words of the curator's own."""
     chosen: list[str] = field(default_factory=list[str])
     nobody: str | None = None
-    """Why no candidate fits; None where somebody does or nothing was said."""
+    """Why no candidate fits; None where one does, or nothing was decided."""
 
     def decided(self, per_cell: int) -> bool:
-        """Whether the curator is through with the cell."""
+        """Whether the curator has decided the cell."""
         return self.nobody is not None or len(self.chosen) == per_cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What follows for one cell from what all curators did."""
+    """The result for one cell over all curators."""
 
     state: State
     chosen: tuple[str, ...]
     votes: Mapping[str, tuple[str, ...]]
-    """Of each curator who decided, whom; nobody where none fits."""
+    """By curator who decided, the candidates; empty where none fits."""
     reason: str = ""
-    """Why the cell stays empty, or the words of whoever settled it."""
+    """Why the cell stays empty, or the note of whoever settled it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far curators chose alike, against what chance would give."""
+    """How often curators chose the same, against chance."""
 
     curators: tuple[str, ...]
     cells: int
@@ -61,8 +61,8 @@ class Agreement:
         return (self.observed - self.expected) / (1 - self.expected) if self.cells and self.expected < 1 else None
 
 
-class Standing:
-    """Everything that follows from a log."""
+class Tally:
+    """The state of a curation, derived from its log."""
 
     def __init__(self, pools: Pools, actions: Sequence[Action]) -> None:
         self._pools = pools
@@ -83,12 +83,12 @@ class Standing:
         return self._opinions.get((curator, cell)) or Opinion()
 
     def last_action(self, curator: str, cell: Cell) -> Action | None:
-        """What undoing would take back."""
-        mine = (each for each in reversed(self._done) if each.curator == curator and each.cell == cell)
-        return next((each for each in mine if each.kind in UNDOABLE), None)
+        """The action that undo reverts."""
+        own = (action for action in reversed(self._done) if action.curator == curator and action.cell == cell)
+        return next((action for action in own if action.kind in UNDOABLE), None)
 
     def agreement(self) -> Iterator[Agreement]:
-        """Of every pair of curators, and of all together where there are more than two."""
+        """For every pair of curators, and for all together where there are more than two."""
         pairs = list(combinations(self.curators, 2))
         if len(pairs) > 1:
             yield self._agreement(self.curators, pairs)
@@ -96,7 +96,7 @@ class Standing:
             yield self._agreement(pair, [pair])
 
     def places(self) -> list[tuple[int, list[tuple[int]]]]:
-        """Of every choice of every curator, where on the screen it stood among how many."""
+        """For every choice of every curator, its place on the screen among all places."""
         return [
             (opinion.order.index(chosen), [(place,) for place in range(1, len(opinion.order) + 1)])
             for opinion in self._opinions.values()
@@ -105,10 +105,10 @@ class Standing:
         ]
 
     def pools(self) -> list[tuple[int, list[tuple[int, ...]]]]:
-        """Of every candidate that a cell ended with, its place among the cell's candidates, and the pools of each."""
+        """For every chosen candidate, its place among the cell's candidates, and the pools of each."""
         cells = ((self._pools.cells[cell], outcome) for cell, outcome in self.outcomes.items())
         return [
-            ([each.id for each in candidates].index(chosen), [each.pools for each in candidates])
+            ([candidate.id for candidate in candidates].index(chosen), [candidate.pools for candidate in candidates])
             for candidates, outcome in cells
             for chosen in outcome.chosen
         ]
@@ -143,17 +143,17 @@ class Standing:
                 opinion.ticked.setdefault(who, set()).discard(detail["criterion"])
             case "reject":
                 opinion.rejected[who] = (tuple(detail["reasons"]), detail.get("note", ""))
-                opinion.chosen = [each for each in opinion.chosen if each != who]
+                opinion.chosen = [other for other in opinion.chosen if other != who]
             case "restore":
                 opinion.rejected.pop(who, None)
             case "choose":
                 opinion.nobody = None
                 opinion.rejected.pop(who, None)
-                kept = [each for each in opinion.chosen if each != who]
+                kept = [other for other in opinion.chosen if other != who]
                 # Choosing one more than the cell takes replaces the first of them.
                 opinion.chosen = [*kept, who][-self._pools.design.per_cell :]
             case "unchoose":
-                opinion.chosen = [each for each in opinion.chosen if each != who]
+                opinion.chosen = [other for other in opinion.chosen if other != who]
             case "none":
                 opinion.chosen, opinion.nobody = [], str(detail.get("note", ""))
             case "settle":

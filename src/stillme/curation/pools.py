@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -19,8 +18,9 @@ from typing import Any
 
 from stillme import __version__
 from stillme.curation.sampling import Cell, Design, Shortfall
-from stillme.curation.sources import leaves
+from stillme.curation.sources import path_fault
 from stillme.errors import InvalidPortraits, Problem, StillmeError
+from stillme.files import write_whole
 from stillme.types import Json, digest
 
 RECORD = "pools.json"
@@ -62,22 +62,22 @@ class Pools:
 
     @cached_property
     def cells(self) -> Mapping[Cell, tuple[Candidate, ...]]:
-        """Of every cell its candidates, those without any included."""
-        found: dict[Cell, list[Candidate]] = {cell: [] for cell in self.design.cells}
+        """The candidates by cell; cells without any are included."""
+        by_cell: dict[Cell, list[Candidate]] = {cell: [] for cell in self.design.cells}
         for candidate in self.candidates:
             cell = self.design.cell_of(candidate.attributes)
             if cell is not None:
-                found[cell].append(candidate)
-        return {cell: tuple(candidates) for cell, candidates in found.items()}
+                by_cell[cell].append(candidate)
+        return {cell: tuple(candidates) for cell, candidates in by_cell.items()}
 
     @cached_property
     def by_id(self) -> Mapping[str, Candidate]:
-        """Every candidate under its id."""
+        """Every candidate by its id."""
         return {candidate.id: candidate for candidate in self.candidates}
 
     @cached_property
     def key(self) -> str:
-        """The hash of who the candidates are: decisions belong to one draw."""
+        """The hash of the candidates: decisions belong to one draw."""
         return digest([sorted(self.by_id), {name: list(levels) for name, levels in self.design.levels.items()}])
 
 
@@ -86,7 +86,7 @@ def load_pools(folder: Path) -> Pools:
     try:
         record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
         if record["format"] > _FORMAT:
-            raise StillmeError(f"{folder} was written by a later stillme ({record['stillme']}); update this one.")
+            raise StillmeError(f"{folder} was written by a newer stillme ({record['stillme']}); upgrade this one.")
         design = Design(
             levels={name: tuple(levels) for name, levels in record["design"]["levels"].items()},
             pools=record["design"]["pools"],
@@ -95,12 +95,12 @@ def load_pools(folder: Path) -> Pools:
         )
         shortfalls = tuple(
             Shortfall(
-                cell=tuple(each["cell"]),
-                found=each["found"],
-                wanted=each["wanted"],
-                empty_pools=tuple(each["empty_pools"]),
+                cell=tuple(entry["cell"]),
+                found=entry["found"],
+                wanted=entry["wanted"],
+                empty_pools=tuple(entry["empty_pools"]),
             )
-            for each in record["shortfalls"]
+            for entry in record["shortfalls"]
         )
         text = (folder / CANDIDATES).read_text("utf-8")
     except FileNotFoundError as error:
@@ -122,8 +122,9 @@ def load_pools(folder: Path) -> Pools:
 
 
 def write_pools(folder: Path, pools: Pools) -> None:
-    """Write the record and the table into a folder that holds the pictures already."""
+    """Write the record and the table into the folder of the pictures."""
     attributes = list(pools.design.levels)
+    # Not `files.write_csv`: the table is read back, so its cells must stay as they are.
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=[*_OWN, *attributes], lineterminator="\n")
     writer.writeheader()
@@ -141,7 +142,7 @@ def write_pools(folder: Path, pools: Pools) -> None:
                 **candidate.attributes,
             }
         )
-    (folder / CANDIDATES).write_text(buffer.getvalue(), "utf-8")
+    write_whole(folder / CANDIDATES, buffer.getvalue())
     record: dict[str, Json] = {
         "format": _FORMAT,
         "stillme": __version__,
@@ -151,10 +152,7 @@ def write_pools(folder: Path, pools: Pools) -> None:
         "shortfalls": [asdict(shortfall) for shortfall in pools.shortfalls],
         "passed_over": list(pools.passed_over),
     }
-    with (folder / RECORD).open("w", encoding="utf-8") as stream:
-        json.dump(record, stream, indent=2, ensure_ascii=False)
-        stream.flush()
-        os.fsync(stream.fileno())
+    write_whole(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False))
 
 
 def _candidates(folder: Path, text: str) -> tuple[Candidate, ...]:
@@ -163,13 +161,13 @@ def _candidates(folder: Path, text: str) -> tuple[Candidate, ...]:
     if missing := [name for name in _OWN if name not in (reader.fieldnames or ())]:
         hint = f"has no column {missing[0]!r}; draw the pools again"
         raise InvalidPortraits(str(table), [Problem(place="line 1", message=hint)])
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     problems: list[Problem] = []
     for cells in reader:
-        if fault := leaves(cells["picture"]):
+        if fault := path_fault(cells["picture"]):
             problems.append(Problem(place=f"line {reader.line_num}", message=fault))
             continue
-        found.append(
+        candidates.append(
             Candidate(
                 id=cells["id"],
                 path=folder / cells["picture"],
@@ -184,4 +182,4 @@ def _candidates(folder: Path, text: str) -> tuple[Candidate, ...]:
         )
     if problems:
         raise InvalidPortraits(str(table), problems)
-    return tuple(found)
+    return tuple(candidates)

@@ -1,4 +1,4 @@
-"""Draw candidate pools over a factorial grid: the same rows and seed give the same pools, in whatever order they come.
+"""Draw candidate pools over a factorial grid: the same rows and seed give the same pools, whatever the rows' order.
 
 Every row has a place in its cell's queue: the hash of the seed, the cell and the file's name. Pool 1 takes the first
 rows of the queue, pool 2 the next ones, and so on: pools are disjoint while the queue lasts, and pool 1 is the same
@@ -42,14 +42,14 @@ class Design:
         return tuple(product(*self.levels.values()))
 
     def cell_of(self, attributes: Mapping[str, str]) -> Cell | None:
-        """The cell that a picture with these labels belongs to; None if the design has no place for it."""
+        """The cell that a picture with these labels belongs to; None if it is not in the design."""
         cell = tuple(attributes.get(name, "") for name in self.levels)
         return cell if all(level in levels for level, levels in zip(cell, self.levels.values(), strict=True)) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
-    """A cell that could not be filled as asked."""
+    """A cell with too few usable pictures."""
 
     cell: Cell
     found: int
@@ -62,10 +62,10 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """Who is in which pool."""
+    """Which pictures are in which pool."""
 
     pools: Mapping[Cell, tuple[tuple[Row, ...], ...]]
-    """Of each cell, one tuple of rows per pool, pool 1 first."""
+    """By cell, one tuple of rows per pool, pool 1 first."""
     shortfalls: tuple[Shortfall, ...]
 
 
@@ -86,40 +86,40 @@ def draw(rows: Iterable[Row], design: Design, *, usable: Callable[[Row], bool] |
                 break
             if usable is None or usable(row):
                 taken.append(row)
-        pools[cell] = _dealt(taken, design)
+        pools[cell] = _distributed(taken, design)
         if len(taken) < wanted:
             short = tuple(pool for pool, held in enumerate(pools[cell], start=1) if len(held) < design.per_cell)
             shortfalls.append(Shortfall(cell=cell, found=len(taken), wanted=wanted, empty_pools=short))
     return Draw(pools=pools, shortfalls=tuple(shortfalls))
 
 
-def _dealt(taken: Sequence[Row], design: Design) -> tuple[tuple[Row, ...], ...]:
-    each = min(design.per_cell, len(taken))
+def _distributed(taken: Sequence[Row], design: Design) -> tuple[tuple[Row, ...], ...]:
+    per_pool = min(design.per_cell, len(taken))
     return tuple(
-        tuple(taken[(pool * design.per_cell + place) % len(taken)] for place in range(each))
+        tuple(taken[(pool * design.per_cell + place) % len(taken)] for place in range(per_pool))
         for pool in range(design.pools)
     )
 
 
-def found_levels(rows: Iterable[Row], by: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The levels that occur, sorted, of each of these attributes."""
-    found: dict[str, set[str]] = {name: set() for name in by}
+def levels_of(rows: Iterable[Row], by: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The levels that occur in the rows, sorted, by attribute."""
+    occurring: dict[str, set[str]] = {name: set() for name in by}
     known: set[str] = set()
     for row in rows:
         known.update(row.attributes)
         for name in by:
             if level := row.attributes.get(name):
-                found[name].add(level)
-    for name, levels in found.items():
+                occurring[name].add(level)
+    for name, levels in occurring.items():
         if not levels:
             raise UnknownName.among("attribute", name, known, f"This source has: {', '.join(sorted(known)) or 'none'}.")
-    return {name: tuple(sorted(levels)) for name, levels in found.items()}
+    return {name: tuple(sorted(levels)) for name, levels in occurring.items()}
 
 
 def restricted(
     levels: Mapping[str, tuple[str, ...]], only: Mapping[str, Sequence[str]], known: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The levels that are asked for, in the order they are asked for; a level that nobody has is a mistake."""
+    """The levels that are asked for, in that order; a level that no row has is an error."""
     kept = dict(levels)
     for name, wanted in only.items():
         for level in wanted:

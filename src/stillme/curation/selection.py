@@ -1,24 +1,22 @@
-"""Who becomes a portrait: the outcome of curation, or all pictures of a folder of one's own."""
+"""Which pictures become portraits: the outcome of curation, or all pictures of a user's folder."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stillme.curation.candidate_pictures import inspect
 from stillme.curation.criteria import load_criteria
-from stillme.curation.outcomes import Outcome, Standing
-from stillme.curation.pictures import inspect
+from stillme.curation.outcomes import Outcome, Tally
 from stillme.curation.pools import Pools
 from stillme.curation.sampling import Cell
-from stillme.curation.sources import leaves, read_within, table_rows
+from stillme.curation.sources import path_fault, read_within
 from stillme.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage
-from stillme.portraits.folder import TABLE
+from stillme.portraits.folder import NO_ROWS, TABLE, TERMS, attributes_of, table_rows
 
-ASKED = ("licence", "label_origin", "consent")
-"""What a user must say of every picture."""
-_OWN = frozenset({"file", "id", "sha256", "block", *ASKED})
 _HINTS = {
     "licence": "under which terms the picture may be used, such as CC0-1.0 or 'own study, not to be shared'",
     "label_origin": "who gave the labels: self-description, annotators, a model",
@@ -43,23 +41,23 @@ class Selected:
     pools: tuple[int, ...] = ()
     chosen_by: tuple[str, ...] = ()
     criteria: Mapping[str, int] | None = None
-    """How many of those who chose it had ticked each criterion; None where nobody was asked."""
+    """By criterion, how many of those who chose it had ticked it; None without curation."""
     state: str = ""
     """How the choice came about: agreed, voted, settled."""
 
 
-def select(pools: Pools, standing: Standing) -> tuple[tuple[Selected, ...], tuple[tuple[Cell, Outcome], ...]]:
+def select(pools: Pools, tally: Tally) -> tuple[tuple[Selected, ...], tuple[tuple[Cell, Outcome], ...]]:
     """The chosen candidates, and the cells that have none."""
-    found: list[Selected] = []
+    selected: list[Selected] = []
     without: list[tuple[Cell, Outcome]] = []
-    for cell, outcome in standing.outcomes.items():
+    for cell, outcome in tally.outcomes.items():
         if not outcome.chosen:
             without.append((cell, outcome))
         for number, candidate_id in enumerate(outcome.chosen, start=1):
             candidate = pools.by_id[candidate_id]
             name = "_".join(slug(level) for level in cell)
-            ticks = standing.ticks(cell, candidate_id)
-            found.append(
+            ticks = tally.ticks(cell, candidate_id)
+            selected.append(
                 Selected(
                     id=name if pools.design.per_cell == 1 else f"{name}_{number}",
                     path=candidate.path,
@@ -70,16 +68,16 @@ def select(pools: Pools, standing: Standing) -> tuple[tuple[Selected, ...], tupl
                     label_origin=candidate.label_origin,
                     consent=candidate.consent,
                     pools=candidate.pools,
-                    chosen_by=standing.choosers(cell, candidate_id),
+                    chosen_by=tally.choosers(cell, candidate_id),
                     criteria={criterion.key: ticks.get(criterion.key, 0) for criterion in load_criteria().all},
                     state=outcome.state,
                 )
             )
-    if twice := [each.id for each in found if sum(other.id == each.id for other in found) > 1]:
+    if repeated := [id_ for id_, count in Counter(portrait.id for portrait in selected).items() if count > 1]:
         raise StillmeError(
-            f"Two cells would share the id {twice[0]!r}; give their levels names that differ in letters."
+            f"Two cells would share the id {repeated[0]!r}; give their levels names that differ in letters."
         )
-    return tuple(found), tuple(without)
+    return tuple(selected), tuple(without)
 
 
 def read_own(folder: Path, table: Path | None, given: Mapping[str, str]) -> tuple[Selected, ...]:
@@ -88,38 +86,38 @@ def read_own(folder: Path, table: Path | None, given: Mapping[str, str]) -> tupl
         raise StillmeError(f"{folder} is not a folder. Name one with pictures and a {TABLE}.")
     file = folder / TABLE if table is None else table if table.is_file() else folder / table
     problems: list[Problem] = []
-    found: dict[str, Selected] = {}
+    selected: dict[str, Selected] = {}
     columns: set[str] = set()
-    unanswered: dict[str, list[str]] = {name: [] for name in ASKED}
+    unanswered: dict[str, list[str]] = {name: [] for name in TERMS}
     for place, cells in table_rows(file):
         columns.update(cells)
-        for name in ASKED:
+        for name in TERMS:
             if not (cells.get(name) or given.get(name)):
                 unanswered[name].append(place)
-        if fault := leaves(cells["file"]) or _fault(folder, cells["file"]):
+        if fault := path_fault(cells["file"]) or _fault(folder, cells["file"]):
             problems.append(Problem(place=place, message=fault))
             continue
         id_ = cells.get("id") or Path(cells["file"]).stem
-        if slug(id_) in {slug(other) for other in found}:
+        if slug(id_) in {slug(other) for other in selected}:
             problems.append(Problem(place=place, message=f"the id {id_!r} is used twice; ids must differ in letters"))
             continue
-        found[id_] = Selected(
+        selected[id_] = Selected(
             id=id_,
             path=folder / cells["file"],
             sha256=cells.get("sha256", ""),
             source=cells["file"],
-            attributes={name: value for name, value in cells.items() if name not in _OWN and value},
+            attributes=attributes_of(cells),
             block=cells.get("block", ""),
             licence=cells.get("licence") or given.get("licence", ""),
             label_origin=cells.get("label_origin") or given.get("label_origin", ""),
             consent=cells.get("consent") or given.get("consent", ""),
         )
     problems = [*_questions(columns, unanswered), *problems]
-    if not found and not problems:
-        problems.append(Problem(place="", message="has no rows; list at least one picture under the column 'file'"))
+    if not selected and not problems:
+        problems.append(NO_ROWS)
     if problems:
         raise InvalidPortraits(str(file), problems)
-    return tuple(found.values())
+    return tuple(selected.values())
 
 
 def slug(text: str) -> str:
@@ -137,12 +135,12 @@ def _fault(folder: Path, file: str) -> str:
 
 
 def _questions(columns: set[str], unanswered: Mapping[str, list[str]]) -> list[Problem]:
-    asked: list[Problem] = []
+    problems: list[Problem] = []
     for name, places in unanswered.items():
         if not places:
             continue
         option = f"--{name.replace('_', '-')}"
         missing = f"{name!r} is empty in {len(places)} rows" if name in columns else f"has no column {name!r}"
         message = f"{missing}; say {_HINTS[name]}, row by row, or once for all with `{option} TEXT`"
-        asked.append(Problem(place=places[0] if name in columns else "line 1", message=message))
-    return asked
+        problems.append(Problem(place=places[0] if name in columns else "line 1", message=message))
+    return problems

@@ -6,7 +6,6 @@ A source lists all of its rows, cheaply, and reads single pictures when asked: s
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +14,14 @@ from typing import Protocol
 
 from stillme.curation.taxonomy import Taxonomy, taxonomy
 from stillme.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
-from stillme.portraits.folder import TABLE
+from stillme.portraits.folder import TABLE, TERMS, attributes_of, table_rows
 
 FAIRFACE_TABLES = {"train": "fairface_label_train.csv", "val": "fairface_label_val.csv"}
 """FairFace's splits, and the tables of its published layout."""
 HUB = "hf:"
 """What a source on the Hugging Face hub begins with."""
 
-_MEANT = ("licence", "label_origin", "consent")
-_SHOWN = 12
+_MOST_LISTED = 12
 """Problems listed one by one; the rest are counted."""
 
 
@@ -40,7 +38,7 @@ class Row:
 
 
 class Source(Protocol):
-    """Something that candidates can be drawn from."""
+    """Where candidates are drawn from."""
 
     @property
     def title(self) -> str:
@@ -64,19 +62,19 @@ class Source(Protocol):
 def open_source(
     where: str, *, table: Path | None = None, splits: Sequence[str] = (), configuration: str = "1.25"
 ) -> Source:
-    """Find out what `where` is: `hf:REPO`, FairFace as published, or a folder with a CSV."""
+    """The source at `where`: `hf:REPO`, FairFace as published, or a folder with a CSV."""
     if where.startswith(HUB):
         from stillme.curation.hub import HubSource
 
         return HubSource(where.removeprefix(HUB), configuration=configuration, splits=tuple(splits) or ("train",))
     folder = Path(where)
     if not folder.is_dir():
-        raise StillmeError(f"{where} is not a folder. Name one with a {TABLE}, a copy of FairFace, or hf:REPO.")
+        raise StillmeError(f"{where} is not a folder. Name a folder with a {TABLE}, a copy of FairFace, or hf:REPO.")
     published = {split: folder / name for split, name in FAIRFACE_TABLES.items() if (folder / name).is_file()}
     if table is None and published:
         return FolderSource(folder, tables=_chosen(published, splits), taxonomy=taxonomy("fairface"))
     if splits:
-        raise StillmeError(f"--split goes with FairFace or the hub; {where} has no {FAIRFACE_TABLES['train']}.")
+        raise StillmeError(f"--split needs FairFace or the hub; {where} has no {FAIRFACE_TABLES['train']}.")
     return FolderSource(folder, tables=(_within(folder, table),), taxonomy=None)
 
 
@@ -112,7 +110,7 @@ class FolderSource:
                     seen[row.file] = row
                 elif seen[row.file] != row:
                     problems.add(place, f"{row.file!r} is listed twice, with different labels")
-            problems.settle()
+            problems.raise_if_any()
         yield from seen.values()
 
     def read(self, row: Row) -> bytes:
@@ -121,21 +119,21 @@ class FolderSource:
 
     def _row(self, place: str, cells: Mapping[str, str], problems: Problems) -> Row | None:
         file = cells["file"]
-        if fault := leaves(file):
+        if fault := path_fault(file):
             problems.add(place, fault)
             return None
         if self._taxonomy is None:
-            attributes = {name: value for name, value in cells.items() if name not in _NOT_ATTRIBUTES and value}
-            given = {name: cells.get(name, "") for name in _MEANT}
-            return Row(file=file, attributes=attributes, **given)
-        return translated(file, place, cells, self._taxonomy, problems)
+            return plain_row(file, cells)
+        return translate(file, place, cells, self._taxonomy, problems)
 
 
-_NOT_ATTRIBUTES = frozenset({"file", "id", "sha256", "block", *_MEANT})
+def plain_row(file: str, cells: Mapping[str, str]) -> Row:
+    """A row whose labels are taken as they are."""
+    return Row(file=file, attributes=attributes_of(cells), **{name: cells.get(name, "") for name in TERMS})
 
 
-def translated(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxonomy, problems: Problems) -> Row | None:
-    """A row whose labels are put into a taxonomy's levels."""
+def translate(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxonomy, problems: Problems) -> Row | None:
+    """A row with its labels translated into a taxonomy's levels."""
     attributes: dict[str, str] = {}
     for attribute, labels in taxonomy.labels.items():
         if attribute not in cells:
@@ -148,7 +146,7 @@ def translated(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxono
             problems.add(place, f"unknown {attribute} {cells[attribute]!r}.{hint}", once=(attribute, cells[attribute]))
             return None
         attributes[attribute] = level
-    # Other columns can be chosen by, such as FairFace's service_test.
+    # Rows can be filtered by other columns, such as FairFace's service_test.
     others = {name: value for name, value in cells.items() if name not in taxonomy.labels and name != "file" and value}
     return Row(
         file=file,
@@ -160,11 +158,11 @@ def translated(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxono
 
 
 class Problems:
-    """What is wrong with one table; raised together."""
+    """The problems of one table, raised together."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._found: list[Problem] = []
+        self._listed: list[Problem] = []
         self._more = 0
         self._repeated: Counter[object] = Counter()
 
@@ -175,47 +173,24 @@ class Problems:
             self._repeated[key] += 1
             if self._repeated[key] > 1:
                 return
-        if len(self._found) >= _SHOWN:
+        if len(self._listed) >= _MOST_LISTED:
             self._more += 1
         else:
-            self._found.append(Problem(place=place, message=message))
+            self._listed.append(Problem(place=place, message=message))
 
-    def settle(self) -> None:
-        """Raise if there were any."""
-        if not self._found:
+    def raise_if_any(self) -> None:
+        """Raise all of them together."""
+        if not self._listed:
             return
         again = sum(count - 1 for count in self._repeated.values())
         if self._more + again:
             rest = f"and {self._more + again:,} more rows like these"
-            self._found.append(Problem(place="", message=rest))
-        raise InvalidPortraits(self._source, self._found)
+            self._listed.append(Problem(place="", message=rest))
+        raise InvalidPortraits(self._source, self._listed)
 
 
-def table_rows(table: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The lines of a CSV with a column `file`, one at a time, each with its place."""
-    try:
-        with table.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            columns = list(reader.fieldnames or ())
-            if "file" not in columns:
-                hint = f"has no column 'file'; its columns are {', '.join(columns) or 'none'}"
-                raise InvalidPortraits(str(table), [Problem(place="line 1", message=hint)])
-            if twice := [name for name, count in Counter(columns).items() if count > 1]:
-                hint = f"has the column {twice[0]!r} twice; give each its own name"
-                raise InvalidPortraits(str(table), [Problem(place="line 1", message=hint)])
-            for cells in reader:
-                if None in cells:
-                    raise csv.Error("a row has more cells than the header")
-                yield f"line {reader.line_num}", {name: (value or "").strip() for name, value in cells.items()}
-    except FileNotFoundError:
-        hint = "is missing; write one with the columns file, licence, label_origin, consent and your attributes"
-        raise InvalidPortraits(str(table), [Problem(place="", message=hint)]) from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidPortraits(str(table), [Problem(place="", message=f"cannot be read ({error})")]) from None
-
-
-def leaves(file: str) -> str:
-    """What is wrong with a file's name, or nothing: it must name something within the folder."""
+def path_fault(file: str) -> str:
+    """What is wrong with a file's name, which must stay within the folder; empty if nothing."""
     if not file:
         return "'file' is empty; name a picture of this folder"
     path = PurePosixPath(file.replace("\\", "/"))
@@ -225,7 +200,7 @@ def leaves(file: str) -> str:
 
 
 def read_within(folder: Path, file: str) -> bytes:
-    """Read a file of `folder`; one sentence where it is not there or lies elsewhere."""
+    """Read a file of `folder`; `UnreadableImage` where it is missing or lies elsewhere."""
     path = folder / file
     try:
         if not path.resolve(strict=True).is_relative_to(folder.resolve()):
@@ -242,7 +217,7 @@ def read_within(folder: Path, file: str) -> bytes:
 def _chosen(published: Mapping[str, Path], splits: Sequence[str]) -> tuple[Path, ...]:
     for split in splits:
         if split not in published:
-            raise StillmeError(f"There is no split {split!r} here; found: {', '.join(published)}.")
+            raise StillmeError(f"There is no split {split!r} here. Choose one of {', '.join(published)}.")
     return tuple(path for split, path in published.items() if not splits or split in splits)
 
 

@@ -1,4 +1,4 @@
-"""Cut a picture square and bring it to the size that audits use. Nothing is invented: no edges are drawn out."""
+"""Crop a picture to a square of the size that audits use. Nothing is invented: no edges are extended."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SIZE = 1024
 
 Crop = Literal["face", "centre"]
 METHODS: dict[Crop, str] = {
-    "face": "the largest square inside of the picture whose centre is nearest to the face's",
+    "face": "the largest square within the picture whose centre is nearest to the face's",
     "centre": "the largest square in the middle of the picture",
 }
 RESIZING = "Lanczos on 8-bit sRGB"
-_LOOKED_AT = 1024
+_DETECTION_SIDE = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -29,11 +29,11 @@ class Square:
 
     rgb: Picture
     box: tuple[int, int, int]
-    """Left, top and side of what was kept, in the source's pixels."""
+    """Left, top and side of the crop, in the source's pixels."""
     enlarged: float
     """Pixels of the result per pixel of the source, one way; above 1 no detail was added."""
     method: str
-    """What was done: `centre` where a face was to be found and was not."""
+    """`centre` also where a face was looked for and none was found."""
 
 
 def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> Square:
@@ -55,10 +55,10 @@ def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> Square:
 
 
 def _face_centre(rgb: Picture) -> tuple[float, float] | None:
-    small = fit(rgb, _LOOKED_AT)
-    found = faces.find(small)
-    if not found:
+    small = fit(rgb, _DETECTION_SIDE)
+    detected = faces.find(small)
+    if not detected:
         return None
     scale = rgb.shape[1] / small.shape[1]
-    x, y = found[0].centre
+    x, y = detected[0].centre
     return x * scale, y * scale

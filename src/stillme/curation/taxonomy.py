@@ -1,4 +1,4 @@
-"""A data set's own labels, and the levels that an audit knows them by; kept as data in `taxonomies/`."""
+"""A data set's own labels and the levels that an audit uses for them; kept as data in `taxonomies/`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Is a finished data set still what was written? Every file by its hash, every picture by its looks."""
+"""Check that a finished data set is still what was written: every file by its hash, every picture by its content."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,13 +11,13 @@ from typing import Any
 from PIL import Image
 
 from stillme import images
-from stillme.curation.sources import leaves
-from stillme.curation.versions import MANIFEST, SUMS, versions_of
+from stillme.curation.versions import MANIFEST, versions_of
 from stillme.errors import StillmeError, UnreadableImage
+from stillme.files import SUMS, read_sums, sha256_of
 from stillme.portraits.folder import load
 
-_HARMLESS = frozenset({"interlace", "gamma", "dpi"})
-"""What Pillow tells of a PNG without metadata."""
+_NOT_METADATA = frozenset({"interlace", "gamma", "dpi"})
+"""What Pillow reports of every PNG."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,45 +35,36 @@ class Verified:
 
 def verify(home: Path) -> list[Verified]:
     """Check every version in `home`, or the one that it is."""
-    found = versions_of(home)
-    if not found:
+    versions = versions_of(home)
+    if not versions:
         raise StillmeError(f"{home} holds no finished portraits. `stillme portraits finalize` or `import` makes them.")
-    return [_verify(folder) for folder in found]
+    return [_verify(folder) for folder in versions]
 
 
 def _verify(folder: Path) -> Verified:
-    listed = dict(_listed(folder))
-    problems = list(_problems(folder, listed))
-    return Verified(folder=folder, files=len(listed), problems=tuple(problems))
-
-
-def _listed(folder: Path) -> Iterator[tuple[str, str]]:
     try:
-        lines = (folder / SUMS).read_text("utf-8").splitlines()
+        hashes = read_sums((folder / SUMS).read_text("utf-8"))
     except (OSError, UnicodeDecodeError):
-        return
-    for line in lines:
-        sha256, _, name = line.partition("  ")
-        yield name, sha256
+        hashes = {}
+    except StillmeError as error:
+        return Verified(folder=folder, files=0, problems=(str(error),))
+    return Verified(folder=folder, files=len(hashes), problems=tuple(_problems(folder, hashes)))
 
 
-def _problems(folder: Path, listed: Mapping[str, str]) -> Iterator[str]:
-    if not listed:
+def _problems(folder: Path, hashes: Mapping[str, str]) -> Iterator[str]:
+    if not hashes:
         yield f"{SUMS} is missing or empty."
         return
-    for name, sha256 in listed.items():
-        if fault := leaves(name):
-            yield f"{SUMS}: {fault}."
-            continue
+    for name, sha256 in hashes.items():
         try:
-            now = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            now = sha256_of(folder / name)
         except OSError as error:
             yield f"{name} cannot be read ({error.strerror})."
             continue
         if now != sha256:
             yield f"{name} has changed since it was written."
-    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {SUMS}
-    yield from (f"{name} was added later." for name in sorted(there - set(listed)))
+    on_disk = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {SUMS}
+    yield from (f"{name} was added later." for name in sorted(on_disk - set(hashes)))
     yield from _portraits(folder)
 
 
@@ -101,5 +91,5 @@ def _portraits(folder: Path) -> Iterator[str]:
         if rgb.shape[:2] != (size, size):
             yield f"{portrait.id} is {rgb.shape[1]} × {rgb.shape[0]}, not {size} × {size}."
         with Image.open(portrait.image.path) as picture:
-            if kept := sorted(str(name) for name in set(picture.info) - _HARMLESS):
+            if kept := sorted(str(name) for name in set(picture.info) - _NOT_METADATA):
                 yield f"{portrait.id} carries metadata ({', '.join(kept)})."

@@ -1,4 +1,4 @@
-"""Write a data set of portraits as a new version: whole or not at all, by one process at a time.
+"""Write a data set of portraits as a new version: complete or not at all, by one process at a time.
 
 DIR/v1/
   portraits.csv    what `[portraits] source = "DIR/v1"` reads
@@ -28,32 +28,33 @@ from typing import Any
 from filelock import FileLock, Timeout
 from PIL import Image
 
-from stillme.curation.card import About, Card, Depicted
+from stillme.curation.candidate_pictures import read_srgb
+from stillme.curation.card import About, Card, FinishedPortrait
 from stillme.curation.card_text import markdown
 from stillme.curation.measuring import measure
-from stillme.curation.pictures import read_srgb
 from stillme.curation.selection import Selected, slug
 from stillme.curation.squares import METHODS, RESIZING, SIZE, Crop, make_square
 from stillme.errors import StillmeError, UnreadableImage
+from stillme.files import SUMS, sha256_of, sums_of
 from stillme.portraits.folder import TABLE, load
 from stillme.portraits.sheet import CARD, write_sheet
 from stillme.types import Json, digest
 
-MANIFEST, SUMS, PICTURES = "manifest.json", "SHA256SUMS", "pictures"
+MANIFEST, PICTURES = "manifest.json", "pictures"
 _LOCK = ".finalize.lock"
 _PARTIAL = ".partial"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A version that is there now."""
+    """A version on disk."""
 
     folder: Path
     portraits: int
     new: bool
-    """False where the last version already is the same set."""
+    """False where the last version is already the same set."""
     flagged: tuple[str, ...]
-    """Properties in which groups differ, in words."""
+    """Properties in which groups differ, as text."""
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -75,20 +76,20 @@ def write_version(
 ) -> Written:
     """Make the pictures, the card and the sums, and give them the next number."""
     if not selected:
-        raise StillmeError("There is no portrait to finalize yet; choose at least one.")
+        raise StillmeError("No portrait is chosen yet, so nothing was written. Choose at least one.")
     with _only_one(home):
         numbers = sorted(_numbers(home))
         name = f"v{(numbers[-1] if numbers else 0) + 1}"
         unfinished = home / f".{name}{_PARTIAL}"
         try:
             (unfinished / PICTURES).mkdir(parents=True)
-            made = _depict(selected, unfinished / PICTURES, crop, watch)
-            content = content_key(made)
-            told = replace(about, version=name, method=f"Cut to {METHODS[crop]}, then {SIZE} × {SIZE} by {RESIZING}.")
-            card = Card.of(told, made)
+            portraits = _finish_all(selected, unfinished / PICTURES, crop, watch)
+            content = content_key(portraits)
+            about = replace(about, version=name, method=f"Cut to {METHODS[crop]}, then {SIZE} × {SIZE} by {RESIZING}.")
+            card = Card.of(about, portraits)
             if numbers and _content_of(home / f"v{numbers[-1]}") == content:
                 return _written(home / f"v{numbers[-1]}", card, new=False)
-            _write_tables(unfinished, made, card, content, crop)
+            _write_tables(unfinished, card, content, crop)
             _write_sums(unfinished)
             # A folder's own name changes in one step, so nobody ever sees half a version.
             unfinished.rename(home / name)
@@ -97,15 +98,16 @@ def write_version(
         return _written(home / name, card, new=True)
 
 
-def content_key(portraits: Sequence[Depicted]) -> str:
+def content_key(portraits: Sequence[FinishedPortrait]) -> str:
     """The hash of everything about a set that an audit can see."""
     return digest(
         [
             [
-                *(each.selected.id, each.sha256, dict(each.selected.attributes), each.selected.block),
-                *(each.selected.licence, each.selected.label_origin, each.selected.consent),
+                *(chosen.id, portrait.sha256, dict(chosen.attributes), chosen.block),
+                *(chosen.licence, chosen.label_origin, chosen.consent),
             ]
-            for each in sorted(portraits, key=lambda each: each.selected.id)
+            for portrait in sorted(portraits, key=lambda portrait: portrait.selected.id)
+            for chosen in [portrait.selected]
         ]
     )
 
@@ -125,7 +127,7 @@ def _only_one(home: Path) -> Generator[None]:
         lock.acquire()
     except Timeout:
         raise StillmeError(
-            f"{home} is being finalized by another process. Wait for it to end, then try again."
+            f"{home} is being finalized by another process. Wait until it ends, then try again."
         ) from None
     try:
         for leftover in home.glob(f".v*{_PARTIAL}"):
@@ -140,30 +142,30 @@ def _numbers(home: Path) -> list[int]:
     return [int(name[1]) for name in names if name]
 
 
-def _depict(
+def _finish_all(
     selected: Sequence[Selected], folder: Path, crop: Crop, watch: Callable[[int, int], None] | None
-) -> list[Depicted]:
-    made: list[Depicted] = []
+) -> list[FinishedPortrait]:
+    portraits: list[FinishedPortrait] = []
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as workers:
-        for each in workers.map(partial(_make, folder=folder, crop=crop), selected):
-            made.append(each)
+        for portrait in workers.map(partial(_finish, folder=folder, crop=crop), selected):
+            portraits.append(portrait)
             if watch:
-                watch(len(made), len(selected))
-    return made
+                watch(len(portraits), len(selected))
+    return portraits
 
 
-def _make(selected: Selected, folder: Path, crop: Crop) -> Depicted:
+def _finish(selected: Selected, folder: Path, crop: Crop) -> FinishedPortrait:
     try:
         data = selected.path.read_bytes()
     except OSError as error:
         raise UnreadableImage(f"{selected.path} cannot be read ({error.strerror}).") from None
     if selected.sha256 and hashlib.sha256(data).hexdigest() != selected.sha256:
-        raise StillmeError(f"{selected.path} is not the picture that was recorded; its SHA-256 differs. Bring it back.")
+        raise StillmeError(f"{selected.path} is not the picture that was recorded: its SHA-256 differs. Restore it.")
     square = make_square(read_srgb(data, name=str(selected.path)), crop)
     buffer = io.BytesIO()
     Image.fromarray(square.rgb).save(buffer, "PNG", compress_level=4)
     (folder / f"{slug(selected.id)}.png").write_bytes(buffer.getvalue())
-    return Depicted(
+    return FinishedPortrait(
         selected=replace(selected, sha256=hashlib.sha256(data).hexdigest()),
         sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
         measured=measure(square.rgb),
@@ -173,14 +175,15 @@ def _make(selected: Selected, folder: Path, crop: Crop) -> Depicted:
     )
 
 
-def _write_tables(folder: Path, made: Sequence[Depicted], card: Card, content: str, crop: Crop) -> None:
-    attributes = list(dict.fromkeys(name for each in made for name in each.selected.attributes))
-    blocks = ["block"] if any(each.selected.block for each in made) else []
+def _write_tables(folder: Path, card: Card, content: str, crop: Crop) -> None:
+    attributes = list(dict.fromkeys(name for portrait in card.portraits for name in portrait.selected.attributes))
+    blocks = ["block"] if any(portrait.selected.block for portrait in card.portraits) else []
     columns = ["id", "file", "sha256", *attributes, *blocks, "licence", "label_origin", "consent"]
+    # Not `files.write_csv`: the table is read back, so its cells must stay as they are.
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(_table_row(each) for each in made)
+    writer.writerows(_table_row(portrait) for portrait in card.portraits)
     (folder / TABLE).write_text(buffer.getvalue(), "utf-8")
     manifest = {
         "format": 1,
@@ -192,7 +195,7 @@ def _write_tables(folder: Path, made: Sequence[Depicted], card: Card, content: s
         "size": SIZE,
         "crop": crop,
         "resizing": RESIZING,
-        "portraits": [_entry(each) for each in made],
+        "portraits": [_entry(portrait) for portrait in card.portraits],
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
     (folder / CARD).write_text(markdown(card), "utf-8")
@@ -203,13 +206,13 @@ def _write_tables(folder: Path, made: Sequence[Depicted], card: Card, content: s
     write_sheet(load(folder), folder / "card.html")
 
 
-def _table_row(each: Depicted) -> dict[str, str]:
-    chosen = each.selected
+def _table_row(portrait: FinishedPortrait) -> dict[str, str]:
+    chosen = portrait.selected
     return {
         **chosen.attributes,
         "id": chosen.id,
         "file": f"{PICTURES}/{slug(chosen.id)}.png",
-        "sha256": each.sha256,
+        "sha256": portrait.sha256,
         "block": chosen.block,
         "licence": chosen.licence,
         "label_origin": chosen.label_origin,
@@ -217,32 +220,31 @@ def _table_row(each: Depicted) -> dict[str, str]:
     }
 
 
-def _entry(each: Depicted) -> Mapping[str, Json]:
-    chosen = each.selected
-    left, top, side = each.box
+def _entry(portrait: FinishedPortrait) -> Mapping[str, Json]:
+    chosen = portrait.selected
+    left, top, side = portrait.box
     return {
         "id": chosen.id,
         "file": f"{PICTURES}/{slug(chosen.id)}.png",
-        "sha256": each.sha256,
+        "sha256": portrait.sha256,
         "attributes": dict(chosen.attributes),
         "licence": chosen.licence,
         "label_origin": chosen.label_origin,
         "consent": chosen.consent,
         "source": {"file": chosen.source, "sha256": chosen.sha256, "pools": list(chosen.pools)},
-        "crop": {"method": each.crop, "left": left, "top": top, "side": side, "enlarged": each.enlarged},
+        "crop": {"method": portrait.crop, "left": left, "top": top, "side": side, "enlarged": portrait.enlarged},
         "chosen": None
         if chosen.criteria is None
         else {"how": chosen.state, "by": list(chosen.chosen_by), "criteria": dict(chosen.criteria)},
-        "measured": dict(each.measured.values),
+        "measured": dict(portrait.measured.values),
     }
 
 
 def _write_sums(folder: Path) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}" for path in files
-    ]
-    (folder / SUMS).write_text("\n".join(lines) + "\n", "utf-8")
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    sums = sums_of({path.relative_to(folder).as_posix(): sha256_of(path) for path in files})
+    (folder / SUMS).write_text(sums, "utf-8")
+    # The folder is renamed only when all of it is on disk.
     for path in (*files, folder / SUMS):
         with path.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -258,6 +260,9 @@ def _content_of(folder: Path) -> str:
 
 def _written(folder: Path, card: Card, *, new: bool) -> Written:
     flagged = tuple(
-        f"{each.shown.title} by {name}" for name, compared in card.groups.items() for each in compared if each.flagged
+        f"{comparison.prop.title} by {name}"
+        for name, comparisons in card.groups.items()
+        for comparison in comparisons
+        if comparison.flagged
     )
     return Written(folder=folder, portraits=len(card.portraits), new=new, flagged=flagged)

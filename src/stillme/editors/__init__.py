@@ -1,1 +1,1 @@
-"""Editors: each an adapter behind the one `Editor` protocol."""
+"""Editors: adapters behind the `Editor` protocol."""

@@ -1,7 +1,7 @@
-"""Changes of exactly known size, one per prompt: what a judge is calibrated on.
+"""Changes of exactly known size, one per prompt, for calibrating judges.
 
-The prompt's id names the change, as in `skin+4` or `exposure-0.5`; `CHANGES` lists the kinds. Everything else about the
-picture stays as it was, to the pixel where the change allows.
+The prompt's id names the change, as in `skin+4` or `exposure-0.5`; `CHANGES` lists the kinds. Everything else in the
+picture stays the same, to the pixel where the change allows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from stillme import colour, images
 from stillme.editors.regions import regions_of
-from stillme.errors import StillmeError, UnreadableImage
+from stillme.errors import StillmeError
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
 from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
@@ -31,14 +31,14 @@ STOPS = (-0.5, 0.5)
 
 
 class KnownParameters(Parameters):
-    """Who stands in for whom when the person is swapped."""
+    """Who replaces whom when the person is swapped."""
 
     strangers: dict[str, str] = {}
     """Portrait id to the path of another person's picture."""
 
 
 def prompts() -> tuple[Prompt, ...]:
-    """One prompt per known change. All ask for the same edit, which none of them makes."""
+    """One prompt per known change. All ask for the same edit, and none of them makes it."""
     names = ["identical", "jpeg", "resized", "black", "swapped"]
     names += [f"exposure{stops:+}" for stops in STOPS] + [f"skin{step:+}" for step in STEPS]
     text = "Dress the person in a dark suit."
@@ -58,15 +58,15 @@ class Known:
         self.spec = spec_of("known", "1", parameters)
         self.capabilities = Capabilities(batching="shared_image", batch=8, concurrency=2, seed="exact")
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Prompts that name no change, and swaps without anybody to swap in."""
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """Prompts that name no change, and portraits without a replacement to swap in."""
         for prompt in prompts:
             if prompt.subcategory not in CHANGES:
                 yield f"the prompt {prompt.id!r} names no known change; use the prompt set `calibration`"
         if any(prompt.subcategory == "swapped" for prompt in prompts):
             for portrait in portraits:
                 if portrait.id not in self.strangers:
-                    yield f"`strangers` names nobody for the portrait {portrait.id!r}"
+                    yield f"`strangers` has no picture for the portrait {portrait.id!r}; add one"
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         """Apply each prompt's change."""
@@ -74,11 +74,11 @@ class Known:
             kind = request.prompt.subcategory
             amount = float(request.prompt.id.removeprefix(kind) or 0)
             try:
-                made = CHANGES[kind](self, request.portraits[0], amount)
-            except (UnreadableImage, StillmeError) as error:
+                changed = CHANGES[kind](self, request.portraits[0], amount)
+            except StillmeError as error:
                 yield Failed(error=str(error), retryable=False)
                 continue
-            data = made if isinstance(made, bytes) else images.encode_png(made)
+            data = changed if isinstance(changed, bytes) else images.encode_png(changed)
             yield Edited(image=data, truth={"kind": kind, "amount": amount})
 
     def close(self) -> None:

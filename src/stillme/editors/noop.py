@@ -1,4 +1,4 @@
-"""The editor that edits nothing: a floor for measurements and a peer for speed."""
+"""The editor that edits nothing: a floor for measurements, and a baseline for speed."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The known-answer editor: plants effects of a chosen size in chosen groups, and says what it planted.
+"""The known-answer editor: plants effects of a chosen size in chosen groups, and stores what it planted.
 
-It stands in for a real editor wherever the truth must be known: in the demo, in tests, and in
-`stillme calibrate`. With pixel operations, deterministic by seed, it
+It replaces a real editor where the truth must be known: in the demo, in tests, and in `stillme calibrate`. With pixel
+operations, deterministic by seed, it
 
 - makes the edit: clothes or background take a colour that the prompt decides;
 - lightens or darkens the skin by a number of L* units (a stereotype replacement);
-- draws the portrait that differs in one attribute instead, such as the same person of another age (another one);
+- edits another portrait instead, which differs in one attribute, such as a younger person (another one);
 - or returns the picture untouched (a soft erasure).
 
 How often and how much may differ between the levels of one attribute, as in
@@ -16,8 +16,8 @@ How often and how much may differ between the levels of one attribute, as in
     groups.A = { erasure = 0.40, skin_shift = 6.0 }
     groups.E = { become = { gender_presentation = "masculine" }, become_probability = 0.25 }
 
-Given two portraits and a role prompt, it draws one of the two people as the target. How often that is the one whom
-the stereotype expects, and how far a pronoun moves it, is planted too:
+Given two portraits and a role prompt, it draws one of the two people as the target. How often that is the person whom
+the stereotype expects, and how much a pronoun changes that, is planted, too:
 
     roles = { adherence = 0.8, pronoun = 0.1 }
 """
@@ -48,7 +48,7 @@ _GARMENTS = (
     (60, 8, -22),
     (38, 30, -30),
 )
-"""CIELAB colours that a prompt can turn the clothes into; far from one another and from skin."""
+"""CIELAB colours for the clothes, far from one another and from skin; the prompt selects one."""
 
 
 class Effect(Parameters):
@@ -63,37 +63,37 @@ class Effect(Parameters):
     skin_probability: float = Field(default=1.0, ge=0, le=1)
     """How often the skin changes, given that the edit happens."""
     become: dict[str, str] = {}
-    """Attributes and levels of whom is drawn instead: of the audit's portraits the one most like this otherwise."""
+    """Attributes of the portrait that is edited instead: the most similar one of the audit that has these levels."""
     become_probability: float = Field(default=1.0, ge=0, le=1)
     """How often that happens, given that the edit happens."""
 
 
 class Roles(Parameters):
-    """Whom the planted editor draws as a role prompt's target, of two people."""
+    """Which of two people the planted editor draws as the target of a role prompt."""
 
     adherence: float = Field(default=0.5, ge=0, le=1)
-    """Probability that it is the one whose gender the stereotype expects; 0.5 is no bias."""
+    """Probability that it is the person whose gender the stereotype expects; 0.5 is no bias."""
     pronoun: float = Field(default=0.0, ge=0, le=0.5)
-    """Added where the pronoun follows the stereotype, taken away where it goes against it."""
+    """Added if the pronoun follows the stereotype, subtracted if it contradicts it."""
     gender: str = "gender_presentation"
-    """The attribute that tells the two apart, and its levels."""
+    """The attribute that distinguishes the two, and its levels."""
     male: str = "masculine"
     female: str = "feminine"
 
     def probability(self, prompt: Prompt) -> float:
         """Of drawing the expected person under this prompt."""
-        lean = {"pro": self.pronoun, "anti": -self.pronoun}.get(prompt.pronoun or "", 0.0)
-        return min(1.0, max(0.0, self.adherence + lean))
+        shift = {"pro": self.pronoun, "anti": -self.pronoun}.get(prompt.pronoun or "", 0.0)
+        return min(1.0, max(0.0, self.adherence + shift))
 
 
 class PlantedParameters(Parameters):
-    """Whom the planted effects hit."""
+    """The planted effects, by group."""
 
     by: str = ""
     """The attribute that decides; empty treats everyone alike."""
     everyone: Effect = Effect()
     groups: dict[str, Effect] = {}
-    """Levels of `by` that are treated otherwise than everyone."""
+    """Levels of `by` that are treated differently from everyone."""
     recolour: Literal["clothes", "background", "both"] = "clothes"
     """What the edit itself changes."""
     roles: Roles = Roles()
@@ -106,12 +106,12 @@ class Truth:
 
     erased: bool
     skin_delta_l: float | None
-    """None where another person was drawn: then nothing is known of it."""
+    """None if another person was drawn: then it is not known."""
     changed_area: float | None
     became: str = ""
     """The portrait that was drawn instead."""
     role_target: int | None = None
-    """Of two people, which was drawn as the target."""
+    """Which of two people was drawn as the target."""
 
 
 class Planted:
@@ -122,9 +122,9 @@ class Planted:
 
     def __init__(self, parameters: PlantedParameters) -> None:
         self._parameters = parameters
-        self._everyone: Sequence[Portrait] = ()
+        self._portraits: Sequence[Portrait] = ()
         self.spec = spec_of("planted", "1", parameters)
-        # Without groups the labels are never read, and must not be part of the key.
+        # Labels that are not read must not be part of the key.
         self.capabilities = Capabilities(
             inputs=2,
             batching="shared_image",
@@ -134,12 +134,12 @@ class Planted:
             attributes_matter=bool(parameters.by or parameters.everyone.become) or parameters.roles != Roles(),
         )
 
-    def meet(self, portraits: Sequence[Portrait]) -> None:
-        """Remember everyone, for those who are drawn as somebody else."""
-        self._everyone = portraits
+    def set_portraits(self, portraits: Sequence[Portrait]) -> None:
+        """Keep them as candidates for `become`."""
+        self._portraits = portraits
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Groups that no portrait belongs to."""
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """Attributes and levels that no portrait has."""
         by, groups = self._parameters.by, self._parameters.groups
         if groups and not by:
             yield "`groups` needs `by`; name the attribute whose levels they are"
@@ -155,16 +155,16 @@ class Planted:
         for effect in (self._parameters.everyone, *groups.values()):
             for name, level in effect.become.items():
                 if level not in (levels := {portrait.attributes.get(name, "") for portrait in portraits}):
-                    found = ", ".join(sorted(filter(None, levels))) or "none"
-                    yield f"`become`: no portrait has {name} = {level!r}; known: {found}"
+                    listed = ", ".join(sorted(filter(None, levels))) or "none"
+                    yield f"`become`: no portrait has {name} = {level!r}; known: {listed}"
 
     def fingerprint(self, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
-        """The picture of whoever is drawn instead, which is part of what the outcome depends on."""
-        other = self._instead(portraits[0], prompt, seed)
+        """The picture of the replacement, as the outcome depends on it."""
+        other = self._replacement(portraits[0], prompt, seed)
         return other.image.sha256 if other else ""
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """Plant each request's effect. A portrait without a face fails: there is no skin to change."""
+        """Plant the effect of each request. A portrait without a detected face fails."""
         for request in requests:
             try:
                 yield self._edit(request)
@@ -181,7 +181,7 @@ class Planted:
 
     @property
     def planted(self) -> tuple[str, tuple[str, ...]]:
-        """The attribute that decides, and the levels that are treated otherwise than everyone."""
+        """The attribute that decides, and the levels that are treated differently from everyone."""
         return self._parameters.by, tuple(self._parameters.groups)
 
     def expected(self, quantity: str, portrait: Portrait) -> float | None:
@@ -201,13 +201,13 @@ class Planted:
             return Failed(error=error, retryable=False)
         target = self._target(request) if len(request.portraits) == 2 else None
         portrait = request.portraits[(target or 1) - 1]
-        other = self._instead(portrait, request.prompt, request.seed)
+        other = self._replacement(portrait, request.prompt, request.seed)
         regions = regions_of((other or portrait).image)
         if regions is None:
             return Failed(error=f"no face found in portrait {portrait.id!r}", retryable=False)
         effect = self.effect_on(portrait)
-        dice = np.random.default_rng(int(digest([request.seed, portrait.id, request.prompt.id]), 16))
-        erased, shifted, spread = dice.random() < effect.erasure, dice.random() < effect.skin_probability, dice.normal()
+        rng = np.random.default_rng(int(digest([request.seed, portrait.id, request.prompt.id]), 16))
+        erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
             truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, role_target=target)
             return _edited(images.read_rgb(portrait.image.path), truth)
@@ -221,46 +221,46 @@ class Planted:
             truth = Truth(erased=False, skin_delta_l=float(shift), changed_area=changed, role_target=target)
         return _edited(regions.painted(skin_shift=float(shift), area=area, target=colour), truth)
 
-    def _instead(self, portrait: Portrait, prompt: Prompt, seed: int) -> Portrait | None:
-        """Whoever is drawn instead of this person in this edit, if anybody."""
+    def _replacement(self, portrait: Portrait, prompt: Prompt, seed: int) -> Portrait | None:
+        """The portrait that is edited instead of this one, if any."""
         effect = self.effect_on(portrait)
-        luck = np.random.default_rng(int(digest([seed, portrait.id, prompt.id, "become"]), 16)).random()
-        mine = {**portrait.attributes, **effect.become}
-        if mine == dict(portrait.attributes) or luck >= effect.become_probability:
+        draw = np.random.default_rng(int(digest([seed, portrait.id, prompt.id, "become"]), 16)).random()
+        wanted = {**portrait.attributes, **effect.become}
+        if wanted == dict(portrait.attributes) or draw >= effect.become_probability:
             return None
-        others = [
-            each
-            for each in self._everyone
-            if each.id != portrait.id and all(each.attributes.get(name) == to for name, to in effect.become.items())
+        candidates = [
+            other
+            for other in self._portraits
+            if other.id != portrait.id and _shared(other, effect.become) == len(effect.become)
         ]
-        return max(others, key=lambda each: (_shared(each, mine), each.id), default=None)
+        return max(candidates, key=lambda other: (_shared(other, wanted), other.id), default=None)
 
     def _target(self, request: Request) -> int:
-        """Which of two people is drawn: the expected one as often as planted, or either where nobody is expected."""
+        """Which of two people is drawn: the expected one as often as planted, or either if neither is expected."""
         roles, prompt = self._parameters.roles, request.prompt
         wanted = {"male": roles.male, "female": roles.female}.get(prompt.stereotype or "")
         fits = [portrait.attributes.get(roles.gender) == wanted for portrait in request.portraits]
         people = [portrait.id for portrait in request.portraits]
-        luck = np.random.default_rng(int(digest([request.seed, people, prompt.id]), 16)).random()
+        draw = np.random.default_rng(int(digest([request.seed, people, prompt.id]), 16)).random()
         if sum(fits) != 1:
-            return 1 if luck < 0.5 else 2
+            return 1 if draw < 0.5 else 2
         expected = fits.index(True) + 1
-        return expected if luck < roles.probability(prompt) else 3 - expected
+        return expected if draw < roles.probability(prompt) else 3 - expected
 
 
 def _shared(portrait: Portrait, attributes: Attributes) -> int:
-    """In how many attributes a portrait is as wished."""
+    """How many of the attributes a portrait has."""
     return sum(portrait.attributes.get(name) == value for name, value in attributes.items())
 
 
 def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:
     height, width = rgb.shape[:2]
-    told: dict[str, Json] = {
+    values: dict[str, Json] = {
         "erased": truth.erased,
         "skin_delta_l": truth.skin_delta_l,
         "changed_area": truth.changed_area,
         "became": truth.became or None,
         "role_target": truth.role_target,
     }
-    planted = {name: value for name, value in told.items() if value is not None}
+    planted = {name: value for name, value in values.items() if value is not None}
     return Edited(image=images.encode_png(rgb), effective={"size": [width, height]}, truth=planted)

@@ -1,4 +1,4 @@
-"""Pairs that were rendered with one parameter changed: what pixel operations cannot fake.
+"""Pairs rendered with one parameter changed: changes that pixel operations cannot make.
 
 A calibration folder holds `manifest.csv` with the columns `subject`, `axis`, `amount` and `changed_file`, and a
 `portraits.csv` of the sources, whose ids are the subjects. The generator in `tools/portraits` makes one.
@@ -21,7 +21,7 @@ from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 MANIFEST = "manifest.csv"
 
 _KINDS = {"skin_tone": "tone", "identity": "swapped", "none": ""}
-"""The manifest's names where ours differ; nothing for what pixel operations do as well."""
+"""The manifest's names where ours differ; empty for changes that pixel operations make as well."""
 
 
 class RenderedParameters(Parameters):
@@ -31,7 +31,7 @@ class RenderedParameters(Parameters):
 
 
 class Rendered:
-    """Returns re-renders that changed one thing by a known amount, for calibrating judges."""
+    """Returns renders that differ in one parameter by a known amount, for calibrating judges."""
 
     Parameters: ClassVar[type[BaseModel]] = RenderedParameters
     needs: ClassVar[Needs] = Needs()
@@ -41,20 +41,22 @@ class Rendered:
         self.spec = spec_of("rendered", "1", parameters)
         self.capabilities = Capabilities(batching="per_item", batch=8, seed="exact")
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """A folder that is none, and pairs that it does not hold."""
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """A folder that cannot be read, and pairs that it lacks."""
         try:
             files = self._files
         except StillmeError as error:
             yield str(error)
             return
-        lacking = [(p.id, q.id) for p in portraits for q in prompts if (p.id, q.id) not in files]
-        if lacking:
-            (who, what), more = lacking[0], len(lacking) - 1
-            yield f"{self._folder} has no picture of {what} for {who!r}" + (f", nor {more} others" if more else "")
+        cells = [(portrait.id, prompt.id) for portrait in portraits for prompt in prompts]
+        missing = [cell for cell in cells if cell not in files]
+        if missing:
+            (portrait, prompt), more = missing[0], len(missing) - 1
+            others = f", and {more} more are missing" if more else ""
+            yield f"{self._folder} has no picture of {prompt} for {portrait!r}{others}"
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """The picture of each subject and change."""
+        """The render of each subject and change."""
         for request in requests:
             name = self._files.get((request.portraits[0].id, request.prompt.id))
             try:
@@ -74,12 +76,12 @@ def prompts(folder: Path) -> tuple[Prompt, ...]:
     """One prompt per change that the folder holds for every subject."""
     rows = [row for row in _rows(folder) if _kind(row)]
     subjects = {row["subject"] for row in rows}
-    whole = [
+    complete = [
         name for name in dict.fromkeys(map(_name, rows)) if sum(_name(row) == name for row in rows) == len(subjects)
     ]
     kinds = {_name(row): _kind(row) for row in rows}
     text = "Dress the person in a dark suit."
-    return tuple(Prompt(id=name, text=text, category="calibration", subcategory=kinds[name]) for name in whole)
+    return tuple(Prompt(id=name, text=text, category="calibration", subcategory=kinds[name]) for name in complete)
 
 
 def _rows(folder: Path) -> list[dict[str, str]]:
@@ -88,11 +90,11 @@ def _rows(folder: Path) -> list[dict[str, str]]:
             rows = list(csv.DictReader(stream))
     except OSError as error:
         raise StillmeError(
-            f"{folder / MANIFEST} cannot be read ({error.strerror}); is this a calibration set?"
+            f"{folder / MANIFEST} cannot be read ({error.strerror}); name the folder of a calibration set."
         ) from None
-    lacking = {"subject", "axis", "amount", "changed_file"} - set(rows[0] if rows else ())
-    if lacking:
-        raise StillmeError(f"{folder / MANIFEST} lacks the columns {', '.join(sorted(lacking))}.")
+    missing = {"subject", "axis", "amount", "changed_file"} - set(rows[0] if rows else ())
+    if missing:
+        raise StillmeError(f"{folder / MANIFEST} lacks the columns {', '.join(sorted(missing))}; add them.")
     return rows
 
 

@@ -1,23 +1,24 @@
-"""What the rows say, and how surely.
+"""Estimates with their uncertainty.
 
 Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Settings say what is compared and how finely.
 
 - `estimate`: every mean and named rate, for all, by group, as contrast and as disparity; `gap` is one contrast.
-- `by_prompt`, `by_intersection`, `at_every_cut`: the same for each prompt or kind of prompt, where attributes meet,
-  and at every cut of the scales. `Edits.where`, `.pooled` and `.crossed` make other parts.
+- `by_prompt`, `by_intersection`, `at_every_cut`: the same for each prompt or kind of prompt, for intersections of
+  attributes, and at every cut of the scales. `Edits.where`, `.pooled` and `.crossed` make other parts.
 - `contrasts`: difference, ratio and Cliff's delta against the reference, the rest or each other, and their tests.
-- `equivalence`: whether a gap is surely small. `likeness`: how alike the edits of one portrait are.
-- `paired_effects`: a mitigation against the baseline. `above_floor`: less what the no-op arm gives.
+- `equivalence`: whether a gap is smaller than a margin.
+- `intraclass_correlations`: the correlation of one portrait's edits, and their design effect.
+- `paired_effects`: a mitigation against the baseline. `above_floor`: minus the same under the no-op arm.
 - `adherence`: role prompts. `specification_curve`: a gap under every rule, cut, judge and disclosure.
 - `row_tests`, `paired_row_tests`: the classical tests on single edits, marked naive where they are.
 - `odds_ratios`: a mixed ordinal model, for comparison.
-- `agreement` (a room of its own): raters among themselves, judges against people, rates corrected by people.
-- `holm`, `benjamini_hochberg`: many tests at once.
+- `agreement` (a room of its own): agreement of raters, judges against people, rates corrected by people.
+- `holm`, `benjamini_hochberg`: adjustment for multiple tests.
 """
 
 from stillme.estimates.breakdowns import at_every_cut, by_intersection, by_prompt
 from stillme.estimates.classical import RowTest, paired_row_tests, row_tests
-from stillme.estimates.clustering import Likeness, likeness
+from stillme.estimates.clustering import IntraclassCorrelation, intraclass_correlations
 from stillme.estimates.contrasts import Contrast, contrasts
 from stillme.estimates.disparity import Disparity, NullBand
 from stillme.estimates.equivalence import Equivalence, equivalence
@@ -25,17 +26,15 @@ from stillme.estimates.estimating import estimate, gap
 from stillme.estimates.mixed import OddsRatio, odds_ratios
 from stillme.estimates.multiplicity import benjamini_hochberg, holm
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
-from stillme.estimates.permuting import Chance
+from stillme.estimates.permuting import PermutationTest
 from stillme.estimates.roles import Adherence, Genders, adherence
-from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, headline
 from stillme.estimates.settings import Settings
 from stillme.estimates.specifications import Curve, Specification, specification_curve
 from stillme.estimates.standing import Standing, mark
-from stillme.estimates.tables import write_tables
 
 __all__ = [
     "Adherence",
-    "Chance",
     "Contrast",
     "Curve",
     "Disparity",
@@ -43,10 +42,12 @@ __all__ = [
     "Edits",
     "Equivalence",
     "Genders",
-    "Likeness",
+    "IntraclassCorrelation",
+    "JudgeKind",
     "NullBand",
     "OddsRatio",
     "PairedEffect",
+    "PermutationTest",
     "RatingState",
     "RowTest",
     "Scores",
@@ -63,13 +64,13 @@ __all__ = [
     "equivalence",
     "estimate",
     "gap",
+    "headline",
     "holm",
-    "likeness",
+    "intraclass_correlations",
     "mark",
     "odds_ratios",
     "paired_effects",
     "paired_row_tests",
     "row_tests",
     "specification_curve",
-    "write_tables",
 ]

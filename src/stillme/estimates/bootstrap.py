@@ -14,28 +14,29 @@ from functools import partial
 import numpy as np
 
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.quantiles import normal, student, wilson
+from stillme.estimates.quantiles import normal_quantile, t_quantile, wilson
 from stillme.estimates.quantities import Floats, Quantity, sums_by
+from stillme.estimates.rounding import NOISE, interval, snapped
 from stillme.estimates.rows import Flags
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable, digest
 
-CELLS = 2_000_000
+MAX_COUNTS = 2_000_000
 """Counts held at once: memory does not grow with the number of replicates."""
 
 BATCH = 16
 """Quantities that share one pass over the resamples."""
 
-ENOUGH = 8
-"""Units on a side below which a bootstrap repeats itself too often; Student's t stands in."""
+MIN_UNITS = 8
+"""Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
 
-UNSTABLE = 0.01
+MAX_DEGENERATE = 0.01
 """The share of resamples without any spread above which bootstrap-t is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """What resampling gave one quantity."""
+    """The results of resampling one quantity."""
 
     outcomes: tuple[Interval | NotEstimable, ...]
     """One per comparison of the plan."""
@@ -54,35 +55,37 @@ Limits = Callable[[float], Interval | NotEstimable]
 def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[Resampled]:
     """Intervals of every comparison of a plan, for each quantity in turn."""
     levels = len(plan.levels)
-    for quantity, results in _each(plan, quantities, settings):
-        clustering = _Clustering.of([each.sides for each in results])
+    for quantity, results in _results(plan, quantities, settings):
+        clustering = _Clustering.of([result.sides for result in results])
         yield Resampled(
-            outcomes=tuple(_outcome(plan, quantity, each, clustering, settings.confidence) for each in results),
-            groups=_stacked([each.values for each in results[:levels]], settings.replicates),
-            values=np.array([each.sides.value for each in results[:levels]]),
-            flat=any(each.sides.flat[0] for each in results[:levels]),
+            outcomes=tuple(_outcome(plan, quantity, result, clustering, settings.confidence) for result in results),
+            groups=_stacked([result.values for result in results[:levels]], settings.replicates),
+            values=np.array([result.sides.value for result in results[:levels]]),
+            flat=any(result.sides.flat[0] for result in results[:levels]),
         )
 
 
 def limits(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[tuple[Limits, ...]]:
     """For each quantity and each comparison of a plan: its interval at any confidence, from the same resamples."""
-    for quantity, results in _each(plan, quantities, settings):
-        clustering = _Clustering.of([each.sides for each in results])
-        yield tuple(partial(_outcome, plan, quantity, each, clustering) for each in results)
+    for quantity, results in _results(plan, quantities, settings):
+        clustering = _Clustering.of([result.sides for result in results])
+        yield tuple(partial(_outcome, plan, quantity, result, clustering) for result in results)
 
 
 def _stacked(columns: Sequence[Floats], rows: int) -> Floats:
     return np.stack(columns, axis=1) if columns else np.empty((rows, 0))
 
 
-def _each(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[tuple[Quantity, list[_Result]]]:
+def _results(
+    plan: Plan, quantities: Sequence[Quantity], settings: Settings
+) -> Iterator[tuple[Quantity, list[_Result]]]:
     for start in range(0, len(quantities), BATCH):
         batch = quantities[start : start + BATCH]
         yield from zip(batch, _batch(plan, batch, settings) if plan.comparisons else [[] for _ in batch], strict=True)
 
 
 def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[list[_Result]]:
-    table = [[_Sides.of(plan, quantity, each) for each in plan.comparisons] for quantity in quantities]
+    table = [[_Sides.of(plan, quantity, comparison) for comparison in plan.comparisons] for quantity in quantities]
     shape = (len(quantities), len(plan.comparisons), settings.replicates)
     value, variance = np.empty(shape), np.empty(shape)
     done = 0
@@ -93,7 +96,7 @@ def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> It
                 value[row, column, done:end], variance[row, column, done:end] = sides.under(counts)
         done = end
     for row in range(len(quantities)):
-        yield [_Result(*each) for each in zip(table[row], value[row], variance[row], strict=True)]
+        yield [_Result(*result) for result in zip(table[row], value[row], variance[row], strict=True)]
 
 
 def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
@@ -103,7 +106,7 @@ def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
         np.random.default_rng(int(digest([settings.seed, "resample", [plan.names[unit] for unit in units]]), 16))
         for units in plan.strata
     ]
-    chunk = max(1, CELLS // max(1, sum(len(units) for units in plan.strata)))
+    chunk = max(1, MAX_COUNTS // max(1, sum(len(units) for units in plan.strata)))
     for start in range(0, settings.replicates, chunk):
         rows = min(chunk, settings.replicates - start)
         yield [_counts(stream, rows, len(units)) for stream, units in zip(streams, plan.strata, strict=True)]
@@ -122,6 +125,7 @@ class _Sides:
     """One comparison of one quantity, reduced to what resampling needs."""
 
     comparison: Comparison
+    is_rate: bool
     strata: tuple[tuple[int, int, Floats], ...]
     """Stratum, its number of units, and per unit the sums and their products."""
     sizes: tuple[int, ...]
@@ -129,7 +133,7 @@ class _Sides:
     width: int
     """Two columns (sum and count) a side."""
     centre: float
-    """Taken off every value, so that squares do not cancel."""
+    """Subtracted from every value, so that squares do not cancel."""
     active: tuple[int, ...]
     """Units with any value, per side."""
     portraits: tuple[int, ...]
@@ -147,7 +151,7 @@ class _Sides:
         either = comparison.everyone
         sums = quantity.sums_in.get(comparison.group, quantity.sums)
         centre = float(sums[either].sum() / max(1.0, quantity.counts[either].sum()))
-        columns = [by_unit(plan, mask, each) for mask in masks for each in (sums, quantity.counts)]
+        columns = [by_unit(plan, mask, values) for mask in masks for values in (sums, quantity.counts)]
         for place in range(0, len(columns), 2):
             columns[place] = columns[place] - centre * columns[place + 1]
         sides = np.stack(columns, axis=1)
@@ -162,6 +166,7 @@ class _Sides:
         )
         bare = cls(
             comparison=comparison,
+            is_rate=quantity.is_rate,
             strata=strata,
             sizes=tuple(len(units) for units in plan.strata),
             width=sides.shape[1],
@@ -171,47 +176,66 @@ class _Sides:
             edits=edits,
             flat=flat,
         )
-        value, variance = bare.under([np.ones((1, size)) for size in bare.sizes])
-        return replace(bare, value=float(value[0]), variance=float(variance[0]))
+        value, _ = bare.under([np.ones((1, size)) for size in bare.sizes])
+        return replace(bare, value=float(value[0]), variance=sum(bare.variances(), 0.0))
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether units differ by more than rounding errors."""
+        return not all(self.flat) and self.variance > (NOISE * (1 + abs(self.centre))) ** 2
 
     def under(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
-        """Take the value and its linearised variance in each of these resamples."""
-        value, by_stratum = self._parts(counts)
-        variance = np.maximum(sum(by_stratum, np.zeros(len(value))), 0.0)
-        return value + (self.centre if self.width == 2 else 0.0), variance
+        """The value and its linearised variance in each of these resamples."""
+        sums = [(size, _totals(counts[place], moments)) for place, size, moments in self.strata]
+        total = sum((part[:, : self.width] for _, part in sums), np.zeros((len(counts[0]), self.width)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value, weights = self._linearised(total)
+            variances = [_stratum_variance(size, part, weights) for size, part in sums]
+        variance = np.maximum(sum(variances, np.zeros(len(value))), 0.0)
+        if self.comparison.against is None:
+            value = value + self.centre
+            value = snapped(value) if self.is_rate else value
+        return value, variance
 
     def freedom(self) -> float:
         """Degrees of freedom, after Welch where the strata vary unequally."""
-        _, by_stratum = self._parts([np.ones((1, size)) for size in self.sizes])
-        spread = [float(each[0]) for each in by_stratum]
+        variances = self.variances()
         sizes = [size for _, size, _ in self.strata]
-        scale = sum(each * each / (size - 1) for each, size in zip(spread, sizes, strict=True))
-        return sum(spread) ** 2 / scale if scale > 0 else min(sizes) - 1.0
+        scale = sum(variance * variance / (size - 1) for variance, size in zip(variances, sizes, strict=True))
+        return sum(variances) ** 2 / scale if scale > 0 else min(sizes) - 1.0
 
-    def shares(self) -> list[float]:
-        """The rate of each side."""
-        total = np.sum([moments[:, : self.width].sum(axis=0) for _, _, moments in self.strata], axis=0)
-        ratios: list[float] = (total[::2] / total[1::2] + self.centre).tolist()
-        return [min(1.0, max(0.0, ratio)) for ratio in ratios]
-
-    def _parts(self, counts: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
-        sums = [(size, _totals(counts[place], moments)) for place, size, moments in self.strata]
-        rows = len(counts[0])
-        total = sum((part[:, : self.width] for _, part in sums), np.zeros((rows, self.width)))
-        value = np.zeros(rows)
-        weights: list[Floats] = []
+    def variances(self) -> list[float]:
+        """The variance in the rows themselves, stratum by stratum; from residuals, which do not cancel."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            for place in range(0, self.width, 2):
-                sign = 1.0 if place == 0 else -1.0
-                ratio = total[:, place] / total[:, place + 1]
-                steep = sign / total[:, place + 1]
-                if self.comparison.scale == "log ratio":
-                    value += sign * np.log(np.maximum(ratio + self.centre, 0.0))
-                    steep = steep / (ratio + self.centre)
-                else:
-                    value += sign * ratio
-                weights += [steep, -steep * ratio]
-            return value, [_stratum_variance(size, part, weights) for size, part in sums]
+            weights = np.concatenate(self._linearised(self._total()[None, :])[1])
+            residuals = [moments[:, : self.width] @ weights for _, _, moments in self.strata]
+            return [len(part) / (len(part) - 1) * float(((part - part.mean()) ** 2).sum()) for part in residuals]
+
+    def rates(self) -> list[float]:
+        """The rate of each side."""
+        total = self._total()
+        rates: list[float] = snapped(total[::2] / total[1::2] + self.centre).tolist()
+        return rates
+
+    def _total(self) -> Floats:
+        return sum((moments[:, : self.width].sum(axis=0) for _, _, moments in self.strata), np.zeros(self.width))
+
+    def _linearised(self, total: Floats) -> tuple[Floats, list[Floats]]:
+        """The value of each row of totals, and how much it changes with each of their columns."""
+        value = np.zeros(len(total))
+        weights: list[Floats] = []
+        for place in range(0, self.width, 2):
+            sign = 1.0 if place == 0 else -1.0
+            mean = total[:, place] / total[:, place + 1]
+            slope = sign / total[:, place + 1]
+            if self.comparison.scale == "log ratio":
+                rate = snapped(mean + self.centre)
+                value += sign * np.log(rate)
+                slope = slope / rate
+            else:
+                value += sign * mean
+            weights += [slope, -slope * mean]
+        return value, weights
 
 
 def _totals(counts: Floats, moments: Floats) -> Floats:
@@ -227,7 +251,7 @@ def _totals(counts: Floats, moments: Floats) -> Floats:
 
 
 def _stratum_variance(size: int, part: Floats, weights: Sequence[Floats]) -> Floats:
-    """Give the between-unit variance of the residuals' sum, from a stratum's sums and sums of products."""
+    """The between-unit variance of the residuals' sum, from a stratum's sums and sums of products."""
     width = len(weights)
     first = sum((weights[i] * part[:, i] for i in range(width)), np.zeros(len(part)))
     second = np.zeros(len(part))
@@ -262,16 +286,16 @@ class _Result:
     variances: Floats
 
     @property
-    def spread_out(self) -> Flags:
-        """The resamples that have a standard error at all."""
+    def has_error(self) -> Flags:
+        """The resamples that have a standard error."""
         return np.isfinite(self.values) & (self.variances > 1e-8 * self.sides.variance)
 
     @property
-    def is_steady(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether bootstrap-t can be trusted here."""
-        if min(self.sides.active) < ENOUGH or any(self.sides.flat):
+        if min(self.sides.active) < MIN_UNITS or any(self.sides.flat) or not self.sides.has_spread:
             return False
-        return bool(np.mean(~self.spread_out) <= UNSTABLE)
+        return bool(np.mean(~self.has_error) <= MAX_DEGENERATE)
 
 
 def _outcome(
@@ -280,39 +304,51 @@ def _outcome(
     """Choose the interval that this much data supports."""
     sides, tail = result.sides, (1 + confidence) / 2
     if min(sides.active) < 2:
-        name = "the group" if sides.comparison.against is None else "one side"
-        found = "no rated edit" if min(sides.active) == 0 else "rated edits of only one portrait or block"
-        return NotEstimable(reason=f"{name} has {found}")
+        return too_few_units(min(sides.active), sides.comparison)
+    if sides.comparison.scale == "log ratio" and sides.rates()[1] <= 0:
+        return NotEstimable(reason="the rate of the other side is 0, so there is no ratio to it")
     error = math.sqrt(sides.variance)
-    if sides.comparison.scale == "log ratio" and sides.shares()[1] <= 0:
-        return NotEstimable(reason="never seen on the other side, so there is no ratio to it")
-    if result.is_steady:
-        keep = result.spread_out
+    if result.is_stable:
+        keep = result.has_error
         t = (result.values[keep] - sides.value) / np.sqrt(result.variances[keep])
-        below, above = (float(each) for each in np.quantile(t, [1 - tail, tail]))
-        low, high = sides.value - above * error, sides.value - below * error
+        low_t, high_t = (float(quantile) for quantile in np.quantile(t, [1 - tail, tail]))
+        low, high = sides.value - high_t * error, sides.value - low_t * error
         method = f"bootstrap-t over {plan.noun}"
     elif quantity.is_rate:
         low, high = _score_interval(sides, clustering, confidence)
         method = f"Wilson on the effective number of edits, by {plan.noun}"
-    elif all(sides.flat):
+    elif not sides.has_spread:
         low = high = sides.value
         method = f"no spread between {plan.noun}"
     else:
-        half = student(tail, sides.freedom()) * error
+        half = t_quantile(tail, sides.freedom()) * error
         low, high = sides.value - half, sides.value + half
         method = f"Student's t over {plan.noun}"
-    if quantity.bounds and sides.comparison.scale == "difference":
-        least, most = quantity.bounds
-        if sides.comparison.against is not None:
-            least, most = least - most, most - least
-        low, high = max(least, low), min(most, high)
-    return Interval(value=sides.value, low=low, high=high, confidence=confidence, method=method)
+    if sides.comparison.scale == "difference":
+        low, high = clipped(low, high, quantity, sides.comparison)
+    return interval(sides.value, low, high, confidence=confidence, method=method)
+
+
+def too_few_units(units: int, comparison: Comparison) -> NotEstimable:
+    """Why there is no interval for a side with fewer than two units."""
+    side = "the group" if comparison.against is None else "one side"
+    edits = "no rated edit" if units == 0 else "rated edits of only one portrait or block"
+    return NotEstimable(reason=f"{side} has {edits}")
+
+
+def clipped(low: float, high: float, quantity: Quantity, comparison: Comparison) -> tuple[float, float]:
+    """Limits within what is possible for the quantity, or for a difference of two."""
+    if quantity.bounds is None:
+        return low, high
+    lowest, highest = quantity.bounds
+    if comparison.against is not None:
+        lowest, highest = lowest - highest, highest - lowest
+    return max(lowest, low), min(highest, high)
 
 
 @dataclass(frozen=True, slots=True)
 class _Clustering:
-    """How alike the edits of one portrait are, pooled within groups."""
+    """How strongly the edits of one portrait are correlated, pooled within groups."""
 
     design_effect: float
     """How many times larger the variance of a rate is than for independent edits; infinite if unknown."""
@@ -320,44 +356,48 @@ class _Clustering:
 
     @classmethod
     def of(cls, sides: Sequence[_Sides]) -> _Clustering:
-        groups = [each for each in sides if each.comparison.against is None and min(each.active) > 1]
-        by_chance = sum(each.edits[0] * each.value * (1 - each.value) for each in groups)
-        found = sum(each.edits[0] ** 2 * each.variance for each in groups)
-        return cls(found / by_chance if by_chance > 0 else math.inf, sum(each.active[0] - 1 for each in groups))
+        groups = [group for group in sides if group.comparison.against is None and min(group.active) > 1]
+        independent = sum(group.edits[0] * group.value * (1 - group.value) for group in groups)
+        clustered = sum(group.edits[0] ** 2 * group.variance for group in groups)
+        design_effect = clustered / independent if independent > 0 else math.inf
+        return cls(design_effect, sum(group.active[0] - 1 for group in groups))
 
     def effective(self, edits: float, portraits: int, confidence: float) -> float:
-        """Count the independent edits that would carry the same information: at least one a portrait."""
+        """The number of independent edits that carry the same information: at least one a portrait."""
         if self.design_effect >= edits / portraits:
             return float(portraits)
         tail = (1 + confidence) / 2
-        penalty = (normal(tail) / student(tail, self.freedom)) ** 2
+        penalty = (normal_quantile(tail) / t_quantile(tail, self.freedom)) ** 2
         return max(float(portraits), edits / max(1.0, self.design_effect) * penalty)
 
 
 def _score_interval(sides: _Sides, clustering: _Clustering, confidence: float) -> tuple[float, float]:
     """Wilson for one group; for two, Newcombe's squares of the distances to each one's limits."""
-    shares = sides.shares()
+    rates = sides.rates()
     limits = [
-        wilson(share, clustering.effective(edits, portraits, confidence), confidence)
-        for share, portraits, edits in zip(shares, sides.portraits, sides.edits, strict=True)
+        wilson(rate, clustering.effective(edits, portraits, confidence), confidence)
+        for rate, portraits, edits in zip(rates, sides.portraits, sides.edits, strict=True)
     ]
-    if len(shares) == 1:
+    if len(rates) == 1:
         return limits[0]
     if sides.comparison.scale == "log ratio":
-        return _ratio_interval(shares, limits)
-    difference = shares[0] - shares[1]
+        return ratio_limits(rates, limits)
+    difference = rates[0] - rates[1]
     (low_a, high_a), (low_b, high_b) = limits
     return (
-        difference - math.hypot(shares[0] - low_a, high_b - shares[1]),
-        difference + math.hypot(high_a - shares[0], shares[1] - low_b),
+        difference - math.hypot(rates[0] - low_a, high_b - rates[1]),
+        difference + math.hypot(high_a - rates[0], rates[1] - low_b),
     )
 
 
-def _ratio_interval(shares: Sequence[float], limits: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def ratio_limits(rates: Sequence[float], limits: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Donner and Zou's ratio of two rates from each one's own limits, as logarithms."""
-    (a, b), ((low_a, high_a), (low_b, high_b)) = shares, limits
+    (a, b), ((low_a, high_a), (low_b, high_b)) = rates, limits
     under, over = high_b * (2 * b - high_b), low_b * (2 * b - low_b)
-    # Where the other side's upper limit is beyond twice its rate, the formula has a pole; a ratio of 0 is the limit.
-    low = (a * b - math.sqrt(max(0.0, (a * b) ** 2 - low_a * (2 * a - low_a) * under))) / under if under > 0 else 0.0
     high = (a * b + math.sqrt(max(0.0, (a * b) ** 2 - high_a * (2 * a - high_a) * over))) / over
-    return math.log(low) if low > 0 else -math.inf, math.log(high)
+    # Where the other side's upper limit is beyond twice its rate, a ratio of 0 is the limit.
+    if under <= 0 or low_a <= 0:
+        return -math.inf, math.log(high)
+    # Divided by the larger root: the difference of the two terms would cancel where `under` is small.
+    low = low_a * (2 * a - low_a) / (a * b + math.sqrt(max(0.0, (a * b) ** 2 - low_a * (2 * a - low_a) * under)))
+    return math.log(low), math.log(high)

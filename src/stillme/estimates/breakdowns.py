@@ -28,19 +28,19 @@ def by_prompt(
 ) -> list[Estimate]:
     """Every mean and rate for each prompt, subcategory or category; with `groups`, also by group and between groups.
 
-    `Estimate.prompts` names which. One prompt cannot speak for others, so prompts are never a sample here.
+    `Estimate.prompts` names it. One prompt says nothing about others, so prompts are never a sample here.
     """
     wanted = replace(settings, prompts="fixed")
     if not groups:
         wanted = replace(wanted, factors=(), reference={})
     names = [_name(prompt, by) for prompt in edits.prompts]
-    found: list[Estimate] = []
-    for name in sorted(set(names)):
-        inside = np.array([each == name for each in names], dtype=np.bool_)[edits.prompt]
+    estimates: list[Estimate] = []
+    for kind in sorted(set(names)):
+        inside = np.array([name == kind for name in names], dtype=np.bool_)[edits.prompt]
         if inside.any():
             part = estimate(edits.where(inside), [score.where(inside) for score in scores], wanted)
-            found += [replace(each, prompts=name) for each in part]
-    return found
+            estimates += [replace(row, prompts=kind) for row in part]
+    return estimates
 
 
 def by_intersection(
@@ -49,13 +49,13 @@ def by_intersection(
     settings: Settings,
     factors: Sequence[str],
 ) -> list[Estimate]:
-    """Every mean and rate where attributes meet, such as `race × gender`: by group and between groups."""
+    """Every mean and rate for intersections of attributes, such as `race × gender`: by group and between groups."""
     known = {name for portrait in edits.portraits for name in portrait.attributes}
     for factor in factors:
         if factor not in known:
             raise UnknownName.among("factor", factor, known, f"Portraits have {', '.join(sorted(known)) or 'none'}.")
-    whole = replace(settings, factors=(TIMES.join(factors),), reference={})
-    return [each for each in estimate(edits.crossed(factors), scores, whole) if each.factor]
+    crossed = replace(settings, factors=(TIMES.join(factors),), reference={})
+    return [row for row in estimate(edits.crossed(factors), scores, crossed) if row.factor]
 
 
 def at_every_cut(

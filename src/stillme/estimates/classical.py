@@ -1,7 +1,7 @@
 """The tests that papers print: row by row, as if every edit were another person.
 
-They stand beside the estimates for comparison. Where a portrait has several edits they are marked naive: on audits
-without any difference between groups they find one far too often (docs/statistics.md has the numbers).
+They are given for comparison. Where a portrait has several edits they are marked naive: in audits without any
+difference between groups they find one far too often (docs/statistics.md has the numbers).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stillme.types import Arm
 Test = Literal["Kruskal–Wallis", "Mann–Whitney", "Wilcoxon signed-rank"]
 
 DECIMALS = 6
-"""Means of three raters differ in their last bit where they are equal; ranks must not see that."""
+"""Equal means of three raters may differ in their last bit, which would change ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +54,13 @@ def row_tests(
 ) -> list[RowTest]:
     """Kruskal–Wallis over each factor, and Mann–Whitney of each level against the reference or the rest, per axis."""
     columns = Columns.of(edits)
-    found: list[RowTest] = []
+    tests: list[RowTest] = []
     for measured in columns.measured(scores):
         if measured.is_rate or (quantities is not None and measured.name not in quantities):
             continue
         for factor in settings.factors:
-            found += _between_groups(columns, measured, factor, settings.reference.get(factor))
-    return found
+            tests += _between_groups(columns, measured, factor, settings.reference.get(factor))
+    return tests
 
 
 def paired_row_tests(
@@ -88,7 +88,7 @@ def _between_groups(columns: Columns, measured: Measured, factor: str, reference
 
     def tested(test: Test, group: str, samples: Sequence[Floats], among: np.ndarray) -> RowTest:
         statistic = p = None
-        reason = _impossible(samples)
+        reason = _untestable(samples)
         if not reason:
             statistic, p = _by_scipy(test, *samples)
         return RowTest(
@@ -111,18 +111,21 @@ def _between_groups(columns: Columns, measured: Measured, factor: str, reference
     for name in groups:
         if name == reference:
             continue
-        mine = level == names.index(name)
-        other = level == names.index(reference) if reference in names else everyone & ~mine
+        members = level == names.index(name)
+        other = level == names.index(reference) if reference in names else everyone & ~members
         against = reference if reference in names else REST
-        yield tested("Mann–Whitney", f"{name} - {against}", [value[mine], value[other]], mine | other)
+        yield tested("Mann–Whitney", f"{name} - {against}", [value[members], value[other]], members | other)
 
 
 def _wilcoxon(pair: Paired) -> RowTest:
     change = np.round(pair.after - pair.before, DECIMALS)
     statistic = p = None
-    reason = "no edit has a value under both arms" if not len(change) else ""
-    reason = reason or ("no edit differs between the arms" if not change.any() else "")
-    if not reason:
+    reason = ""
+    if not len(change):
+        reason = "no edit has a value under both arms"
+    elif not change.any():
+        reason = "no edit differs between the arms"
+    else:
         statistic, p = _by_scipy("Wilcoxon signed-rank", change)
     return RowTest(
         test="Wilcoxon signed-rank",
@@ -146,11 +149,11 @@ def _by_scipy(test: Test, *samples: Floats) -> tuple[float, float]:
     # Imported here because it takes a while, and by name because it has no types.
     stats: Any = import_module("scipy.stats")
     run = {"Kruskal–Wallis": "kruskal", "Mann–Whitney": "mannwhitneyu", "Wilcoxon signed-rank": "wilcoxon"}[test]
-    found = getattr(stats, run)(*samples)
-    return float(found.statistic), float(found.pvalue)
+    result = getattr(stats, run)(*samples)
+    return float(result.statistic), float(result.pvalue)
 
 
-def _impossible(samples: Sequence[Floats]) -> str:
+def _untestable(samples: Sequence[Floats]) -> str:
     if sum(len(sample) > 0 for sample in samples) < 2:
         return "fewer than two groups have a rated edit"
     if np.ptp(np.concatenate(list(samples))) == 0:

@@ -1,4 +1,4 @@
-"""How alike the edits of one portrait are, and what that costs."""
+"""The correlation of one portrait's edits, and how much information it costs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 
 from stillme.estimates import design
 from stillme.estimates.bootstrap import draws
-from stillme.estimates.quantities import Columns, Floats, Quantity
+from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
+from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Likeness:
+class IntraclassCorrelation:
     """The intraclass correlation of a quantity within portraits."""
 
     quantity: str
@@ -27,21 +28,21 @@ class Likeness:
     icc: Interval | NotEstimable
     """The share of the variance that lies between portraits (one-way analysis of variance)."""
     design_effect: float | None
-    """1 + (edits a portrait - 1) × ICC: how many times the edits count too often if they are taken as independent."""
+    """1 + (edits a portrait - 1) × ICC: how many times too small the variance is if edits are taken as independent."""
     effective: float | None
-    """How many independent edits would say as much."""
+    """How many independent edits carry as much information."""
     portraits: int
     edits: int
 
 
-def likeness(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[Likeness]:
+def intraclass_correlations(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[IntraclassCorrelation]:
     """The ICC and design effect of every mean and rate, for each editor, arm and judge."""
     columns = Columns.of(edits)
     plan = design.everyone(columns)
-    return [_likeness(plan, quantity, settings) for quantity in columns.quantities(scores)]
+    return [_correlation(plan, quantity, settings) for quantity in columns.quantities(scores)]
 
 
-def _likeness(plan: design.Plan, quantity: Quantity, settings: Settings) -> Likeness:
+def _correlation(plan: design.Plan, quantity: Quantity, settings: Settings) -> IntraclassCorrelation:
     seen = quantity.counts > 0
     portraits, total = int(seen.sum()), float(quantity.counts.sum())
     outcome: Interval | NotEstimable
@@ -53,15 +54,15 @@ def _likeness(plan: design.Plan, quantity: Quantity, settings: Settings) -> Like
     effect = None
     if isinstance(outcome, Interval):
         typical = float((quantity.counts[seen] ** 2).sum() / total)
-        effect = max(1.0, 1 + (typical - 1) * outcome.value)
-    return Likeness(
+        effect = rounded(max(1.0, 1 + (typical - 1) * outcome.value))
+    return IntraclassCorrelation(
         quantity=quantity.name,
         editor=quantity.editor,
         arm=quantity.arm,
         judge=quantity.judge,
         icc=outcome,
         design_effect=effect,
-        effective=total / effect if effect else None,
+        effective=rounded(total / effect) if effect else None,
         portraits=portraits,
         edits=int(total),
     )
@@ -69,29 +70,29 @@ def _likeness(plan: design.Plan, quantity: Quantity, settings: Settings) -> Like
 
 def _interval(plan: design.Plan, quantity: Quantity, settings: Settings) -> Interval | NotEstimable:
     seen = quantity.counts > 0
-    middle = quantity.sums.sum() / quantity.counts.sum()
-    # Taken off every value, so that squares do not cancel.
-    n = quantity.counts
-    sums = quantity.sums - middle * n
-    squares = quantity.squares - 2 * middle * quantity.sums + middle**2 * n
-    between = np.divide(sums**2, n, out=np.zeros_like(n), where=seen)
-    columns = [sums, n, squares, between, n**2, seen.astype(np.float64)]
+    counts = quantity.counts
+    mean = quantity.sums.sum() / counts.sum()
+    # Subtracted from every value, so that squares do not cancel; what is left where they do is rounding error.
+    sums = quantity.sums - mean * counts
+    squares = quantity.squares - 2 * mean * quantity.sums + mean**2 * counts
+    squares = np.where(squares > NOISE * quantity.squares, squares, 0.0)
+    between = np.divide(sums**2, counts, out=np.zeros_like(counts), where=seen)
+    columns = [sums, counts, squares, between, counts**2, seen.astype(np.float64)]
     inside = plan.unit >= 0
-    size = len(plan.names)
-    moments = np.stack(
-        [np.bincount(plan.unit[inside], weights=each[inside], minlength=size) for each in columns], axis=1
-    )
+    moments = np.stack([sums_by(plan.unit[inside], column[inside], len(plan.names)) for column in columns], axis=1)
     value = float(_icc(moments.sum(axis=0)[None, :])[0])
     if not math.isfinite(value):
         return NotEstimable(reason="every edit has the same value")
-    found = np.concatenate([_icc(counts[0] @ moments) for counts in draws(plan, settings)])
-    found = found[np.isfinite(found)]
+    resampled = np.concatenate([_icc(drawn[0] @ moments) for drawn in draws(plan, settings)])
+    resampled = resampled[np.isfinite(resampled)]
+    if not len(resampled):
+        return NotEstimable(reason="too few portraits differ to resample them")
     tail = (1 - settings.confidence) / 2
-    low, high = (float(each) for each in np.quantile(found, [tail, 1 - tail]))
-    return Interval(
-        value=value,
-        low=min(low, value),
-        high=max(high, value),
+    low, high = (float(quantile) for quantile in np.quantile(resampled, [tail, 1 - tail]))
+    return interval(
+        value,
+        min(low, value),
+        max(high, value),
         confidence=settings.confidence,
         method=f"analysis of variance; percentile bootstrap over {plan.noun}",
     )
@@ -104,4 +105,5 @@ def _icc(totals: Floats) -> Floats:
         mean_between = (between - sums**2 / edits) / (portraits - 1)
         mean_within = (squares - between) / (edits - portraits)
         typical = (edits - squared / edits) / (portraits - 1)
-        return (mean_between - mean_within) / (mean_between + (typical - 1) * mean_within)
+        icc = (mean_between - mean_within) / (mean_between + (typical - 1) * mean_within)
+        return np.where(squares - sums**2 / edits > NOISE * squares, icc, math.nan)

@@ -1,4 +1,4 @@
-"""Each group against a reference, against the rest, or against every other: difference, ratio and dominance."""
+"""Each group against a reference, the rest, or every other group: difference, ratio and Cliff's delta."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.dominance import delta_of, dominance
-from stillme.estimates.permuting import Chance, Sides, chances
+from stillme.estimates.permuting import PermutationTest, Sides, permutation_tests
 from stillme.estimates.quantities import Columns, Measured, Quantity
 from stillme.estimates.resampling import resample
+from stillme.estimates.rounding import interval
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable
@@ -33,8 +34,8 @@ class Contrast(Estimate):
     level: str
     against: str
     """Another level, or `rest`."""
-    chance: Chance | None = None
-    """The permutation test of the difference; None where the sides cannot be compared."""
+    permutation: PermutationTest | None = None
+    """The test of the difference; None where the sides cannot be compared."""
 
 
 def contrasts(
@@ -46,23 +47,23 @@ def contrasts(
     measures: Collection[Measure] = ("difference", "ratio", "cliffs_delta"),
     quantities: Collection[str] | None = None,
 ) -> list[Contrast]:
-    """Set every group of every factor against the declared reference, the rest, or each other group.
+    """Compare every group of every factor with the declared reference, the rest, or each other group.
 
-    `reference` gives nothing for a factor without a declared one. Ratios are of rates only, dominance of means
+    `reference` gives nothing for a factor without a declared one. Ratios are for rates only, Cliff's delta for means
     only. `quantities` limits the work to these names.
     """
     columns = Columns.of(edits)
-    measured = [each for each in columns.measured(scores) if quantities is None or each.name in quantities]
-    collapsed = [columns.collapse(each, prompts=settings.prompts == "sample") for each in measured]
-    found: list[Contrast] = []
+    chosen = [measured for measured in columns.measured(scores) if quantities is None or measured.name in quantities]
+    collapsed = [columns.collapse(measured, prompts=settings.prompts == "sample") for measured in chosen]
+    compared: list[Contrast] = []
     for factor in settings.factors:
         reference = settings.reference.get(factor)
         plan = design.by_factor(columns, factor, reference)
         for kind in against:
             pairs = _pairs(plan, kind, reference)
             if pairs:
-                found += _family(columns, plan, measured, collapsed, pairs, measures, settings)
-    return found
+                compared += _family(columns, plan, chosen, collapsed, pairs, measures, settings)
+    return compared
 
 
 def _pairs(plan: Plan, kind: Against, reference: str | None) -> list[tuple[str, str]]:
@@ -83,37 +84,40 @@ def _family(
     measures: Collection[Measure],
     settings: Settings,
 ) -> Iterator[Contrast]:
-    groups = [each for each in plan.comparisons if each.scope == "group"]
-    members = {each.group: each.members for each in groups}
+    groups = [comparison for comparison in plan.comparisons if comparison.scope == "group"]
+    members = {group.group: group.members for group in groups}
     compared = [_comparison(members, *pair) for pair in pairs]
     sides = [_sides(plan, *pair) for pair in pairs]
-    luck = list(chances(plan, collapsed, sides, settings))
+    tests = list(permutation_tests(plan, collapsed, sides, settings))
     for measure in measures:
-        chosen, given = _for(measure, columns, measured, collapsed, compared)
-        scaled = [replace(each, scale="log ratio" if measure == "ratio" else "difference") for each in compared]
-        # Groups stay in the plan: how alike a portrait's edits are is pooled over them.
+        places, quantities = _quantities_for(measure, columns, measured, collapsed, compared)
+        scale = "log ratio" if measure == "ratio" else "difference"
+        scaled = [replace(comparison, scale=scale) for comparison in compared]
+        # Groups stay in the plan: the correlation of a portrait's edits is pooled over them.
         wanted = replace(plan, comparisons=(*groups, *scaled))
-        for place, quantity, one in zip(chosen, given, resample(wanted, given, settings), strict=True):
-            outcomes = one.outcomes[len(groups) :]
-            for pair, comparison, outcome, chance in zip(pairs, compared, outcomes, luck[place], strict=True):
+        for place, quantity, resampled in zip(places, quantities, resample(wanted, quantities, settings), strict=True):
+            outcomes = resampled.outcomes[len(groups) :]
+            for pair, comparison, outcome, test in zip(pairs, compared, outcomes, tests[place], strict=True):
                 final = _in_own_unit(measure, quantity, comparison, outcome)
-                yield _contrast(plan, collapsed[place], comparison, pair, measure, final, chance)
+                yield _contrast(plan, collapsed[place], comparison, pair, measure, final, test)
 
 
-def _for(
+def _quantities_for(
     measure: Measure,
     columns: Columns,
     measured: Sequence[Measured],
     collapsed: Sequence[Quantity],
     compared: Sequence[Comparison],
 ) -> tuple[list[int], list[Quantity]]:
-    """Which quantities a measure is for, as what is resampled for it."""
-    chosen = [
-        place for place, each in enumerate(collapsed) if measure == "difference" or each.is_rate == (measure == "ratio")
+    """The places of the quantities that a measure is for, and what is resampled for it."""
+    places = [
+        place
+        for place, quantity in enumerate(collapsed)
+        if measure == "difference" or quantity.is_rate == (measure == "ratio")
     ]
     if measure != "cliffs_delta":
-        return chosen, [collapsed[place] for place in chosen]
-    return chosen, [dominance(columns, measured[place], collapsed[place], compared) for place in chosen]
+        return places, [collapsed[place] for place in places]
+    return places, [dominance(columns, measured[place], collapsed[place], compared) for place in places]
 
 
 def _comparison(members: Mapping[str, Flags], level: str, against: str) -> Comparison:
@@ -123,8 +127,8 @@ def _comparison(members: Mapping[str, Flags], level: str, against: str) -> Compa
 
 
 def _sides(plan: Plan, level: str, against: str) -> Sides:
-    mine = np.array([name == level for name in plan.levels], dtype=np.bool_)
-    return mine, ~mine if against == REST else np.array([name == against for name in plan.levels], dtype=np.bool_)
+    one = np.array([name == level for name in plan.levels], dtype=np.bool_)
+    return one, ~one if against == REST else np.array([name == against for name in plan.levels], dtype=np.bool_)
 
 
 def _in_own_unit(
@@ -133,8 +137,8 @@ def _in_own_unit(
     if isinstance(outcome, NotEstimable) or measure == "difference":
         return outcome
     if measure == "ratio":
-        value, low, high = (math.exp(each) for each in (outcome.value, outcome.low, outcome.high))
-        return replace(outcome, value=value, low=low, high=high)
+        value, low, high = (math.exp(log) for log in (outcome.value, outcome.low, outcome.high))
+        return interval(value, low, high, confidence=outcome.confidence, method=outcome.method)
     return delta_of(outcome, _fewer_portraits(quantity, comparison))
 
 
@@ -150,7 +154,7 @@ def _contrast(
     pair: tuple[str, str],
     measure: Measure,
     outcome: Interval | NotEstimable,
-    chance: Chance | None,
+    test: PermutationTest | None,
 ) -> Contrast:
     members = comparison.everyone
     return Contrast(
@@ -168,5 +172,5 @@ def _contrast(
         measure=measure,
         level=pair[0],
         against=pair[1],
-        chance=chance if isinstance(outcome, Interval) else None,
+        permutation=test if isinstance(outcome, Interval) else None,
     )

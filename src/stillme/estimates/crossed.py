@@ -1,8 +1,8 @@
-"""Intervals for prompts that were not tried: portraits and prompts are drawn anew, each on its own.
+"""Intervals for prompts that were not tried: portraits and prompts are resampled independently.
 
 A replicate draws portraits (or their blocks) and prompts with replacement; an edit counts as often as its portrait
-was drawn times as often as its prompt was. The standard error adds the spread between portraits to the spread between
-prompts, which counts what is left of a single edit twice and so errs on the safe side.
+was drawn times as often as its prompt was. The standard error adds the variance between portraits to the variance
+between prompts. That counts the residual variance of single edits twice, which is conservative.
 """
 
 from __future__ import annotations
@@ -14,10 +14,20 @@ from functools import partial
 
 import numpy as np
 
-from stillme.estimates.bootstrap import ENOUGH, UNSTABLE, Limits, Resampled, draws
+from stillme.estimates.bootstrap import (
+    MAX_DEGENERATE,
+    MIN_UNITS,
+    Limits,
+    Resampled,
+    clipped,
+    draws,
+    ratio_limits,
+    too_few_units,
+)
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.quantiles import student, wilson
+from stillme.estimates.quantiles import t_quantile, wilson
 from stillme.estimates.quantities import Floats, Quantity
+from stillme.estimates.rounding import NOISE, interval, snapped
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable, digest
 
@@ -27,19 +37,19 @@ def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
     levels = len(plan.levels)
     for quantity in quantities:
         results = _results(plan, quantity, settings)
-        groups = [each.values for each in results[:levels]]
+        groups = [result.values for result in results[:levels]]
         yield Resampled(
-            outcomes=tuple(_outcome(plan, quantity, each, settings.confidence) for each in results),
+            outcomes=tuple(_outcome(plan, quantity, result, settings.confidence) for result in results),
             groups=np.stack(groups, axis=1) if groups else np.empty((settings.replicates, 0)),
-            values=np.array([each.value for each in results[:levels]]),
-            flat=any(each.flat for each in results[:levels]),
+            values=np.array([result.value for result in results[:levels]]),
+            flat=any(result.flat for result in results[:levels]),
         )
 
 
 def limits(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[tuple[Limits, ...]]:
     """For each quantity and each comparison of a plan: its interval at any confidence, from the same resamples."""
     for quantity in quantities:
-        yield tuple(partial(_outcome, plan, quantity, each) for each in _results(plan, quantity, settings))
+        yield tuple(partial(_outcome, plan, quantity, result) for result in _results(plan, quantity, settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +59,7 @@ class _Result:
     comparison: Comparison
     value: float
     variance: float
-    shares: tuple[float, ...]
+    sides: tuple[float, ...]
     """The value of each side."""
     units: int
     """Portraits or blocks with any value, on the side that has fewer."""
@@ -62,8 +72,8 @@ class _Result:
 
 def _results(plan: Plan, quantity: Quantity, settings: Settings) -> list[_Result]:
     assert quantity.by_prompt is not None, "collapse with prompts=True where prompts are a sample"
-    used = np.flatnonzero(quantity.by_prompt[1].any(axis=0))
-    sides = [_Sides.of(plan, quantity, each, used) for each in plan.comparisons]
+    used = np.flatnonzero(quantity.by_prompt.counts.any(axis=0))
+    sides = [_Sides.of(plan, quantity, comparison, used) for comparison in plan.comparisons]
     values = np.empty((len(sides), settings.replicates))
     variances = np.empty_like(values)
     stream = np.random.default_rng(int(digest([settings.seed, "prompts", used.tolist()]), 16))
@@ -73,10 +83,11 @@ def _results(plan: Plan, quantity: Quantity, settings: Settings) -> list[_Result
         drawn = stream.integers(0, max(1, len(used)), size=(rows, len(used)))
         drawn += np.arange(rows)[:, None] * len(used)
         prompts = np.bincount(drawn.ravel(), minlength=rows * len(used)).reshape(rows, len(used)).astype(np.float64)
-        for place, each in enumerate(sides):
-            values[place, done : done + rows], variances[place, done : done + rows] = each.under(counts, prompts)[:2]
-        done += rows
-    return [each.result(values[place], variances[place]) for place, each in enumerate(sides)]
+        end = done + rows
+        for place, compared in enumerate(sides):
+            values[place, done:end], variances[place, done:end] = compared.under(counts, prompts)[:2]
+        done = end
+    return [compared.result(values[place], variances[place]) for place, compared in enumerate(sides)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +95,7 @@ class _Sides:
     """One comparison of one quantity: sums and counts by unit and prompt, stratum by stratum."""
 
     comparison: Comparison
+    is_rate: bool
     strata: tuple[tuple[int, tuple[Floats, ...]], ...]
     """The stratum's place in the plan; sums and counts, units × prompts, of each side in turn."""
     sizes: tuple[int, ...]
@@ -93,15 +105,15 @@ class _Sides:
     @classmethod
     def of(cls, plan: Plan, quantity: Quantity, comparison: Comparison, used: np.ndarray) -> _Sides:
         assert quantity.by_prompt is not None
-        sums = quantity.by_prompt_in.get(comparison.group, quantity.by_prompt[0])
+        sums = quantity.by_prompt_in.get(comparison.group, quantity.by_prompt.sums)
         masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
         columns: list[Floats] = []
         active: list[int] = []
         for mask in masks:
             inside = mask & (plan.unit >= 0)
-            for each in (sums, quantity.by_prompt[1]):
+            for cells in (sums, quantity.by_prompt.counts):
                 table = np.zeros((len(plan.names), len(used)))
-                np.add.at(table, plan.unit[inside], each[np.ix_(inside, used)])
+                np.add.at(table, plan.unit[inside], cells[np.ix_(inside, used)])
                 columns.append(table)
             active.append(int(np.count_nonzero(columns[-1].any(axis=1))))
         strata = tuple(
@@ -111,6 +123,7 @@ class _Sides:
         )
         return cls(
             comparison=comparison,
+            is_rate=quantity.is_rate,
             strata=strata,
             sizes=tuple(len(units) for units in plan.strata),
             prompts=len(used),
@@ -118,7 +131,7 @@ class _Sides:
         )
 
     def under(self, counts: Sequence[Floats], prompts: Floats) -> tuple[Floats, Floats, list[Floats]]:
-        """Take the value, its variance and each side's value in each of these resamples."""
+        """The value, its variance and each side's value in each of these resamples."""
         rows, width = len(prompts), 4 if self.comparison.against is not None else 2
         by_prompt = np.zeros((width, rows, self.prompts))
         for place, columns in self.strata:
@@ -129,15 +142,16 @@ class _Sides:
         with np.errstate(divide="ignore", invalid="ignore"):
             for place in range(0, width, 2):
                 sign = 1.0 if place == 0 else -1.0
-                ratio = total[place] / total[place + 1]
-                steep = sign / total[place + 1]
+                mean = total[place] / total[place + 1]
+                mean = snapped(mean) if self.is_rate else mean
+                slope = sign / total[place + 1]
                 if self.comparison.scale == "log ratio":
-                    value += sign * np.log(np.maximum(ratio, 0.0))
-                    steep = steep / ratio
+                    value += sign * np.log(mean)
+                    slope = slope / mean
                 else:
-                    value += sign * ratio
-                weights[place], weights[place + 1] = steep, -steep * ratio
-                sides.append(ratio)
+                    value += sign * mean
+                weights[place], weights[place + 1] = slope, -slope * mean
+                sides.append(mean)
             variance = self._between(prompts, np.einsum("cr,crj->rj", weights, by_prompt), self.prompts)
             for place, columns in self.strata:
                 by_unit = sum(
@@ -145,14 +159,14 @@ class _Sides:
                     np.zeros((rows, self.sizes[place])),
                 )
                 variance += self._between(counts[place], by_unit, self.sizes[place])
-        return value, np.maximum(variance, 0.0), sides
+        return value, variance, sides
 
     @staticmethod
     def _between(counts: Floats, residuals: Floats, size: int) -> Floats:
         if size < 2:
             return np.full(len(counts), math.inf)
-        first = (counts * residuals).sum(axis=1)
-        return size / (size - 1) * ((counts * residuals**2).sum(axis=1) - first**2 / size)
+        mean = (counts * residuals).sum(axis=1, keepdims=True) / size
+        return size / (size - 1) * (counts * (residuals - mean) ** 2).sum(axis=1)
 
     def result(self, values: Floats, variances: Floats) -> _Result:
         ones = [np.ones((1, size)) for size in self.sizes]
@@ -161,10 +175,10 @@ class _Sides:
             comparison=self.comparison,
             value=float(value[0]),
             variance=float(variance[0]),
-            shares=tuple(float(each[0]) for each in sides),
+            sides=tuple(float(side[0]) for side in sides),
             units=self.active,
             prompts=self.prompts,
-            flat=bool(variance[0] <= 1e-18),
+            flat=bool(variance[0] <= (NOISE * (1 + max(abs(float(side[0])) for side in sides))) ** 2),
             values=values,
             variances=variances,
         )
@@ -173,35 +187,34 @@ class _Sides:
 def _outcome(plan: Plan, quantity: Quantity, result: _Result, confidence: float) -> Interval | NotEstimable:
     """Choose the interval that this much data supports."""
     if result.units < 2:
-        found = "no rated edit" if result.units == 0 else "rated edits of only one portrait or block"
-        return NotEstimable(reason=f"{'the group' if len(result.shares) == 1 else 'one side'} has {found}")
+        return too_few_units(result.units, result.comparison)
     if result.prompts < 2:
         return NotEstimable(reason="there is only one prompt, which says nothing about others")
     is_ratio = result.comparison.scale == "log ratio"
-    if is_ratio and min(result.shares) <= 0:
-        return NotEstimable(reason="never seen on one side, so there is no ratio")
+    if is_ratio and min(result.sides) <= 0:
+        return NotEstimable(reason="the rate of one side is 0, so there is no ratio")
     tail, fewer = (1 + confidence) / 2, min(result.units, result.prompts)
     error = math.sqrt(result.variance)
     usable = np.isfinite(result.values) & (result.variances > 1e-8 * result.variance)
     noun = f"prompts and {plan.noun}"
-    if fewer >= ENOUGH and not result.flat and np.mean(~usable) <= UNSTABLE:
+    if fewer >= MIN_UNITS and not result.flat and np.mean(~usable) <= MAX_DEGENERATE:
         t = (result.values[usable] - result.value) / np.sqrt(result.variances[usable])
-        below, above = (float(each) for each in np.quantile(t, [1 - tail, tail]))
-        low, high, method = result.value - above * error, result.value - below * error, f"bootstrap-t over {noun}"
+        low_t, high_t = (float(quantile) for quantile in np.quantile(t, [1 - tail, tail]))
+        low, high, method = result.value - high_t * error, result.value - low_t * error, f"bootstrap-t over {noun}"
     elif result.flat and quantity.is_rate:
-        bounds = [wilson(min(1.0, max(0.0, share)), fewer, confidence) for share in result.shares]
-        low = bounds[0][0] - (bounds[1][1] if len(bounds) > 1 else 0.0)
-        high = bounds[0][1] - (bounds[1][0] if len(bounds) > 1 else 0.0)
+        bounds = [wilson(rate, fewer, confidence) for rate in result.sides]
+        if is_ratio:
+            low, high = ratio_limits(result.sides, bounds)
+        else:
+            low = bounds[0][0] - (bounds[1][1] if len(bounds) > 1 else 0.0)
+            high = bounds[0][1] - (bounds[1][0] if len(bounds) > 1 else 0.0)
         method = f"Wilson on the number of {noun}, whichever are fewer"
     elif result.flat:
         low = high = result.value
         method = f"no spread between {noun}"
     else:
-        half = student(tail, fewer - 1) * error
+        half = t_quantile(tail, fewer - 1) * error
         low, high, method = result.value - half, result.value + half, f"Student's t over {noun}"
-    if quantity.bounds and not is_ratio:
-        least, most = quantity.bounds
-        if len(result.shares) > 1:
-            least, most = least - most, most - least
-        low, high = max(least, low), min(most, high)
-    return Interval(value=result.value, low=low, high=high, confidence=confidence, method=method)
+    if not is_ratio:
+        low, high = clipped(low, high, quantity, result.comparison)
+    return interval(result.value, low, high, confidence=confidence, method=method)

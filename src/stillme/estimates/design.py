@@ -17,7 +17,7 @@ from stillme.types import Scope
 Places = NDArray[np.intp]
 
 REST = "rest"
-"""The other side of a contrast when no reference level is declared."""
+"""The other side of a contrast where no reference level is declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Comparison:
     """Per portrait."""
     against: Flags | None = None
     scale: Literal["difference", "log ratio"] = "difference"
-    """How the two sides are set against each other."""
+    """How the two sides are compared."""
 
     @property
     def everyone(self) -> Flags:
@@ -39,27 +39,27 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permuting:
-    """How groups are dealt anew when they do not matter."""
+class PermutationDesign:
+    """How labels may be permuted if groups do not matter."""
 
     unit: Places
-    """Per portrait: what gets one label, or -1."""
+    """Per portrait: the unit that gets one label, or -1."""
     level: Places
     """Per unit: its label."""
     within: Places
-    """Per unit: the block inside which labels change hands."""
+    """Per unit: the block inside which labels are permuted."""
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything estimated for one factor, or for everyone."""
+    """What is compared and resampled for one factor, or for everyone."""
 
     factor: str
     unit: Places
-    """Per portrait: what is resampled with it, or -1 where the portrait has no part in this plan."""
+    """Per portrait: the unit that it is resampled with, or -1 where the portrait has no part in this plan."""
     strata: tuple[Places, ...]
-    """Units that are drawn from together."""
+    """Units that are resampled together, each stratum by itself."""
     names: tuple[str, ...]
     """The units' names."""
     noun: str
@@ -69,8 +69,8 @@ class Plan:
     levels: tuple[str, ...] = ()
     """Levels with enough portraits to be compared; the first comparisons are theirs, in this order."""
     too_small: Mapping[str, Flags]
-    """Levels with one portrait or one block only: nothing to tell chance from."""
-    permuting: Permuting | None = None
+    """Levels with one portrait or one block only, which have no spread to estimate."""
+    permutation: PermutationDesign | None = None
 
 
 def everyone(columns: Columns) -> Plan:
@@ -116,7 +116,7 @@ def by_factor(columns: Columns, factor: str, reference: str | None) -> Plan:
         levels=tuple(levels[code] for code in enough),
         too_small={name: codes == code for code, name in enumerate(levels) if code not in enough},
         comparisons=_comparisons(levels, codes, enough, reference),
-        permuting=_permuting(columns, codes, enough),
+        permutation=_permutation(columns, codes, enough),
     )
 
 
@@ -141,37 +141,38 @@ def _units(columns: Columns, codes: Places, large: list[int]) -> tuple[Places, t
     """Blocks that hold every level are resampled whole, which pairs the contrast.
 
     Blocks that lie within one level are resampled whole too: their portraits share what makes them a
-    block, and so are not independent. Where blocks are neither, the portrait is the unit.
+    block, and so are not independent. Otherwise the portrait is the unit.
     """
     part = np.isin(codes, large)
     block, names = _blocks(columns, part)
-    held = _levels_held(block, codes, part, len(names))
-    if len(large) > 1 and len(names) > 1 and (held == len(large)).all():
+    levels_per_block = _levels_per_block(block, codes, part, len(names))
+    if len(large) > 1 and len(names) > 1 and (levels_per_block == len(large)).all():
         return block, names, True, "blocks of portraits, paired"
-    if (held == 1).all():
+    if (levels_per_block == 1).all():
         noun = "portraits" if len(names) == part.sum() else "blocks of portraits"
         return block, names, False, noun
     ids = tuple(portrait.id for portrait in columns.portraits)
     return np.where(part, np.arange(len(ids)), -1), ids, False, "portraits"
 
 
-def _permuting(columns: Columns, codes: Places, enough: list[int]) -> Permuting | None:
+def _permutation(columns: Columns, codes: Places, enough: list[int]) -> PermutationDesign | None:
     if len(enough) < 2:
         return None
     part = np.isin(codes, enough)
     block, names = _blocks(columns, part)
     label = np.searchsorted(np.array(enough), codes)
-    if (_levels_held(block, codes, part, len(names)) == 1).all():
-        # A factor that never varies inside a block can only be dealt to whole blocks.
+    if (_levels_per_block(block, codes, part, len(names)) == 1).all():
+        # A factor that never varies inside a block can only be permuted over whole blocks.
         first = np.unique(block[part], return_index=True)[1]
         first = np.flatnonzero(part)[first]
-        return Permuting(unit=block, level=label[first], within=np.zeros(len(names), dtype=np.intp), names=names)
+        within = np.zeros(len(names), dtype=np.intp)
+        return PermutationDesign(unit=block, level=label[first], within=within, names=names)
     places = np.flatnonzero(part)
     portraits = [portrait for portrait, inside in zip(columns.portraits, part, strict=True) if inside]
     known = {name: place for place, name in enumerate(sorted({portrait.block for portrait in portraits}))}
     unit = np.full(len(codes), -1, dtype=np.intp)
     unit[places] = np.arange(len(places))
-    return Permuting(
+    return PermutationDesign(
         unit=unit,
         level=label[places],
         within=np.array([known[portrait.block] for portrait in portraits], dtype=np.intp),
@@ -179,11 +180,11 @@ def _permuting(columns: Columns, codes: Places, enough: list[int]) -> Permuting 
     )
 
 
-def _levels_held(block: Places, codes: Places, part: Flags, blocks: int) -> Places:
+def _levels_per_block(block: Places, codes: Places, part: Flags, blocks: int) -> Places:
     """How many different levels each block holds."""
     width = int(codes.max()) + 1
-    held = np.unique(block[part] * width + codes[part])
-    return np.bincount(held // width, minlength=blocks)
+    cells = np.unique(block[part] * width + codes[part])
+    return np.bincount(cells // width, minlength=blocks)
 
 
 def _blocks(columns: Columns, part: Flags) -> tuple[Places, tuple[str, ...]]:

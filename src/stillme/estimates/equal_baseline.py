@@ -1,9 +1,9 @@
 """The change of each group at an equal baseline: analysis of covariance, resampled by portrait.
 
-Groups start from different baselines, and who starts high has more to gain and more luck to lose. Each portrait's mean
-change is therefore regressed on its mean baseline, with one slope within all groups, and each group's mean is moved
-along it to everyone's baseline. The slope is fitted anew in every resample. Portraits, not edits: a single edit's
-baseline is mostly luck, and its slope would move a group whose baseline truly is higher much too far.
+Groups start from different baselines: a high baseline leaves more to gain, and more regression to the mean. Each
+portrait's mean change is therefore regressed on its mean baseline, with one slope within all groups, and each group's
+mean is moved along it to everyone's baseline. The slope is refitted in every resample. Portraits, not edits: a single
+edit's baseline is mostly noise, and its slope would move a group whose true baseline is higher much too far.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy as np
 from stillme.estimates.bootstrap import by_unit, draws
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.pairing import Paired
-from stillme.estimates.quantiles import student
+from stillme.estimates.quantiles import t_quantile
 from stillme.estimates.quantities import Floats, sums_by
+from stillme.estimates.rounding import NOISE, interval
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable
 
@@ -26,22 +27,24 @@ _PAIRS, _BASE, _CHANGE, _BASE_SQUARED, _PRODUCT = range(5)
 
 def at_equal_baseline(plan: Plan, pair: Paired, size: int, settings: Settings) -> Mapping[str, Interval | NotEstimable]:
     """By the name of each group and contrast of a plan; nothing for everyone, who are at their own baseline."""
-    groups = [each for each in plan.comparisons if each.scope == "group"]
+    groups = [comparison for comparison in plan.comparisons if comparison.scope == "group"]
     if len(groups) < 2:
         return {}
-    moments = [_moments(plan, pair, size, each) for each in groups]
-    observed = np.stack([each.sum(axis=0)[None, :] for each in moments], axis=1)
+    moments = [_moments(plan, pair, size, group) for group in groups]
+    observed = np.stack([group.sum(axis=0)[None, :] for group in moments], axis=1)
+    reason = ""
     if not (observed[0, :, _PAIRS] > 0).all():
-        return {each.group: NotEstimable(reason="a group has no pair") for each in plan.comparisons}
-    if not _spread(observed)[0] > 1e-12:
-        reason = "every baseline of a group is the same, so there is nothing to level"
-        return {each.group: NotEstimable(reason=reason) for each in plan.comparisons}
+        reason = "a group has no pair"
+    elif not _variation(observed)[0] > 0:
+        reason = "the portraits of every group have the same baseline, so no slope can be fitted"
+    if reason:
+        return {comparison.group: NotEstimable(reason=reason) for comparison in plan.comparisons}
     resampled = np.concatenate(
         [
             np.stack(
                 [
-                    sum((part @ each[units] for part, units in zip(counts, plan.strata, strict=True)), np.zeros(5))
-                    for each in moments
+                    sum((part @ group[units] for part, units in zip(counts, plan.strata, strict=True)), np.zeros(5))
+                    for group in moments
                 ],
                 axis=1,
             )
@@ -62,17 +65,18 @@ def _interval(
     resampled: Floats,
     settings: Settings,
 ) -> Interval | NotEstimable:
-    value = float(_levelled(comparison, groups, observed)[0])
-    found = _levelled(comparison, groups, resampled)
-    found = found[np.isfinite(found)]
-    if len(found) < settings.replicates / 2:
+    value = float(_adjusted(comparison, groups, observed)[0])
+    replicates = _adjusted(comparison, groups, resampled)
+    replicates = replicates[np.isfinite(replicates)]
+    if len(replicates) < settings.replicates / 2:
         return NotEstimable(reason="too few pairs to resample every group")
     fewest = min(len(units) for units in plan.strata)
-    half = student((1 + settings.confidence) / 2, fewest - 1) * float(found.std()) * math.sqrt(fewest / (fewest - 1))
-    return Interval(
-        value=value,
-        low=value - half,
-        high=value + half,
+    error = float(replicates.std()) * math.sqrt(fewest / (fewest - 1))
+    half = t_quantile((1 + settings.confidence) / 2, fewest - 1) * error
+    return interval(
+        value,
+        value - half,
+        value + half,
         confidence=settings.confidence,
         method=f"analysis of covariance; bootstrap standard error over {plan.noun}",
     )
@@ -80,35 +84,37 @@ def _interval(
 
 def _moments(plan: Plan, pair: Paired, size: int, group: Comparison) -> Floats:
     """Per unit, over a group's portraits: pairs, and sums over pairs of baseline, change, baseline², their product."""
-    number = np.bincount(pair.rank, minlength=size).astype(np.float64)
-    # Counted from the middle, so that squares do not cancel.
-    middle = float(pair.before.mean()) if len(pair.before) else 0.0
+    pairs = np.bincount(pair.rank, minlength=size).astype(np.float64)
+    # The mean is subtracted, so that squares do not cancel.
+    mean = float(pair.before.mean()) if len(pair.before) else 0.0
     base, change = (
-        np.divide(sums_by(pair.rank, each, size), number, out=np.zeros(size), where=number > 0)
-        for each in (pair.before - middle, pair.after - pair.before)
+        np.divide(sums_by(pair.rank, values, size), pairs, out=np.zeros(size), where=pairs > 0)
+        for values in (pair.before - mean, pair.after - pair.before)
     )
-    columns = [number, number * base, number * change, number * base * base, number * base * change]
-    return np.stack([by_unit(plan, group.members, each) for each in columns], axis=1)
+    columns = [pairs, pairs * base, pairs * change, pairs * base * base, pairs * base * change]
+    return np.stack([by_unit(plan, group.members, column) for column in columns], axis=1)
 
 
-def _spread(totals: Floats) -> Floats:
-    pairs, base = totals[:, :, _PAIRS], totals[:, :, _BASE]
+def _variation(totals: Floats) -> Floats:
+    """The baseline's sum of squares within groups; 0 where only rounding errors are left."""
+    pairs, base, squared = (totals[:, :, column] for column in (_PAIRS, _BASE, _BASE_SQUARED))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (totals[:, :, _BASE_SQUARED] - base * base / pairs).sum(axis=1)
+        within = (squared - base * base / pairs).sum(axis=1)
+        return np.where(within > NOISE * (pairs + squared).sum(axis=1), within, 0.0)
 
 
-def _levelled(comparison: Comparison, groups: list[Comparison], totals: Floats) -> Floats:
-    """Resamples × groups × moments to the comparison's levelled value."""
+def _adjusted(comparison: Comparison, groups: list[Comparison], totals: Floats) -> Floats:
+    """Resamples × groups × moments to the comparison's value at an equal baseline; not finite without variation."""
     pairs, base, change = (totals[:, :, column] for column in (_PAIRS, _BASE, _CHANGE))
     with np.errstate(divide="ignore", invalid="ignore"):
-        slope = (totals[:, :, _PRODUCT] - base * change / pairs).sum(axis=1) / _spread(totals)
+        slope = (totals[:, :, _PRODUCT] - base * change / pairs).sum(axis=1) / _variation(totals)
         everyone = base.sum(axis=1) / pairs.sum(axis=1)
         value = np.zeros(len(totals))
         for sign, side in ((1.0, comparison.members), (-1.0, comparison.against)):
             if side is None:
                 continue
             inside = np.array([bool((group.members & side).any()) for group in groups], dtype=np.bool_)
-            number = pairs[:, inside].sum(axis=1)
-            mean_change = change[:, inside].sum(axis=1) / number
-            value += sign * (mean_change - slope * (base[:, inside].sum(axis=1) / number - everyone))
+            size = pairs[:, inside].sum(axis=1)
+            mean_change = change[:, inside].sum(axis=1) / size
+            value += sign * (mean_change - slope * (base[:, inside].sum(axis=1) / size - everyone))
         return value

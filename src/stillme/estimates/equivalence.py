@@ -1,10 +1,12 @@
-"""Is a gap surely small? Not finding a difference does not say so; these tests do."""
+"""Equivalence tests: is a gap smaller than a margin? Not finding a difference does not show that."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from importlib import import_module
+from typing import Any, Literal
 
 from stillme.errors import StillmeError
 from stillme.estimates import design
@@ -17,6 +19,9 @@ from stillme.types import Interval, NotEstimable
 
 Worse = Literal["higher", "lower"]
 Kind = Literal["equivalent", "no worse"]
+
+_PRECISION = 1e-8
+"""Of a p-value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +41,9 @@ class Equivalence:
     outcome: Interval | NotEstimable
     """The difference with the interval that must lie within the margin: at 1 - 2 × alpha."""
     p: float | None
-    """The larger of the one-sided p-values; 0.5 stands for one half or more."""
+    """The larger of the one-sided p-values; 0.5 means one half or more."""
     holds: bool | None
-    """Whether the claim is shown; None where the sides cannot be compared. False is not the opposite claim."""
+    """Whether the claim is shown; None where the sides cannot be compared. False does not show the opposite."""
     portraits: int
     edits: int
 
@@ -58,22 +63,22 @@ def equivalence(
     side by the margin, where `worse` says which way is worse. Alpha is 1 - `settings.confidence`.
     """
     if not margin > 0:
-        raise StillmeError(f"margin is {margin}; write the largest difference that would not matter, such as 0.05.")
+        raise StillmeError(f"margin is {margin}; give the largest difference that would not matter, such as 0.05.")
     columns = Columns.of(edits)
     offered = columns.quantities(scores, prompts=settings.prompts == "sample")
-    chosen = [each for each in offered if quantities is None or each.name in quantities]
+    chosen = [quantity for quantity in offered if quantities is None or quantity.name in quantities]
     alpha = 1 - settings.confidence
-    found: list[Equivalence] = []
+    tests: list[Equivalence] = []
     for factor in settings.factors:
         plan = design.by_factor(columns, factor, settings.reference.get(factor))
         for quantity, by_comparison in zip(chosen, limits(plan, chosen, settings), strict=True):
-            for comparison, at in zip(plan.comparisons, by_comparison, strict=True):
+            for comparison, interval_at in zip(plan.comparisons, by_comparison, strict=True):
                 if comparison.scope != "contrast":
                     continue
-                outcome = at(1 - 2 * alpha)
-                p = _p(at, margin, worse, settings.replicates) if isinstance(outcome, Interval) else None
+                outcome = interval_at(1 - 2 * alpha)
+                p = _p(interval_at, margin, worse, settings.replicates) if isinstance(outcome, Interval) else None
                 members = comparison.everyone
-                found.append(
+                tests.append(
                     Equivalence(
                         quantity=quantity.name,
                         editor=quantity.editor,
@@ -90,22 +95,24 @@ def equivalence(
                         edits=int(quantity.counts[members].sum()),
                     )
                 )
-    return found
+    return tests
 
 
-def _p(at: Limits, margin: float, worse: Worse | None, replicates: int) -> float:
-    """Find the smallest alpha whose interval lies within the margin, by bisection."""
-    low, high = 0.0, 0.5
-    for _ in range(24):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _inside(at(1 - 2 * middle), margin, worse) else (middle, high)
-    # Resamples cannot tell anything rarer than one of them.
-    return max(high, 1 / (1 + replicates))
+def _p(interval_at: Limits, margin: float, worse: Worse | None, replicates: int) -> float:
+    """The smallest alpha whose interval lies within the margin."""
+    # A p-value below one in all resamples would claim more than they show.
+    smallest, largest = 1 / (1 + replicates), 0.5 - _PRECISION
 
+    def slack(alpha: float) -> float:
+        outcome = interval_at(1 - 2 * alpha)
+        assert isinstance(outcome, Interval)
+        above = math.inf if worse == "lower" else margin - outcome.high
+        below = math.inf if worse == "higher" else outcome.low + margin
+        return min(above, below)
 
-def _inside(outcome: Interval | NotEstimable, margin: float, worse: Worse | None) -> bool:
-    if not isinstance(outcome, Interval):
-        return False
-    above = worse == "lower" or outcome.high < margin
-    below = worse == "higher" or outcome.low > -margin
-    return above and below
+    if slack(smallest) > 0:
+        return smallest
+    if slack(largest) <= 0:
+        return 0.5
+    optimize: Any = import_module("scipy.optimize")
+    return float(optimize.bisect(slack, smallest, largest, xtol=_PRECISION))

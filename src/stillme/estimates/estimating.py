@@ -1,4 +1,4 @@
-"""Rows in, estimates out."""
+"""Estimates from rows: every mean and rate, by group and between groups."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.disparity import Disparity, NullBand
 from stillme.estimates.quantities import Columns, Quantity
 from stillme.estimates.resampling import resample
+from stillme.estimates.rounding import DECIMALS
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable, Scope
@@ -35,13 +36,13 @@ def estimate_all(columns: Columns, quantities: Sequence[Quantity], settings: Set
     """The same, for quantities that are collapsed already."""
     plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
-    found: list[Estimate] = []
+    estimates: list[Estimate] = []
     for plan in plans:
         resampled = list(resample(plan, quantities, settings))
         bands = list(disparity.null_bands(plan, quantities, resampled, settings))
-        for quantity, one, band in zip(quantities, resampled, bands, strict=True):
-            found += _of_plan(plan, quantity, one, band, settings)
-    return sorted(found, key=order_of)
+        for quantity, result, band in zip(quantities, resampled, bands, strict=True):
+            estimates += _of_plan(plan, quantity, result, band, settings)
+    return sorted(estimates, key=order_of)
 
 
 def gap(
@@ -65,13 +66,13 @@ def gap(
     chosen = replace(chosen, factors=(factor,), reference={factor: reference} if reference else {})
     columns = Columns.of(edits)
     offered = [
-        each
-        for each in columns.quantities(scores, prompts=chosen.prompts == "sample")
-        if each.editor == editor and each.arm == arm
+        offer
+        for offer in columns.quantities(scores, prompts=chosen.prompts == "sample")
+        if offer.editor == editor and offer.arm == arm
     ]
-    matching = [each for each in offered if each.name == quantity and (not judge or each.judge == judge)]
+    matching = [offer for offer in offered if offer.name == quantity and (not judge or offer.judge == judge)]
     if not matching:
-        known = sorted({each.name for each in offered})
+        known = sorted({offer.name for offer in offered})
         raise UnknownName.among("quantity", quantity, known, f"{editor} ({arm}) has {', '.join(known) or 'no rows'}.")
     return contrast_of(columns, matching[0], chosen, factor=factor, level=level)
 
@@ -83,30 +84,30 @@ def contrast_of(
     reference = settings.reference.get(factor)
     plan = design.by_factor(columns, factor, reference)
     wanted = f"{level} - {reference or REST}"
-    place = next((i for i, each in enumerate(plan.comparisons) if each.group == wanted), None)
+    place = next((place for place, comparison in enumerate(plan.comparisons) if comparison.group == wanted), None)
     if place is None:
         if level in plan.levels or level in plan.too_small:
             return NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")
         raise UnknownName.among("level", level, plan.levels, f"{factor} has {', '.join(plan.levels)}.")
-    # The whole plan, because how alike a portrait's edits are is pooled over its groups.
+    # The whole plan, because the correlation of a portrait's edits is pooled over its groups.
     return next(resample(plan, [quantity], settings)).outcomes[place]
 
 
 def _of_plan(
     plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings
 ) -> list[Estimate]:
-    found = [
-        _estimate(plan, quantity, each, outcome)
-        for each, outcome in zip(plan.comparisons, resampled.outcomes, strict=True)
+    estimates = [
+        _estimate(plan, quantity, comparison, outcome)
+        for comparison, outcome in zip(plan.comparisons, resampled.outcomes, strict=True)
     ]
     for name, members in plan.too_small.items():
-        lonely = Comparison(scope="group" if plan.factor else "all", group=name, members=members)
-        only = int(members.sum())
-        held = "1 portrait" if only == 1 else f"{only} portraits of one block"
-        found.append(_estimate(plan, quantity, lonely, NotEstimable(reason=f"only {held} in this group")))
+        group = Comparison(scope="group" if plan.factor else "all", group=name, members=members)
+        count = int(members.sum())
+        portraits = "1 portrait" if count == 1 else f"{count} portraits of one block"
+        estimates.append(_estimate(plan, quantity, group, NotEstimable(reason=f"only {portraits} in this group")))
     if plan.factor:
-        found.append(disparity_of(plan, quantity, resampled, band, settings))
-    return found
+        estimates.append(disparity_of(plan, quantity, resampled, band, settings))
+    return estimates
 
 
 def _estimate(plan: Plan, quantity: Quantity, comparison: Comparison, outcome: Interval | NotEstimable) -> Estimate:
@@ -129,14 +130,15 @@ def _estimate(plan: Plan, quantity: Quantity, comparison: Comparison, outcome: I
 def disparity_of(
     plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings
 ) -> Disparity:
-    """Max - min over the groups that could be estimated."""
+    """Max - min over the groups that have an estimate."""
     usable = disparity.comparable(resampled)
     members = np.zeros(len(quantity.counts), dtype=np.bool_)
-    for each, keep in zip(plan.comparisons, usable, strict=False):
-        members |= each.members & keep
+    for comparison, keep in zip(plan.comparisons, usable, strict=False):
+        members |= comparison.members & keep
     outcome = disparity.interval(plan, quantity, resampled, settings)
     known = isinstance(outcome, Interval)
-    values = np.where(usable, resampled.values, np.nan)
+    # Rounded, so that of groups that are tied the first is named, on every processor.
+    values = np.where(usable, np.round(resampled.values, DECIMALS), np.nan)
     return Disparity(
         quantity=quantity.name,
         editor=quantity.editor,
@@ -160,7 +162,6 @@ def _portraits(quantity: Quantity, members: Flags) -> int:
     return int(np.count_nonzero(quantity.counts[members]))
 
 
-def order_of(found: Estimate) -> tuple[str | int, ...]:
+def order_of(row: Estimate) -> tuple[str | int, ...]:
     """The order of tables: by editor and quantity, from everyone down to contrasts."""
-    scope = _SCOPES.index(found.scope)
-    return (found.editor, found.arm, found.judge, found.quantity, found.factor, scope, found.group)
+    return (row.editor, row.arm, row.judge, row.quantity, row.factor, _SCOPES.index(row.scope), row.group)

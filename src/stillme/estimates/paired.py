@@ -1,9 +1,10 @@
-"""What a mitigation does: the same edits with and without it, the portrait as the unit.
+"""The effect of a mitigation: the same edits with and without it, the portrait as the unit.
 
-Three numbers answer three doubts. The plain change, arm less baseline: unbiased where edits were sampled before anyone
-looked. The change at an equal baseline, because the group that drifts most has most to gain. And, where an untreated
-re-run exists (the baseline under a seed that the arm was not run with), the arm less the re-run: if edits were picked
-because their baseline was bad, running them again improves them by itself, and only this number is free of that.
+Three numbers answer three doubts. The plain change, arm minus baseline: unbiased if edits were sampled before anyone
+looked at outcomes. The change at an equal baseline, because the group that drifts most has most to gain. And, where an
+untreated re-run exists (the baseline under a seed that the arm was not run with), the arm minus the re-run: if edits
+were picked because their baseline was bad, running them again improves them by itself, and only this number is free of
+that.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.disparity import Disparity
 from stillme.estimates.equal_baseline import at_equal_baseline
 from stillme.estimates.estimating import disparity_of, estimate_all, order_of
-from stillme.estimates.pairing import UNPAIRED, Paired, pair_arms
-from stillme.estimates.permuting import chances, sign_flips
+from stillme.estimates.pairing import Paired, pair_arms
+from stillme.estimates.permuting import permutation_tests, sign_flip_p
 from stillme.estimates.quantiles import wilson
-from stillme.estimates.quantities import Columns, Floats, Quantity
+from stillme.estimates.quantities import Columns, Exclusion, Floats, Quantity, SumsByPrompt
 from stillme.estimates.resampling import resample
+from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Arm, Estimate, Interval, NotEstimable
@@ -34,20 +36,20 @@ from stillme.types import Arm, Estimate, Interval, NotEstimable
 class PairedEffect(Estimate):
     """How an arm changes a quantity, for everyone or a group; a contrast is how much more it changes one group.
 
-    `outcome` is the plain change, arm less baseline; `edits` counts pairs.
+    `outcome` is the plain change, arm minus baseline; `edits` counts pairs.
     """
 
     before: float | None
-    """The mean under the other arm, over the pairs; for a contrast the group's less the other side's."""
+    """The mean under the other arm, over the pairs; for a contrast the group's minus the other side's."""
     after: float | None
     p: float | None
-    """By tossing the sign of each portrait's (or block's) change; of a contrast, by dealing labels over portraits."""
+    """By flipping the sign of each portrait's or block's change; of a contrast, by permuting labels over portraits."""
     at_equal_baseline: Interval | NotEstimable
     """The change that the group would show if its baseline were everyone's (analysis of covariance)."""
     untreated: Interval | NotEstimable
     """The change of an untreated re-run."""
     beyond_untreated: Interval | NotEstimable
-    """The arm less the untreated re-run: free of regression to the mean, however the edits were chosen."""
+    """The arm minus the untreated re-run: free of regression to the mean, however the edits were selected."""
 
 
 def paired_effects(
@@ -59,23 +61,21 @@ def paired_effects(
     against: str = Arm.BASELINE,
     quantities: Collection[str] | None = None,
 ) -> list[PairedEffect | Disparity]:
-    """Compare two arms on the same edits: for all, by group, between groups; `arm` of each is `feature - baseline`.
+    """Compare two arms on the same edits: for all, by group, between groups; their `arm` is `feature - baseline`.
 
     The disparity of a factor is max - min of the groups' changes; its omnibus p-value answers whether the arm helps
     some more than others.
     """
     columns = Columns.of(edits)
     pairs = [
-        each
-        for each in pair_arms(columns, scores, arm=arm, against=against)
-        if quantities is None or each.name in quantities
+        pair
+        for pair in pair_arms(columns, scores, arm=arm, against=against)
+        if quantities is None or pair.name in quantities
     ]
     plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
-    found: list[PairedEffect | Disparity] = []
-    for plan in plans:
-        found += _of_plan(columns, plan, pairs, settings)
-    return sorted(found, key=order_of)
+    effects = [effect for plan in plans for effect in _of_plan(columns, plan, pairs, settings)]
+    return sorted(effects, key=order_of)
 
 
 def above_floor(
@@ -86,41 +86,42 @@ def above_floor(
     arm: str = Arm.BASELINE,
     quantities: Collection[str] | None = None,
 ) -> list[Estimate]:
-    """Every mean and rate less what the no-op arm gives the same portraits: what the edit itself adds.
+    """Every mean and rate minus that of the no-op arm for the same portraits: what the edit itself adds.
 
-    An editor's round trip, and a judge's habit, move scores even where nothing was asked for. Nothing comes back where
-    the no-op arm was not run.
+    An editor's round trip and a judge's bias move scores even where no edit was asked for. The list is empty where the
+    no-op arm was not run.
     """
     columns = Columns.of(edits)
     collapsed = list(columns.quantities(scores, prompts=settings.prompts == "sample"))
-    floors = {(each.editor, each.judge, each.name): each for each in collapsed if each.arm == Arm.NOOP}
-    found = [
-        _less_floor(each, floors[each.editor, each.judge, each.name])
-        for each in collapsed
-        if each.arm == arm and each.judge and (quantities is None or each.name in quantities)
-        if (each.editor, each.judge, each.name) in floors
+    floors = {
+        (quantity.editor, quantity.judge, quantity.name): quantity for quantity in collapsed if quantity.arm == Arm.NOOP
+    }
+    differences = [
+        _minus_floor(quantity, floors[quantity.editor, quantity.judge, quantity.name])
+        for quantity in collapsed
+        if quantity.arm == arm and quantity.judge and (quantities is None or quantity.name in quantities)
+        if (quantity.editor, quantity.judge, quantity.name) in floors
     ]
-    return estimate_all(columns, found, settings)
+    return estimate_all(columns, differences, settings)
 
 
-def _less_floor(quantity: Quantity, floor: Quantity) -> Quantity:
+def _minus_floor(quantity: Quantity, floor: Quantity) -> Quantity:
     both = (quantity.counts > 0) & (floor.counts > 0)
     level = np.divide(floor.sums, floor.counts, out=np.zeros_like(floor.sums), where=both)
     counts = np.where(both, quantity.counts, 0.0)
-    excluded = quantity.excluded.copy()
-    excluded[:, UNPAIRED] += np.where(both, 0, quantity.counts).astype(np.int64)
+    unpaired = np.where(both, 0, quantity.counts).astype(np.int64)
     widest = quantity.bounds[1] - quantity.bounds[0] if quantity.bounds else None
     by_prompt = None
     if quantity.by_prompt is not None:
-        sums, numbers = quantity.by_prompt
-        by_prompt = ((sums - level[:, None] * numbers) * both[:, None], numbers * both[:, None])
+        sums, number = quantity.by_prompt
+        by_prompt = SumsByPrompt((sums - level[:, None] * number) * both[:, None], number * both[:, None])
     return replace(
         quantity,
         arm=f"{quantity.arm} - {Arm.NOOP}",
         sums=np.where(both, quantity.sums - level * quantity.counts, 0.0),
         squares=np.where(both, quantity.squares - 2 * level * quantity.sums + level**2 * quantity.counts, 0.0),
         counts=counts,
-        excluded=excluded,
+        excluded={**quantity.excluded, Exclusion.NOT_PAIRED: unpaired},
         bounds=None if widest is None else (-widest, widest),
         is_rate=False,
         by_prompt=by_prompt,
@@ -131,22 +132,23 @@ def _of_plan(
     columns: Columns, plan: Plan, pairs: Sequence[Paired], settings: Settings
 ) -> list[PairedEffect | Disparity]:
     size = (len(columns.portraits), len(columns.edits.prompts))
-    changes = [each.change(size) for each in pairs]
+    changes = [pair.change(size) for pair in pairs]
     resampled = list(resample(plan, changes, settings))
     bands = list(disparity.null_bands(plan, changes, resampled, settings))
-    contrasts = [each for each in plan.comparisons if each.scope == "contrast"]
-    luck = list(chances(plan, changes, [_sides(plan, each) for each in contrasts], settings))
-    untreated = list(resample(plan, [each.untreated(size) for each in pairs], settings))
-    beyond = list(resample(plan, [each.beyond_untreated(size) for each in pairs], settings))
-    found: list[PairedEffect | Disparity] = []
+    contrasts = [comparison for comparison in plan.comparisons if comparison.scope == "contrast"]
+    sides = [_sides(plan, contrast) for contrast in contrasts]
+    tests_by_pair = list(permutation_tests(plan, changes, sides, settings))
+    untreated = list(resample(plan, [pair.untreated(size) for pair in pairs], settings))
+    beyond = list(resample(plan, [pair.beyond_untreated(size) for pair in pairs], settings))
+    effects: list[PairedEffect | Disparity] = []
     for place, (pair, change) in enumerate(zip(pairs, changes, strict=True)):
-        levelled = at_equal_baseline(plan, pair, size[0], settings)
-        tests = iter(luck[place])
-        for spot, comparison in enumerate(plan.comparisons):
-            outcome = _with_unseen(resampled[place].outcomes[spot], pair, change, comparison)
+        equal_baseline = at_equal_baseline(plan, pair, size[0], settings)
+        tests = iter(tests_by_pair[place])
+        for index, comparison in enumerate(plan.comparisons):
+            outcome = _with_unseen(resampled[place].outcomes[index], pair, change, comparison)
             tested = isinstance(outcome, Interval)
             p = next(tests).p if comparison.scope == "contrast" else _sign_flip(plan, change, comparison, settings)
-            found.append(
+            effects.append(
                 _effect(
                     plan,
                     pair,
@@ -154,23 +156,25 @@ def _of_plan(
                     comparison,
                     outcome,
                     p=p if tested else None,
-                    levelled=levelled.get(comparison.group, NotEstimable(reason="there is nothing to set it equal to")),
-                    untreated=_rerun(untreated[place].outcomes[spot]),
-                    beyond=_rerun(beyond[place].outcomes[spot]),
+                    equal_baseline=equal_baseline.get(
+                        comparison.group, NotEstimable(reason="there is no other group to share a baseline with")
+                    ),
+                    untreated=_rerun(untreated[place].outcomes[index]),
+                    beyond=_rerun(beyond[place].outcomes[index]),
                 )
             )
         if plan.factor:
-            found.append(disparity_of(plan, change, resampled[place], bands[place], settings))
-    return found
+            effects.append(disparity_of(plan, change, resampled[place], bands[place], settings))
+    return effects
 
 
 def _rerun(outcome: Interval | NotEstimable) -> Interval | NotEstimable:
-    return outcome if isinstance(outcome, Interval) else NotEstimable(reason="there is no untreated re-run of it")
+    return outcome if isinstance(outcome, Interval) else NotEstimable(reason="there is no untreated re-run")
 
 
 def _sides(plan: Plan, comparison: Comparison) -> tuple[Flags, Flags]:
     """Which levels of the plan make up the two sides of a comparison."""
-    groups = [each.members for each in plan.comparisons if each.scope == "group"]
+    groups = [group.members for group in plan.comparisons if group.scope == "group"]
     assert comparison.against is not None
     one = np.array([bool((members & comparison.members).any()) for members in groups], dtype=np.bool_)
     other = np.array([bool((members & comparison.against).any()) for members in groups], dtype=np.bool_)
@@ -181,21 +185,21 @@ def _sign_flip(plan: Plan, change: Quantity, comparison: Comparison, settings: S
     units = by_unit(plan, comparison.members, change.sums)
     seen = by_unit(plan, comparison.members, change.counts) > 0
     names = [name for name, keep in zip(plan.names, seen, strict=True) if keep]
-    return sign_flips(units[seen], settings, names)
+    return sign_flip_p(units[seen], settings, names)
 
 
 def _with_unseen(
     outcome: Interval | NotEstimable, pair: Paired, change: Quantity, comparison: Comparison
 ) -> Interval | NotEstimable:
     """Widen the interval of a rate that changed in no portrait: what was not seen in so few may still happen."""
-    if not isinstance(outcome, Interval) or not pair.is_rate or outcome.high - outcome.low > 1e-12:
+    if not isinstance(outcome, Interval) or not pair.is_rate or outcome.high - outcome.low > NOISE:
         return outcome
     sides = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
-    few = min(int(np.count_nonzero(change.counts[side])) for side in sides)
-    beyond = wilson(0.0, few, outcome.confidence)[1] * math.sqrt(len(sides))
+    fewest = min(int(np.count_nonzero(change.counts[side])) for side in sides)
+    unseen = wilson(0.0, fewest, outcome.confidence)[1] * math.sqrt(len(sides))
+    low, high = max(-1.0, outcome.value - unseen), min(1.0, outcome.value + unseen)
     method = "Wilson on the number of portraits"
-    low, high = max(-1.0, outcome.value - beyond), min(1.0, outcome.value + beyond)
-    return replace(outcome, low=low, high=high, method=method)
+    return interval(outcome.value, low, high, confidence=outcome.confidence, method=method)
 
 
 def _effect(
@@ -206,7 +210,7 @@ def _effect(
     outcome: Interval | NotEstimable,
     *,
     p: float | None,
-    levelled: Interval | NotEstimable,
+    equal_baseline: Interval | NotEstimable,
     untreated: Interval | NotEstimable,
     beyond: Interval | NotEstimable,
 ) -> PairedEffect:
@@ -226,7 +230,7 @@ def _effect(
         before=_mean(pair, pair.before, comparison),
         after=_mean(pair, pair.after, comparison),
         p=p,
-        at_equal_baseline=levelled,
+        at_equal_baseline=equal_baseline,
         untreated=untreated,
         beyond_untreated=beyond,
     )
@@ -238,4 +242,4 @@ def _mean(pair: Paired, values: Floats, comparison: Comparison) -> float | None:
     if not all(mask.any() for mask in inside):
         return None
     means = [float(values[mask].mean()) for mask in inside]
-    return means[0] - (means[1] if len(means) > 1 else 0.0)
+    return rounded(means[0] - (means[1] if len(means) > 1 else 0.0))

@@ -1,4 +1,4 @@
-"""Two arms of the same edits, set side by side: same portrait, prompt, editor and seed."""
+"""Pairs of edits under two arms: same portrait, prompt, editor and seed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.errors import UnknownName
-from stillme.estimates.quantities import REASONS, Columns, Floats, Measured, Quantity, sums_by
+from stillme.estimates.quantities import Columns, Exclusion, Floats, Measured, Quantity, SumsByPrompt, sums_by
 from stillme.estimates.rows import Scores
 
 Size = tuple[int, int]
 """Portraits and prompts."""
-
-UNPAIRED = REASONS.index("not paired")
-"""The place of that reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +32,7 @@ class Paired:
     """Under `against`."""
     after: Floats
     """Under `arm`."""
-    again: Floats
+    rerun: Floats
     """Under `against`, with a seed that `arm` was not run with: an untreated re-run. NaN where there is none."""
     unpaired: NDArray[np.int64]
     """Per portrait: edits with a value under one arm only."""
@@ -43,28 +40,23 @@ class Paired:
     is_rate: bool
 
     def change(self, size: Size) -> Quantity:
-        """Value under the arm less value under the other, collapsed to portraits."""
+        """Value under the arm minus value under the other, collapsed to portraits."""
         return self._collapse(self.after - self.before, np.ones(len(self.rank), dtype=np.bool_), size)
 
     def untreated(self, size: Size) -> Quantity:
-        """What doing the same again changes: the re-run less the first run."""
-        return self._collapse(self.again - self.before, ~np.isnan(self.again), size)
+        """The change of an untreated re-run: the re-run minus the first run."""
+        return self._collapse(self.rerun - self.before, ~np.isnan(self.rerun), size)
 
     def beyond_untreated(self, size: Size) -> Quantity:
-        """The arm less the re-run. What made `before` what it was has no part in it."""
-        return self._collapse(self.after - self.again, ~np.isnan(self.again), size)
+        """The arm minus the re-run, which does not depend on how `before` was selected."""
+        return self._collapse(self.after - self.rerun, ~np.isnan(self.rerun), size)
 
     def _collapse(self, difference: Floats, kept: NDArray[np.bool_], size: Size) -> Quantity:
         portraits, prompts = size
-        excluded = np.zeros((portraits, len(REASONS)), dtype=np.int64)
-        excluded[:, UNPAIRED] = self.unpaired
         rank, value = self.rank[kept], difference[kept]
         widest = self.bounds[1] - self.bounds[0] if self.bounds else None
         cell = rank * prompts + self.prompt[kept]
-        by_prompt = (
-            sums_by(cell, value, portraits * prompts),
-            np.bincount(cell, minlength=portraits * prompts).astype(np.float64),
-        )
+        counts = np.bincount(cell, minlength=portraits * prompts).astype(np.float64)
         return Quantity(
             name=self.name,
             editor=self.editor,
@@ -73,11 +65,11 @@ class Paired:
             sums=sums_by(rank, value, portraits),
             counts=np.bincount(rank, minlength=portraits).astype(np.float64),
             squares=sums_by(rank, value * value, portraits),
-            excluded=excluded,
+            excluded={Exclusion.NOT_PAIRED: self.unpaired},
             bounds=None if widest is None else (-widest, widest),
-            # A difference of two shares is no share.
+            # A difference of two rates is no rate.
             is_rate=False,
-            by_prompt=(by_prompt[0].reshape(size), by_prompt[1].reshape(size)),
+            by_prompt=SumsByPrompt(sums_by(cell, value, portraits * prompts).reshape(size), counts.reshape(size)),
         )
 
 
@@ -88,15 +80,16 @@ def pair_arms(columns: Columns, scores: Sequence[Scores], *, arm: str, against: 
             known = columns.edits.arms
             raise UnknownName.among("arm", name, known, f"The audit has {', '.join(known)}.")
     seeds, cells = _codes(columns)
-    measured = {(each.arm, each.editor, each.judge, each.name): each for each in columns.measured(scores)}
-    for (of, editor, judge, name), treated in measured.items():
-        other = measured.get((against, editor, judge, name))
-        if of == arm and other:
+    measured = list(columns.measured(scores))
+    others = {(other.editor, other.judge, other.name): other for other in measured if other.arm == against}
+    for treated in measured:
+        other = others.get((treated.editor, treated.judge, treated.name))
+        if treated.arm == arm and other:
             yield _pair(columns, treated, other, seeds, cells)
 
 
 def _codes(columns: Columns) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Each row's seed, and what it is an edit of: portraits and prompt."""
+    """Each row's seed, and its cell: portraits and prompt."""
     edits, order = columns.edits, columns.order
     seed = np.zeros(len(edits), dtype=np.intp)
     if edits.seed is not None:
@@ -113,7 +106,7 @@ def _pair(
     after_codes, after = _means(treated, cells * count + seeds)
     before_codes, before = _means(other, cells * count + seeds)
     codes, at_after, at_before = np.intersect1d(after_codes, before_codes, assume_unique=True, return_indices=True)
-    lonely = np.setxor1d(after_codes, before_codes, assume_unique=True)
+    unpaired = np.setxor1d(after_codes, before_codes, assume_unique=True)
     prompts, people = max(1, len(columns.edits.prompts)), len(columns.portraits)
     return Paired(
         name=treated.name,
@@ -125,8 +118,8 @@ def _pair(
         prompt=(codes // count % prompts).astype(np.intp),
         before=before[at_before],
         after=after[at_after],
-        again=_again(codes // count, before_codes // count, before, ~np.isin(before_codes, after_codes)),
-        unpaired=np.bincount(lonely // count // prompts // (people + 1), minlength=people).astype(np.int64),
+        rerun=_rerun(codes // count, before_codes // count, before, ~np.isin(before_codes, after_codes)),
+        unpaired=np.bincount(unpaired // count // prompts // (people + 1), minlength=people).astype(np.int64),
         bounds=treated.bounds,
         is_rate=treated.is_rate,
     )
@@ -135,16 +128,19 @@ def _pair(
 def _means(measured: Measured, codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], Floats]:
     """The distinct codes of the edits that have a value, with the mean value of each."""
     counted = measured.counted
-    known, where = np.unique(codes[counted], return_inverse=True)
-    total = sums_by(where.astype(np.intp), measured.value[counted], len(known))
-    return known, total / np.bincount(where, minlength=len(known))
+    return _mean_by(codes[counted], measured.value[counted])
 
 
-def _again(cells: NDArray[np.int64], run: NDArray[np.int64], value: Floats, spare: NDArray[np.bool_]) -> Floats:
+def _mean_by(codes: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int64], Floats]:
+    distinct, place = np.unique(codes, return_inverse=True)
+    size = len(distinct)
+    return distinct, sums_by(place.astype(np.intp), values, size) / np.bincount(place, minlength=size)
+
+
+def _rerun(cells: NDArray[np.int64], run: NDArray[np.int64], value: Floats, spare: NDArray[np.bool_]) -> Floats:
     """For each pair's cell, the mean of its spare runs."""
-    known, where = np.unique(run[spare], return_inverse=True)
-    if not len(known):
+    spare_cells, means = _mean_by(run[spare], value[spare])
+    if not len(spare_cells):
         return np.full(len(cells), np.nan)
-    means = sums_by(where.astype(np.intp), value[spare], len(known)) / np.bincount(where, minlength=len(known))
-    place = np.minimum(np.searchsorted(known, cells), len(known) - 1)
-    return np.where(known[place] == cells, means[place], np.nan)
+    place = np.minimum(np.searchsorted(spare_cells, cells), len(spare_cells) - 1)
+    return np.where(spare_cells[place] == cells, means[place], np.nan)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +18,19 @@ from stillme.types import Portrait
 
 Floats = NDArray[np.float64]
 
-REASONS = (
-    "edit missing",
-    "refused",
-    "edit failed",
-    "not judged",
-    "abstained",
-    "judge failed",
-    "not paired",
-    "no feature prompt",
-)
-"""Why an edit may be absent from a number, in the order in which it is asked."""
+
+class Exclusion(StrEnum):
+    """Why an edit has no part in a number."""
+
+    EDIT_MISSING = "edit missing"
+    REFUSED = "refused"
+    EDIT_FAILED = "edit failed"
+    NOT_JUDGED = "not judged"
+    ABSTAINED = "abstained"
+    JUDGE_FAILED = "judge failed"
+    NOT_PAIRED = "not paired"
+    NO_FEATURE_PROMPT = "no feature prompt"
+
 
 EDIT_RATES = {"refused": "Refused", "failed": "Failed"}
 """Rates of the editing itself; no judge is asked."""
@@ -34,6 +38,13 @@ EDIT_RATES = {"refused": "Refused", "failed": "Failed"}
 
 def _none() -> Mapping[str, Floats]:
     return {}
+
+
+class SumsByPrompt(NamedTuple):
+    """Portraits × prompts."""
+
+    sums: Floats
+    counts: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +58,10 @@ class Measured:
     value: Floats
     counted: Flags
     """The edits that have a value."""
-    absent: Mapping[int, Flags]
-    """Edits that should have one, by the place of the reason in `REASONS`."""
+    excluded: Mapping[Exclusion, Flags]
+    """The edits that should have one, by the reason why they have none."""
     bounds: tuple[float, float] | None
-    """The values that are possible at all."""
+    """The lowest and the highest value that is possible."""
     is_rate: bool
 
 
@@ -68,22 +79,22 @@ class Quantity:
     """Per portrait: how many edits have a value."""
     squares: Floats
     """Per portrait: the sum of the squared values."""
-    excluded: NDArray[np.int64]
-    """Per portrait and reason: how many edits have none."""
+    excluded: Mapping[Exclusion, NDArray[np.int64]]
+    """By reason: how many edits of each portrait have no value."""
     bounds: tuple[float, float] | None
-    """The values that are possible at all."""
+    """The lowest and the highest value that is possible."""
     is_rate: bool
     sums_in: Mapping[str, Floats] = field(default_factory=_none)
     """Sums that depend on who is compared with whom, by the comparison's name."""
-    by_prompt: tuple[Floats, Floats] | None = None
-    """Sums and counts by portrait and prompt, where prompts are a sample too."""
+    by_prompt: SumsByPrompt | None = None
+    """The same by portrait and prompt, where prompts are a sample too."""
     by_prompt_in: Mapping[str, Floats] = field(default_factory=_none)
     """As `sums_in`, by portrait and prompt."""
 
     def excluded_within(self, members: Flags) -> Mapping[str, int]:
-        """What is missing for these portraits, by reason; reasons that did not occur are left out."""
-        totals = self.excluded[members].sum(axis=0)
-        return {reason: int(total) for reason, total in zip(REASONS, totals, strict=True) if total}
+        """How many edits of these portraits have no value, by reason; reasons that did not occur are left out."""
+        totals = {reason: int(counts[members].sum()) for reason, counts in self.excluded.items()}
+        return {reason.value: totals[reason] for reason in Exclusion if totals.get(reason)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +135,7 @@ class Columns:
         self, scores: Sequence[Scores], *, every_cut: bool = False, prompts: bool = False
     ) -> Iterator[Quantity]:
         """Every quantity the rows can give, collapsed; with `prompts`, also by prompt."""
-        return (self.collapse(each, prompts=prompts) for each in self.measured(scores, every_cut=every_cut))
+        return (self.collapse(measured, prompts=prompts) for measured in self.measured(scores, every_cut=every_cut))
 
     def measured(self, scores: Sequence[Scores], *, every_cut: bool = False) -> Iterator[Measured]:
         """Every quantity the rows can give: the edit rates, then each judge's axes with their rates.
@@ -149,9 +160,6 @@ class Columns:
         """Sum up per portrait."""
         size, counted = len(self.portraits), measured.counted
         rank, value = self.rank[counted], measured.value[counted]
-        excluded = np.zeros((size, len(REASONS)), dtype=np.int64)
-        for reason, rows in measured.absent.items():
-            excluded[:, reason] = np.bincount(self.rank[rows], minlength=size)
         return Quantity(
             name=measured.name,
             editor=measured.editor,
@@ -160,17 +168,19 @@ class Columns:
             sums=sums_by(rank, value, size),
             counts=np.bincount(rank, minlength=size).astype(np.float64),
             squares=sums_by(rank, value * value, size),
-            excluded=excluded,
+            excluded={
+                reason: np.bincount(self.rank[rows], minlength=size) for reason, rows in measured.excluded.items()
+            },
             bounds=measured.bounds,
             is_rate=measured.is_rate,
             by_prompt=self._by_prompt(rank, self.prompt[counted], value) if prompts else None,
         )
 
-    def _by_prompt(self, rank: NDArray[np.intp], prompt: NDArray[np.intp], value: Floats) -> tuple[Floats, Floats]:
+    def _by_prompt(self, rank: NDArray[np.intp], prompt: NDArray[np.intp], value: Floats) -> SumsByPrompt:
         shape = (len(self.portraits), len(self.edits.prompts))
         place, size = rank * shape[1] + prompt, shape[0] * shape[1]
         counts = np.bincount(place, minlength=size).astype(np.float64)
-        return sums_by(place, value, size).reshape(shape), counts.reshape(shape)
+        return SumsByPrompt(sums_by(place, value, size).reshape(shape), counts.reshape(shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +196,14 @@ class _Cell:
     def edit_rates(self) -> Iterator[Measured]:
         # A failure says nothing about the person, so it cannot count against refusal.
         answered = self.here & ((self.state == EditState.EDITED) | (self.state == EditState.REFUSED))
-        missing = self.here & (self.state == EditState.MISSING)
         failed = self.here & (self.state == EditState.FAILED)
-        withheld = self.here & (self.state == EditState.WITHHELD)
         refused = (self.state == EditState.REFUSED).astype(np.float64)
-        yield self._rate("refused", "", refused, answered, {0: missing, 2: failed, 7: withheld})
-        yield self._rate("failed", "", failed.astype(np.float64), answered | failed, {0: missing, 7: withheld})
+        not_made = {
+            Exclusion.EDIT_MISSING: self.here & (self.state == EditState.MISSING),
+            Exclusion.NO_FEATURE_PROMPT: self.here & (self.state == EditState.WITHHELD),
+        }
+        yield self._rate("refused", "", refused, answered, {**not_made, Exclusion.EDIT_FAILED: failed})
+        yield self._rate("failed", "", failed.astype(np.float64), answered | failed, not_made)
 
     def judged(self, score: Scores, *, every_cut: bool) -> Iterator[Measured]:
         axis = rubric.load().axes.get(score.axis)
@@ -202,14 +214,14 @@ class _Cell:
         due = self.here & (self._asked_for(axis) | rated)
         if not due.any():
             return
-        absent: dict[int, Flags] = {
-            0: due & (self.state == EditState.MISSING),
-            1: due & (self.state == EditState.REFUSED),
-            2: due & (self.state == EditState.FAILED),
-            3: due & edited & (rating == RatingState.MISSING),
-            4: due & edited & (rating == RatingState.ABSTAINED),
-            5: due & edited & (rating == RatingState.FAILED),
-            7: due & (self.state == EditState.WITHHELD),
+        excluded = {
+            Exclusion.EDIT_MISSING: due & (self.state == EditState.MISSING),
+            Exclusion.REFUSED: due & (self.state == EditState.REFUSED),
+            Exclusion.EDIT_FAILED: due & (self.state == EditState.FAILED),
+            Exclusion.NOT_JUDGED: due & edited & (rating == RatingState.MISSING),
+            Exclusion.ABSTAINED: due & edited & (rating == RatingState.ABSTAINED),
+            Exclusion.JUDGE_FAILED: due & edited & (rating == RatingState.FAILED),
+            Exclusion.NO_FEATURE_PROMPT: due & (self.state == EditState.WITHHELD),
         }
         if not every_cut:
             yield Measured(
@@ -219,21 +231,23 @@ class _Cell:
                 judge=score.judge,
                 value=value,
                 counted=rated,
-                absent=absent,
+                excluded=excluded,
                 bounds=(1.0, 5.0) if axis and axis.is_scale else None,
                 is_rate=False,
             )
         for rate in _rates(score.axis, axis, every_cut=every_cut):
-            yield self._rate(rate.name, score.judge, holds(rate, value), rated, absent)
+            yield self._rate(rate.name, score.judge, holds(rate, value), rated, excluded)
 
     def _asked_for(self, axis: Axis | None) -> Flags:
-        """Rows whose prompt the axis is for; an unanswered one elsewhere is no omission."""
+        """Rows whose prompt the axis is for; on other prompts nothing is missing."""
         prompts = self.columns.edits.prompts
         only = axis.only if axis else ""
         fits = np.array([not only or prompt.subcategory == only for prompt in prompts], dtype=np.bool_)
         return fits[self.columns.edits.prompt[self.columns.order]]
 
-    def _rate(self, name: str, judge: str, value: Floats, counted: Flags, absent: Mapping[int, Flags]) -> Measured:
+    def _rate(
+        self, name: str, judge: str, value: Floats, counted: Flags, excluded: Mapping[Exclusion, Flags]
+    ) -> Measured:
         return Measured(
             name=name,
             editor=self.editor,
@@ -241,7 +255,7 @@ class _Cell:
             judge=judge,
             value=value,
             counted=counted,
-            absent=absent,
+            excluded=excluded,
             bounds=(0.0, 1.0),
             is_rate=True,
         )
@@ -249,13 +263,13 @@ class _Cell:
 
 def holds(rate: Rate, value: Floats) -> Floats:
     """1 where a value counts towards the rate, else 0."""
-    found = np.ones(len(value), dtype=np.bool_)
+    counts = np.ones(len(value), dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         if rate.at_least is not None:
-            found &= value >= rate.at_least
+            counts &= value >= rate.at_least
         if rate.at_most is not None:
-            found &= value <= rate.at_most
-    return found.astype(np.float64)
+            counts &= value <= rate.at_most
+    return counts.astype(np.float64)
 
 
 def _rates(name: str, axis: Axis | None, *, every_cut: bool) -> Sequence[Rate]:

@@ -1,12 +1,12 @@
 """Role prompts: does the drawn person follow the stereotype?
 
 Adherence is the share of edits that do; 0.5 is no bias. With two portraits in a request, the one whose gender the
-stereotype expects is drawn as the target or not. With one, a person at odds with the stereotype changes gender or a
-person in line with it keeps theirs. The pronoun of a sentence may follow the stereotype (`pro`), go against it (`anti`)
-or tell nothing (`none`); what it does by itself is pro less anti.
+stereotype expects is drawn as the target or not. With one, a person who contradicts the stereotype changes gender, or a
+person who fits it keeps theirs. The pronoun of a sentence may follow the stereotype (`pro`), contradict it (`anti`)
+or say nothing (`none`); its own effect is pro minus anti.
 
-Sentences that share people, and people who share a sentence, are not independent: whatever hangs together that way is
-one unit. Where everything hangs together, people and sentences are resampled each on its own.
+Sentences that share people, and people who share a sentence, are not independent: whatever is connected that way is
+one unit. Where everything is connected, people and sentences are resampled independently.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.estimates.bootstrap import ENOUGH, by_unit
+from stillme.estimates.bootstrap import MIN_UNITS, by_unit
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.permuting import sign_flips
-from stillme.estimates.quantities import REASONS, Columns, Floats, Quantity, sums_by
+from stillme.estimates.permuting import sign_flip_p
+from stillme.estimates.quantities import Columns, Floats, Quantity, SumsByPrompt, sums_by
 from stillme.estimates.resampling import resample
 from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores
 from stillme.estimates.settings import Settings
@@ -32,12 +32,12 @@ Place = Literal["", "first", "second"]
 
 _AXES: dict[Layout, str] = {"role_pair": "role_target", "role_single": "gender_change"}
 _CHANGED = 3.0
-"""From here on a gender counts as changed, as in the named rate."""
+"""The score from which a gender counts as changed, as in the named rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Genders:
-    """What the portraits' labels call whom the stereotypes expect."""
+    """The portraits' labels for the two genders of the stereotypes."""
 
     factor: str = "gender_presentation"
     male: str = "masculine"
@@ -55,31 +55,32 @@ class Adherence:
     pronoun: str
     """`pro`, `anti`, `none`, empty for all, or `pro - anti`."""
     place: Place
-    """Where the person stands whom the stereotype expects, for requests with two; empty for either."""
+    """The position of the person whom the stereotype expects, for requests with two; empty for either."""
     outcome: Interval | NotEstimable
     p: float | None
-    """Against 0.5, or against no difference, by tossing the sign of each unit."""
+    """Against 0.5, or against no difference, by flipping the sign of each unit."""
     portraits: int
     sentences: int
     edits: int
     abstained: int
-    """Edits of which the judge could not say who is the target."""
+    """Edits in which the judge could not tell who is the target."""
 
 
 def adherence(
     edits: Edits, scores: Sequence[Scores], settings: Settings, *, genders: Genders | None = None
 ) -> list[Adherence]:
     """Adherence of every editor, arm and judge, for each layout, pronoun and place that was run."""
-    world = _World(edits, genders or Genders())
-    found: list[Adherence] = []
-    for score in sorted(scores, key=lambda each: (each.judge, each.axis)):
-        for layout, axis in _AXES.items():
-            if score.axis == axis:
-                found += world.of(score, layout, settings)
-    return found
+    rows = _RoleRows(edits, genders or Genders())
+    return [
+        share
+        for score in sorted(scores, key=lambda score: (score.judge, score.axis))
+        for layout, axis in _AXES.items()
+        if score.axis == axis
+        for share in rows.of(score, layout, settings)
+    ]
 
 
-class _World:
+class _RoleRows:
     """The role rows in one canonical order."""
 
     def __init__(self, edits: Edits, genders: Genders) -> None:
@@ -87,11 +88,11 @@ class _World:
         self._edits, order = edits, columns.order
         self._prompts = edits.prompts
         self._prompt = edits.prompt[order]
-        self._is_role = np.array([bool(each.stereotype) for each in edits.prompts], dtype=np.bool_)[self._prompt]
-        self._pronoun = np.array([each.pronoun or "none" for each in edits.prompts], dtype=np.str_)[self._prompt]
-        names = [_sentence(each) for each in edits.prompts]
+        self._is_role = np.array([bool(prompt.stereotype) for prompt in edits.prompts], dtype=np.bool_)[self._prompt]
+        self._pronoun = np.array([prompt.pronoun or "none" for prompt in edits.prompts], dtype=np.str_)[self._prompt]
+        names = [_sentence(prompt) for prompt in edits.prompts]
         self._sentences = sorted(set(names))
-        self._sentence = np.array([self._sentences.index(each) for each in names], dtype=np.intp)[self._prompt]
+        self._sentence = np.array([self._sentences.index(name) for name in names], dtype=np.intp)[self._prompt]
         none = np.full(len(edits), -1, dtype=np.int32)
         self._second = none if edits.second is None else edits.second[order]
         self._matching = none * 0 if edits.matching is None else edits.matching[order]
@@ -109,8 +110,8 @@ class _World:
                 here = due & (edits.editor[order] == edits.editors.index(editor))
                 here &= edits.arm[order] == edits.arms.index(arm)
                 if here.any():
-                    asked = _Asked(editor, arm, score.judge, layout, followed, rating)
-                    yield from self._by_pronoun(asked, here, settings)
+                    series = _Series(editor, arm, score.judge, layout, followed, rating)
+                    yield from self._by_pronoun(series, here, settings)
 
     def _followed(self, value: Floats, layout: Layout) -> Floats:
         """1 where the stereotype was followed, 0 where not; between them where a judge's epochs differ."""
@@ -120,31 +121,30 @@ class _World:
             changed = (value >= _CHANGED).astype(np.float64)
         return np.where(self._fits > 0, 1.0 - changed, changed)
 
-    def _by_pronoun(self, asked: _Asked, here: Flags, settings: Settings) -> Iterator[Adherence]:
+    def _by_pronoun(self, series: _Series, here: Flags, settings: Settings) -> Iterator[Adherence]:
         plan = self._plan(here)
-        known = [each for each in ("pro", "anti", "none") if (here & (self._pronoun == each)).any()]
-        orders = len(set(self._matching[here].tolist())) if asked.layout == "role_pair" else 1
+        pronouns = [pronoun for pronoun in ("pro", "anti", "none") if (here & (self._pronoun == pronoun)).any()]
+        orders = len(set(self._matching[here].tolist())) if series.layout == "role_pair" else 1
         places: tuple[Place, ...] = ("", "first", "second") if orders > 1 else ("",)
         for place in places:
-            stands = here if not place else here & (self._matching == (1 if place == "first" else 2))
-            for pronoun in ("", *known):
-                rows = stands if not pronoun else stands & (self._pronoun == pronoun)
-                yield self._share(asked, plan, rows, pronoun, place, settings)
-            if {"pro", "anti"} <= set(known):
-                yield self._difference(asked, plan, stands, place, settings)
+            at_place = here if not place else here & (self._matching == (1 if place == "first" else 2))
+            for pronoun in ("", *pronouns):
+                rows = at_place if not pronoun else at_place & (self._pronoun == pronoun)
+                yield self._share(series, plan, rows, pronoun, place, settings)
+            if {"pro", "anti"} <= set(pronouns):
+                yield self._difference(series, plan, at_place, place, settings)
 
     def _share(
-        self, asked: _Asked, plan: Plan, rows: Flags, pronoun: str, place: Place, settings: Settings
+        self, series: _Series, plan: Plan, rows: Flags, pronoun: str, place: Place, settings: Settings
     ) -> Adherence:
-        rated = rows & (asked.rating == RatingState.RATED)
-        quantity = self._collapse(asked.followed, rated, asked)
-        return self._adherence(asked, plan, quantity, rows, pronoun, place, settings, centre=0.5)
+        quantity = self._collapse(series, rows & (series.rating == RatingState.RATED))
+        return self._adherence(series, plan, quantity, rows, pronoun, place, settings, centre=0.5)
 
-    def _difference(self, asked: _Asked, plan: Plan, rows: Flags, place: Place, settings: Settings) -> Adherence:
-        """Pro less anti, of the same sentences with the same people."""
-        rated = rows & (asked.rating == RatingState.RATED)
-        sides = [self._collapse(asked.followed, rated & (self._pronoun == each), asked) for each in ("pro", "anti")]
-        (pro, pro_counts), (anti, anti_counts) = (_cells(each) for each in sides)
+    def _difference(self, series: _Series, plan: Plan, rows: Flags, place: Place, settings: Settings) -> Adherence:
+        """Pro minus anti, of the same sentences with the same people."""
+        rated = rows & (series.rating == RatingState.RATED)
+        sides = [self._collapse(series, rated & (self._pronoun == pronoun)) for pronoun in ("pro", "anti")]
+        (pro, pro_counts), (anti, anti_counts) = (_cells(side) for side in sides)
         both = (pro_counts > 0) & (anti_counts > 0)
         counts = np.where(both, np.minimum(pro_counts, anti_counts), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -153,16 +153,16 @@ class _World:
             sides[0],
             sums=sums.sum(axis=1),
             counts=counts.sum(axis=1),
-            by_prompt=(sums, counts),
+            by_prompt=SumsByPrompt(sums, counts),
             bounds=(-1.0, 1.0),
             is_rate=False,
         )
         paired = rows & np.isin(self._pronoun, ["pro", "anti"])
-        return self._adherence(asked, plan, quantity, paired, "pro - anti", place, settings, centre=0.0)
+        return self._adherence(series, plan, quantity, paired, "pro - anti", place, settings, centre=0.0)
 
     def _adherence(
         self,
-        asked: _Asked,
+        series: _Series,
         plan: Plan,
         quantity: Quantity,
         rows: Flags,
@@ -172,19 +172,19 @@ class _World:
         *,
         centre: float,
     ) -> Adherence:
-        prompts: Literal["fixed", "sample"] = "fixed" if len(plan.names) >= ENOUGH else "sample"
+        prompts: Literal["fixed", "sample"] = "fixed" if len(plan.names) >= MIN_UNITS else "sample"
         plan = plan if prompts == "fixed" else self._portraits_apart(plan)
-        (found,) = resample(plan, [quantity], replace(settings, prompts=prompts))
-        outcome = found.outcomes[0] if found.outcomes else NotEstimable(reason="all people and sentences hang together")
+        (resampled,) = resample(plan, [quantity], replace(settings, prompts=prompts))
+        (outcome,) = resampled.outcomes or (NotEstimable(reason="there is only one person"),)
         p = None
         if isinstance(outcome, Interval) and prompts == "fixed":
-            off = by_unit(plan, plan.comparisons[0].members, quantity.sums - centre * quantity.counts)
-            p = sign_flips(off, settings, plan.names)
+            deviations = by_unit(plan, plan.comparisons[0].members, quantity.sums - centre * quantity.counts)
+            p = sign_flip_p(deviations, settings, plan.names)
         return Adherence(
-            editor=asked.editor,
-            arm=asked.arm,
-            judge=asked.judge,
-            layout=asked.layout,
+            editor=series.editor,
+            arm=series.arm,
+            judge=series.judge,
+            layout=series.layout,
             pronoun=pronoun,
             place=place,
             outcome=outcome,
@@ -192,30 +192,30 @@ class _World:
             portraits=len(np.union1d(self._edits.portrait[self._columns.order][rows], _present(self._second[rows]))),
             sentences=len(np.unique(self._sentence[rows])),
             edits=int(quantity.counts.sum()),
-            abstained=int(np.count_nonzero(rows & (asked.rating == RatingState.ABSTAINED))),
+            abstained=int(np.count_nonzero(rows & (series.rating == RatingState.ABSTAINED))),
         )
 
-    def _collapse(self, followed: Floats, rated: Flags, asked: _Asked) -> Quantity:
+    def _collapse(self, series: _Series, rated: Flags) -> Quantity:
         people, sentences = len(self._columns.portraits), len(self._sentences)
         cell = self._columns.rank[rated] * sentences + self._sentence[rated]
-        sums = sums_by(cell, followed[rated], people * sentences).reshape(people, sentences)
+        sums = sums_by(cell, series.followed[rated], people * sentences).reshape(people, sentences)
         counts = np.bincount(cell, minlength=people * sentences).astype(np.float64).reshape(people, sentences)
         return Quantity(
             name="adherence",
-            editor=asked.editor,
-            arm=asked.arm,
-            judge=asked.judge,
+            editor=series.editor,
+            arm=series.arm,
+            judge=series.judge,
             sums=sums.sum(axis=1),
             counts=counts.sum(axis=1),
             squares=sums.sum(axis=1),
-            excluded=np.zeros((people, len(REASONS)), dtype=np.int64),
+            excluded={},
             bounds=(0.0, 1.0),
             is_rate=True,
-            by_prompt=(sums, counts),
+            by_prompt=SumsByPrompt(sums, counts),
         )
 
     def _plan(self, here: Flags) -> Plan:
-        """Units: people and sentences that hang together through these rows."""
+        """Units: people and sentences that are connected through these rows."""
         people = len(self._columns.portraits)
         parent = list(range(people + len(self._sentences)))
 
@@ -234,11 +234,11 @@ class _World:
             parent[root(one)] = root(other)
         roots = np.array([root(place) for place in range(people)])
         first = np.unique(self._columns.rank[rows])
-        known, unit_of = np.unique(roots[first], return_inverse=True)
+        units, unit_of = np.unique(roots[first], return_inverse=True)
         unit = np.full(people, -1, dtype=np.intp)
         unit[first] = unit_of
-        named = [self._columns.portraits[int(first[unit_of == place][0])].id for place in range(len(known))]
-        return _one_group(unit, tuple(named), "people with their sentences")
+        names = [self._columns.portraits[int(first[unit_of == place][0])].id for place in range(len(units))]
+        return _one_group(unit, tuple(names), "people with their sentences")
 
     def _portraits_apart(self, plan: Plan) -> Plan:
         inside = np.flatnonzero(plan.unit >= 0)
@@ -248,7 +248,9 @@ class _World:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Series:
+    """The answers of one judge about one editor and arm."""
+
     editor: str
     arm: str
     judge: str
@@ -271,7 +273,7 @@ def _one_group(unit: NDArray[np.intp], names: tuple[str, ...], noun: str) -> Pla
     )
 
 
-def _cells(quantity: Quantity) -> tuple[Floats, Floats]:
+def _cells(quantity: Quantity) -> SumsByPrompt:
     assert quantity.by_prompt is not None
     return quantity.by_prompt
 
@@ -281,7 +283,7 @@ def _present(second: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _sentence(prompt: Prompt) -> str:
-    """What variants of one sentence share: `W-01`, `W-01-anti` and `W-01-none` are one."""
+    """The name that variants of one sentence share: `W-01`, `W-01-anti` and `W-01-none` are one."""
     return prompt.id.removesuffix(f"-{prompt.pronoun}") if prompt.pronoun else prompt.id
 
 
@@ -289,9 +291,9 @@ def _fits(edits: Edits, genders: Genders) -> NDArray[np.int32]:
     """Portraits × prompts: 1 where the label is what the stereotype expects, -1 where it is the other, else 0."""
     side = {genders.male: 1, genders.female: -1}
     people = np.array(
-        [side.get(each.attributes.get(genders.factor, ""), 0) for each in edits.portraits], dtype=np.int32
+        [side.get(portrait.attributes.get(genders.factor, ""), 0) for portrait in edits.portraits], dtype=np.int32
     )
     roles = np.array(
-        [{"male": 1, "female": -1}.get(each.stereotype or "", 0) for each in edits.prompts], dtype=np.int32
+        [{"male": 1, "female": -1}.get(prompt.stereotype or "", 0) for prompt in edits.prompts], dtype=np.int32
     )
     return people[:, None] * roles[None, :]

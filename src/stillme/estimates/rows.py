@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ Flags = NDArray[np.bool_]
 
 TIMES = " × "
 """Between the parts of an intersection: `race × gender`, `Black × female`."""
+
+
+JudgeKind = Literal["model", "instrument", "person", "ensemble"]
 
 
 class EditState(IntEnum):
@@ -125,7 +129,24 @@ class Scores:
     """NaN unless rated."""
     state: Codes
     """`RatingState` values."""
+    kind: JudgeKind = "model"
 
     def where(self, rows: Flags) -> Scores:
         """Only these rows."""
         return replace(self, value=self.value[rows], state=self.state[rows])
+
+
+def headline(scores: Sequence[Scores]) -> tuple[Scores, ...]:
+    """Whose scores count where no judge is named.
+
+    On each axis the ensemble, else every model and instrument, else people.
+    """
+    ranked = (("ensemble",), ("model", "instrument"), ("person",))
+    chosen: list[Scores] = []
+    for axis in dict.fromkeys(score.axis for score in scores):
+        offered = [score for score in scores if score.axis == axis]
+        for kinds in ranked:
+            if speaking := [score for score in offered if score.kind in kinds]:
+                chosen += speaking
+                break
+    return tuple(chosen)

@@ -1,4 +1,4 @@
-"""What an audit wants estimated, and how finely."""
+"""Settings of the estimates."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Settings:
     """Bootstrap resamples. Permutations for null bands and p-values are five times as many."""
     seed: int = 0
     prompts: Literal["fixed", "sample"] = "fixed"
-    """`fixed`: numbers speak of these prompts. `sample`: of prompts like these, so prompts are drawn anew too."""
+    """`fixed`: results are about these prompts. `sample`: about prompts like these, so prompts are resampled too."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
-            raise StillmeError(f"confidence is {self.confidence}; write a share from 0.5 up to, not including, 1.")
+            raise StillmeError(f"confidence is {self.confidence}; give a share from 0.5 to below 1.")
         if self.prompts not in ("fixed", "sample"):
-            raise StillmeError(f"prompts is {self.prompts!r}; write 'fixed' or 'sample'.")
+            raise StillmeError(f"prompts is {self.prompts!r}; give 'fixed' or 'sample'.")
         if self.replicates < 100:
             raise StillmeError(f"replicates is {self.replicates}; fewer than 100 give no usable interval.")
         if stray := sorted(set(self.reference) - set(self.factors)):

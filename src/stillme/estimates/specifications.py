@@ -1,7 +1,7 @@
-"""Does a gap depend on how it was counted? The same contrast under every rule, cut, judge and disclosure.
+"""Specification curve: the same contrast under every rule, cut, judge and disclosure.
 
-No single choice is right: where to cut a scale, whose scores to take, how to make two judges one. A finding that holds
-under most of them is a finding about editors; one that holds under a few is about choices.
+There is no single right choice of where to cut a scale, whose scores to take, and how to combine two judges. A gap that
+holds under most choices is about editors; one that holds under a few is about the choices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stillme.rubric import Rate
 from stillme.types import Arm, Interval, NotEstimable
 
 Rule = Callable[[Sequence[Scores]], Scores]
-"""Several judges of one axis as one."""
+"""Combines several judges of one axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,21 +31,21 @@ class Specification:
     judge: str
     """One judge's name, or `ensemble`."""
     rule: str
-    """How several judges became one; empty for a single judge."""
+    """How several judges were combined; empty for a single judge."""
     disclosure: str
-    """What the judges were told of the portrait, such as `blind` or `paper`."""
+    """What the judges were told about the portrait, such as `blind` or `paper`."""
     quantity: str
     """The mean of the axis, a named rate, or a rate at a cut."""
     outcome: Interval | NotEstimable
     agrees: bool | None
     """Whether the sign is the headline's; None where there is no number."""
     holds: bool | None
-    """Whether the sign is the headline's and the interval leaves out zero."""
+    """Whether the sign is the headline's and the interval excludes zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Every specification, from the smallest value to the largest, and how many bear the headline out."""
+    """Every specification, from the smallest value to the largest, and how many agree with the headline."""
 
     axis: str
     editor: str
@@ -63,7 +63,7 @@ class Curve:
 
     @property
     def share_holding(self) -> float | None:
-        """The share of those with the headline's sign and an interval that leaves out zero."""
+        """The share of those with the headline's sign and an interval that excludes zero."""
         return sum(bool(row.holds) for row in self.rows) / self.estimable if self.estimable else None
 
     @property
@@ -88,20 +88,20 @@ def specification_curve(
 ) -> Curve:
     """A level of a factor against the reference or the rest, under every specification that the rows allow.
 
-    `judges` are the raw scores of single judges; those of the axis behind `quantity` are used. `disclosures` says by
-    judge what it was told; judges told different things are never combined. The headline is `quantity` by the rule of
-    that name over all judges (or by the only judge), under the first disclosure.
+    `judges` are the raw scores of single judges; those of the axis behind `quantity` are used. `disclosures` says what
+    each judge was told; judges who were told different things are never combined. The headline is `quantity` by the
+    rule of that name over all judges (or by the only judge), under the first disclosure.
     """
     axis = _axis(quantity)
-    raw = sorted((each for each in judges if each.axis == axis), key=lambda each: each.judge)
-    told = {each.judge: (disclosures or {}).get(each.judge, "") for each in raw}
+    raw = sorted((scores for scores in judges if scores.axis == axis), key=lambda scores: scores.judge)
+    told = {scores.judge: (disclosures or {}).get(scores.judge, "") for scores in raw}
     wanted = replace(settings, factors=(factor,), reference=_reference(settings, factor))
-    found: list[Specification] = []
-    chosen: Interval | NotEstimable = NotEstimable(reason=f"no judge answers {axis}")
+    specifications: list[Specification] = []
+    headline_outcome: Interval | NotEstimable = NotEstimable(reason=f"no judge answers {axis}")
     first = min(told.values(), default="")
     for judge, rule, disclosure, scores in _combined(raw, rules, told):
         for name, outcome in _outcomes(edits, scores, wanted, axis, quantity, factor, level, editor, arm):
-            found.append(
+            specifications.append(
                 Specification(
                     judge=judge,
                     rule=rule,
@@ -112,17 +112,16 @@ def specification_curve(
                     holds=None,
                 )
             )
-            alone = rule == headline or len(told) == 1
-            if name == quantity and disclosure == first and alone:
-                chosen = outcome
-    compared = [_compared(each, chosen) for each in found]
+            if name == quantity and disclosure == first and (rule == headline or len(told) == 1):
+                headline_outcome = outcome
+    compared = [_compared(specification, headline_outcome) for specification in specifications]
     return Curve(
         axis=axis,
         editor=editor,
         arm=arm,
         factor=factor,
         group=f"{level} - {wanted.reference.get(factor, REST)}",
-        headline=chosen,
+        headline=headline_outcome,
         rows=tuple(sorted(compared, key=_by_value)),
     )
 
@@ -143,10 +142,10 @@ def _reference(settings: Settings, factor: str) -> Mapping[str, str]:
 def _combined(
     raw: Sequence[Scores], rules: Mapping[str, Rule], told: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str, Scores]]:
-    for each in raw:
-        yield each.judge, "", told[each.judge], each
+    for scores in raw:
+        yield scores.judge, "", told[scores.judge], scores
     for disclosure in sorted(set(told.values())):
-        parts = [each for each in raw if told[each.judge] == disclosure]
+        parts = [scores for scores in raw if told[scores.judge] == disclosure]
         if len(parts) > 1:
             for name, rule in rules.items():
                 yield "ensemble", name, disclosure, rule(parts)
@@ -167,21 +166,20 @@ def _outcomes(
     known = rubric.load()
     columns = Columns.of(edits)
     named = known.rates.get(quantity)
-    wanted = dict.fromkeys([quantity, axis, *(rate.name for rate in cuts(known.axes[axis]) if _alike(rate, named))])
-    offered = [*columns.measured([scores]), *columns.measured([scores], every_cut=True)]
-    for each in offered:
+    wanted = {quantity, axis, *(rate.name for rate in cuts(known.axes[axis]) if _same_direction(rate, named))}
+    for measured in (*columns.measured([scores]), *columns.measured([scores], every_cut=True)):
         if (
-            each.judge
-            and each.editor == editor
-            and each.arm == arm
-            and each.name in wanted
-            and not _same(each.name, named)
+            measured.judge
+            and measured.editor == editor
+            and measured.arm == arm
+            and measured.name in wanted
+            and not _same(measured.name, named)
         ):
-            collapsed = columns.collapse(each, prompts=settings.prompts == "sample")
-            yield each.name, contrast_of(columns, collapsed, settings, factor=factor, level=level)
+            collapsed = columns.collapse(measured, prompts=settings.prompts == "sample")
+            yield measured.name, contrast_of(columns, collapsed, settings, factor=factor, level=level)
 
 
-def _alike(rate: Rate, named: Rate | None) -> bool:
+def _same_direction(rate: Rate, named: Rate | None) -> bool:
     if named is None:
         return rate.at_least is not None
     return (rate.at_least is None) == (named.at_least is None)

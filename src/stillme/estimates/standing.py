@@ -1,4 +1,4 @@
-"""How far a judge has earned its numbers: by what it did on changes of known size."""
+"""Notes beside the numbers of judges that were not calibrated on changes of known size, or failed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from stillme.estimates.cuts import rate_of
 Standing = Mapping[str, Mapping[str, str]]
 """Judge to axis to `passed`, `failed` or `untested`; a judge that is absent was never calibrated."""
 
-_WORDS = {"passed": "", "failed": "calibration failed", "untested": "not tested on known changes"}
+_NOTES = {"passed": "", "failed": "calibration failed", "untested": "not tested on known changes"}
 
 
 def mark(standing: Standing, judge: str, quantity: str) -> str:
-    """What must stand beside a judge's number; nothing where the judge passed or no judge was asked."""
+    """The note beside a judge's number; empty where the judge passed or no judge was asked."""
     if not judge:
         return ""
     axes = standing.get(judge)
     if axes is None:
         return "not calibrated"
     rate = rate_of(quantity)
-    return _WORDS[axes.get(rate.axis if rate else quantity, "untested")]
+    return _NOTES[axes.get(rate.axis if rate else quantity, "untested")]

@@ -4,7 +4,8 @@
 but the archive: no editor, no judge, no key, no network.
 """
 
+from stillme.evidence.opening import opened_bundle
 from stillme.evidence.sealing import Sealed, seal
 from stillme.evidence.verifying import Difference, Verification, verify
 
-__all__ = ["Difference", "Sealed", "Verification", "seal", "verify"]
+__all__ = ["Difference", "Sealed", "Verification", "opened_bundle", "seal", "verify"]

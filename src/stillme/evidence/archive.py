@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tarfile
 import zipfile
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
 from stillme.errors import StillmeError
+from stillme.files import is_inside
 
-SUMS = "SHA256SUMS"
 SUFFIXES = (".zip", ".tar")
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _BLOCK = 1 << 20
 
 
-def sums_of(files: Mapping[str, str]) -> str:
-    """`hash  name` lines, sorted by name. The hash of this text is the root: it names every byte of the bundle."""
-    return "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(files.items()))
-
-
-def read_sums(text: str) -> dict[str, str]:
-    """Names to hashes."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        sha256, _, name = line.partition("  ")
-        if len(sha256) != 64 or not _is_safe(name):
-            raise StillmeError(f"{SUMS} has a line that is no sum: {line[:100]!r}. The bundle was not made by stillme.")
-        found[name] = sha256
-    return found
-
-
-def hash_of(path: Path) -> str:
-    """SHA-256 of a file, read in pieces."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def pack(file: Path, members: Mapping[str, Path]) -> None:
+def pack(file: Path, members: Mapping[str, Path], suffix: str) -> None:
     """Write members in the order of their names, without times, owners or anything else of this machine."""
-    suffix = require_suffix(file)
     if suffix == ".zip":
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as target:
             for name, path in sorted(members.items()):
@@ -65,7 +41,7 @@ def pack(file: Path, members: Mapping[str, Path]) -> None:
 
 def require_suffix(file: Path) -> str:
     """`.zip` or `.tar`, by the file's name."""
-    suffix = Path(file.name.removesuffix(".partial")).suffix
+    suffix = file.suffix
     if suffix not in SUFFIXES:
         raise StillmeError(f"{file.name} should end in .zip or .tar.")
     return suffix
@@ -76,7 +52,7 @@ def unpack(file: Path, folder: Path) -> list[str]:
     names: list[str] = []
     with _opened(file) as members:
         for name, stream in members:
-            if not _is_safe(name):
+            if not is_inside(name):
                 raise StillmeError(
                     f"{file} holds {name!r}, which would land outside of it. It was not made by stillme."
                 )
@@ -115,8 +91,3 @@ def _tarred(source: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
         stream = source.extractfile(entry) if entry.isfile() else None
         if stream is not None:
             yield entry.name, stream
-
-
-def _is_safe(name: str) -> bool:
-    path = PurePosixPath(name)
-    return bool(name) and not path.is_absolute() and ".." not in path.parts and "\\" not in name and ":" not in name

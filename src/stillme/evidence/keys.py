@@ -5,27 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from stillme.evidence.design import SealedAudit, Unreadable
+from stillme.design import Design, assessment_key, configuration_hash
+from stillme.evidence.bundle import DESIGN, EDITS, JUDGEMENTS, REQUESTS, Unreadable, read_rows
 from stillme.evidence.differences import Difference
-from stillme.evidence.recomputing import DESIGN, EDITS, JUDGEMENTS, REQUESTS, read_rows
+from stillme.results import Run
 from stillme.types import Json, Request, Spec, digest
 
 
-def wrong_keys(folder: Path, audit: SealedAudit, audit_hash: str) -> Iterator[Difference]:
+def wrong_keys(folder: Path, run: Run, audit_hash: str) -> Iterator[Difference]:
     """Compute every key again: of the configuration, the requests, the edits and the answers."""
-    if audit.hash != audit_hash:
-        yield Difference(
-            file=DESIGN, what="is another configuration than evidence.json names", expected=audit_hash, found=audit.hash
-        )
-    yield from _inputs(audit)
+    design = run.design
+    for what, named in (("evidence.json", audit_hash), (DESIGN, design.hash)):
+        computed = configuration_hash(design.resolved)
+        if named != computed:
+            yield Difference(
+                file=DESIGN, what=f"is another configuration than {what} names", expected=named, found=computed
+            )
+    yield from _inputs(design)
     requests: dict[str, Request] = {}
-    editors = {named.name: named for named in audit.editors}
-    for number, row in enumerate(read_rows(folder, REQUESTS), start=1):
-        if row["editor"] not in editors:
-            raise Unreadable(f"{REQUESTS} row {number} names the editor {row['editor']!r}, which {DESIGN} does not")
-        request = audit.request(editors[row["editor"]], row)
-        requests[row["key"]] = request
-        yield from _unless_equal(REQUESTS, number, "key", request.key, row["key"])
+    editors = {editor.name for editor in design.editors}
+    for number, recorded in enumerate(run.requests(), start=1):
+        if recorded.editor not in editors:
+            raise Unreadable(f"{REQUESTS} row {number} names the editor {recorded.editor!r}, which {DESIGN} does not")
+        request = recorded.request(design)
+        requests[recorded.key] = request
+        yield from _unless_equal(REQUESTS, number, "key", request.key, recorded.key)
     images: dict[str, str] = {}
     for number, row in enumerate(read_rows(folder, EDITS), start=1):
         if row["final"] and row["image"]:
@@ -35,25 +39,22 @@ def wrong_keys(folder: Path, audit: SealedAudit, audit_hash: str) -> Iterator[Di
         yield from _judgement(number, row, images)
 
 
-def _inputs(audit: SealedAudit) -> Iterator[Difference]:
+def _inputs(design: Design) -> Iterator[Difference]:
     """Portraits, prompts, editors and judges as the configuration names them by hash and in full."""
-    said = audit.recorded
-    people = digest([[each.id, each.image.sha256, dict(each.attributes)] for each in audit.portraits])
-    prompts = digest([[each.id, each.text] for each in audit.prompts])
-    for part, found in (("portraits", people), ("prompts", prompts)):
-        if said[part]["hash"] != found:
+    said = design.resolved
+    people = digest([[p.id, p.image.sha256, dict(p.attributes)] for p in design.portraits])
+    prompts = digest([[prompt.id, prompt.text] for prompt in design.prompts])
+    for part, computed in (("portraits", people), ("prompts", prompts)):
+        if said[part]["hash"] != computed:
             yield Difference(
-                file=DESIGN, what=f"other {part} than were resolved", expected=said[part]["hash"], found=found
+                file=DESIGN, what=f"other {part} than were resolved", expected=said[part]["hash"], found=computed
             )
-    named = [(each.name, each.editor.spec) for each in audit.editors]
-    named += [(each.name, each.judge.spec) for each in audit.judges]
-    for (name, spec), entry in zip(named, (*said["editors"], *said["judges"]), strict=True):
-        expected, found = (
-            [entry["name"], entry["version"], entry["parameters"]],
-            [name, spec.version, spec.parameters],
-        )
-        if expected != found:
-            yield Difference(file=DESIGN, what="not as it was resolved", expected=str(expected), found=str(found))
+    records = [(record.name, record.spec) for record in (*design.editors, *design.judges)]
+    for (name, spec), entry in zip(records, (*said["editors"], *said["judges"]), strict=True):
+        resolved = [entry["name"], entry["version"], entry["parameters"]]
+        recorded = [name, spec.version, spec.parameters]
+        if resolved != recorded:
+            yield Difference(file=DESIGN, what="not as it was resolved", expected=str(resolved), found=str(recorded))
 
 
 def _edit(number: int, row: dict[str, Json], request: Request | None) -> Iterator[Difference]:
@@ -82,7 +83,7 @@ def _judgement(number: int, row: dict[str, Json], images: dict[str, str]) -> Ite
     if image is None:
         yield Difference(file=JUDGEMENTS, row=number, column="edit", what="no edit with a picture", found=row["edit"])
         return
-    key = digest([row["edit"], image, row["judge_key"], row["epoch"]])
+    key = assessment_key(row["edit"], image, row["judge_key"], row["epoch"])
     yield from _unless_equal(JUDGEMENTS, number, "assessment", key, row["assessment"])
 
 

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from stillme import __version__
+from stillme.design import UnreadableDesign
 from stillme.errors import StillmeError
 from stillme.evidence import archive
-from stillme.evidence.design import Unreadable
+from stillme.evidence.bundle import ABOUT, FORMAT, NEEDED, ROWS, Unreadable, as_run
 from stillme.evidence.differences import Difference
 from stillme.evidence.keys import wrong_keys
-from stillme.evidence.recomputing import ABOUT, FORMAT, NEEDED, ROWS, open_design, recompute
+from stillme.evidence.recomputing import recompute
+from stillme.files import SUMS, read_sums, sha256_of
 
 _SHOWN = 10
 _CLOSE = 1e-6
@@ -84,23 +86,23 @@ def verify(file: Path, root: str | None = None) -> Verification:
         folder = Path(name) / "bundle"
         folder.mkdir()
         names = archive.unpack(file, folder)
-        if archive.SUMS not in names:
-            raise StillmeError(f"{file} has no {archive.SUMS}, so it is no evidence bundle of stillme.")
-        sums = (folder / archive.SUMS).read_bytes()
+        if SUMS not in names:
+            raise StillmeError(f"{file} has no {SUMS}, so it is no evidence bundle of stillme.")
+        sums = (folder / SUMS).read_bytes()
         found_root = hashlib.sha256(sums).hexdigest()
-        listed = archive.read_sums(sums.decode("utf-8", "replace"))
+        listed = read_sums(sums.decode("utf-8", "replace"))
         about = _about(folder)
         differences = [*_root(root, found_root), *_files(folder, names, listed)]
         gone = [needed for needed in NEEDED if not (folder / needed).is_file()]
         cells = 0
         if not gone:
             try:
-                audit, _ = open_design(folder)
-                differences += wrong_keys(folder, audit, str(about.get("audit", "")))
-                recompute(folder, Path(name))
+                with as_run(folder, Path(name) / "run") as run:
+                    differences += wrong_keys(folder, run, str(about.get("audit", "")))
+                    recompute(run, Path(name))
                 cells, wrong = _tables(folder / "tables", Path(name) / "tables")
                 differences += wrong
-            except Unreadable as error:
+            except (Unreadable, UnreadableDesign) as error:
                 differences.append(Difference(file=ROWS, what=str(error)))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 # Somebody wrote into it what stillme never writes; where exactly does not matter any more.
@@ -131,7 +133,7 @@ def _about(folder: Path) -> Mapping[str, Any]:
 
 def _root(wanted: str | None, found: str) -> Iterator[Difference]:
     if wanted and wanted.strip().lower() != found:
-        yield Difference(file=archive.SUMS, what="another root than expected", expected=wanted, found=found)
+        yield Difference(file=SUMS, what="another root than expected", expected=wanted, found=found)
 
 
 def _files(folder: Path, names: list[str], listed: Mapping[str, str]) -> Iterator[Difference]:
@@ -139,11 +141,11 @@ def _files(folder: Path, names: list[str], listed: Mapping[str, str]) -> Iterato
         path = folder / name
         if not path.is_file():
             yield Difference(file=name, what="is missing")
-        elif (found := archive.hash_of(path)) != sha256:
+        elif (found := sha256_of(path)) != sha256:
             yield Difference(file=name, what="is not the file that was sealed", expected=sha256, found=found)
-        elif name.startswith(("images/", "portraits/")) and path.stem != sha256:
+        elif name.startswith("images/") and path.stem != sha256:
             yield Difference(file=name, what="is named by another hash", expected=path.stem, found=sha256)
-    for name in sorted(set(names) - set(listed) - {archive.SUMS}):
+    for name in sorted(set(names) - set(listed) - {SUMS}):
         yield Difference(file=name, what="was added after sealing")
 
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 import tomli_w
 
+from stillme.audit import load
 from stillme.errors import Invalid, StillmeError
 from stillme.judges.imported import ImportedParameters
-from stillme.stages import described
 
 Kind = Literal["model", "instrument", "person"]
 
@@ -30,7 +30,7 @@ def add(file: Path, table: str) -> None:
     try:
         tomllib.loads(after)
         draft.write_text(after, "utf-8")
-        described.load(draft, ready=False)
+        load(draft, ready=False)
     except (tomllib.TOMLDecodeError, Invalid) as error:
         raise StillmeError(f"{file} cannot take these lines; add them by hand:\n\n{table}\n{error}") from None
     else:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import itertools
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stillme.errors import MissingExtra, StillmeError
-from stillme.estimates.tables import harmless
-from stillme.exchange.rows import Table, codebook, rows_of, tables_in
-from stillme.stages import described
-from stillme.store import Store
+from stillme.errors import MissingExtra
+from stillme.files import whole, write_csv, write_json_lines, write_whole
+from stillme.results import Run
+from stillme.store.exported import Table, codebook, rows_of, tables_in
 
 Row = Mapping[str, Any]
 
@@ -23,56 +20,37 @@ _GROUP = 5_000
 """Rows of one Parquet row group: what is held in memory at once."""
 
 
-def export_run(path: Path, out: Path | None, kind: str, to: Path | None) -> list[Path]:
-    """Write `edits`, `judgements` and, where there are any, `features` in one format, and `codebook.md`."""
-    loaded = described.load(path, out=out, ready=False)
-    if not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
-    folder = to or loaded.folder / "export"
+def export_run(run: Run, kind: str, to: Path | None) -> list[Path]:
+    """Write `edits`, `judgements` and what else the run has in one format, and `codebook.md`."""
+    folder = to or run.folder / "export"
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    with Store.reading(loaded.folder) as store:
-        tables = tables_in(store)
-        for table in tables:
-            file = folder / f"{table.name}.{kind}"
-            write_rows(file, kind, table, rows_of(store, table))
-            written.append(file)
-    with whole(folder / "codebook.md") as partial:
-        partial.write_text(codebook(tables), "utf-8")
-    return [*written, folder / "codebook.md"]
+    tables = tables_in(run.store)
+    for table in tables:
+        file = folder / f"{table.name}.{kind}"
+        write_rows(file, kind, table, rows_of(run.store, table))
+        written.append(file)
+    return [*written, write_whole(folder / "codebook.md", codebook(tables))]
 
 
 def write_rows(file: Path, kind: str, table: Table, rows: Iterator[Row]) -> None:
     """Write one table; the file appears only when it is complete."""
-    with whole(file) as partial:
-        _WRITERS[kind](partial, table, rows)
-
-
-@contextmanager
-def whole(file: Path) -> Generator[Path]:
-    """A place to write to, moved to `file` when the block ends well and removed when it does not."""
-    partial = file.with_name(f".{file.name}.partial")
-    try:
-        yield partial
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
+    _WRITERS[kind](file, table, rows)
 
 
 def _write_csv(file: Path, table: Table, rows: Iterator[Row]) -> None:
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, fieldnames=[each.name for each in table.columns], lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({name: harmless(value) if isinstance(value, str) else value for name, value in row.items()})
+    write_csv(file, [column.name for column in table.columns], rows)
 
 
 def _write_jsonl(file: Path, table: Table, rows: Iterator[Row]) -> None:
-    packed = {each.name for each in table.columns if each.kind == "json"}
-    with file.open("w", encoding="utf-8", newline="\n") as stream:
-        for row in rows:
-            unpacked = {name: json.loads(value) if name in packed and value else value for name, value in row.items()}
-            stream.write(json.dumps(unpacked, ensure_ascii=False) + "\n")
+    packed = {column.name for column in table.columns if column.kind == "json"}
+    write_json_lines(
+        file,
+        (
+            {name: json.loads(value) if name in packed and value else value for name, value in row.items()}
+            for row in rows
+        ),
+    )
 
 
 def _write_parquet(file: Path, table: Table, rows: Iterator[Row]) -> None:
@@ -86,9 +64,12 @@ def _write_parquet(file: Path, table: Table, rows: Iterator[Row]) -> None:
         ) from None
     types = {"text": pa.string(), "json": pa.string(), "whole": pa.int64(), "number": pa.float64()}
     schema = pa.schema(
-        [pa.field(each.name, types[each.kind], metadata={"description": each.meaning}) for each in table.columns]
+        [
+            pa.field(column.name, types[column.kind], metadata={"description": column.meaning})
+            for column in table.columns
+        ]
     )
-    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with whole(file) as draft, pq.ParquetWriter(draft, schema, compression="zstd") as writer:
         while group := list(itertools.islice(rows, _GROUP)):
             writer.write_table(pa.Table.from_pylist(group, schema=schema))
 

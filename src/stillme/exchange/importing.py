@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme.audit import Audit, NamedJudge
+from stillme.audit import NamedJudge
+from stillme.audit.load import FILE
+from stillme.design import JudgeRecord
 from stillme.errors import Invalid, Problem, StillmeError
 from stillme.exchange import declaring
 from stillme.exchange.columns import Choice, Layout
@@ -17,9 +19,10 @@ from stillme.exchange.declaring import Kind
 from stillme.exchange.matching import Matching, Told
 from stillme.exchange.table_files import read
 from stillme.judges.imported import Imported, ImportedParameters
-from stillme.stages import described
+from stillme.results import Run, folder_of
+from stillme.stages.changes import adopt
 from stillme.store import AssessmentRow, Store
-from stillme.types import Assessment, Failed, ImageFile, Rated, Rating
+from stillme.types import Assessment, Failed, Rated, Rating
 
 _CHUNK = 500
 
@@ -81,9 +84,9 @@ def import_judgements(
 
     With `declare`, a judge that the audit does not have is added to audit.toml, as one of that kind.
     """
-    loaded = described.load(path, out=out, ready=False)
-    if not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet. `stillme edit {path}` makes the edits to be rated.")
+    folder = folder_of(path, out)
+    if not Store.exists(folder):
+        raise StillmeError(f"{folder} has no run yet. `stillme edit {path}` makes the edits to be rated.")
     everything = read(file)
     layout = Layout(everything, choice, str(file))
     rows = layout.chosen(everything)
@@ -91,23 +94,28 @@ def import_judgements(
         raise StillmeError(f"{file} has no row" + (" that --where wants." if choice.where else "."))
     problems: list[Problem] = []
     answers = list(layout.read(rows, problems))
-    with Store.writing(loaded.folder, wait=wait) as store:
-        told = Matching(loaded, store).assessments(answers, problems)
+    with Store.writing(folder, wait=wait) as store:
+        # A judge that was just added to audit.toml is known from here on.
+        adopt(folder, store)
+        run = Run(store)
+        told = Matching(run).assessments(answers, problems)
         if problems:
             raise InvalidJudgements(str(file), problems)
-        named, table = _judge(loaded, judge, told, declare)
-        fresh, already = _sorted(named, loaded, store, told, _provenance(file), problems)
+        known, table = _judge(run, judge, told, declare)
+        fresh, already = _sorted(known, store, told, _provenance(file), problems)
         if problems:
             raise InvalidJudgements(str(file), problems)
         if table:
-            declaring.add(loaded.file, table)
+            declaring.add(folder / FILE, table)
         store.add_assessments(fresh)
+        if table and (reason := adopt(folder, store)):
+            raise StillmeError(f"The scores are kept, but {judge!r} is not part of the run yet: {reason}")
     return Found(
         file=file,
         judge=judge,
-        axes=named.judge.capabilities.axes,
+        axes=known.capabilities.axes,
         scores=len(answers),
-        edits=len({each.target.request.key for each in told}),
+        edits=len({assessment.target.request.key for assessment in told}),
         new=len(fresh),
         already=already,
         left_out=len(everything) - len(rows),
@@ -115,30 +123,29 @@ def import_judgements(
     )
 
 
-def _judge(loaded: Audit, judge: str, told: Sequence[Told], kind: Kind | None) -> tuple[NamedJudge, str]:
-    """The audit's judge of that name; or a new one, with the lines that audit.toml needs for it."""
-    known = {named.name: named for named in loaded.judges}
-    if judge in known:
-        if not known[judge].judge.capabilities.given:
+def _judge(run: Run, judge: str, told: Sequence[Told], kind: Kind | None) -> tuple[JudgeRecord, str]:
+    """The run's judge of that name; or a new one, with the lines that audit.toml needs for it."""
+    file = run.folder / FILE
+    if known := run.design.judge(judge):
+        if not known.capabilities.given:
             raise StillmeError(
-                f"The judge {judge!r} of {loaded.file} is asked by stillme itself, so its scores cannot be imported. "
+                f"The judge {judge!r} of {file} is asked by stillme itself, so its scores cannot be imported. "
                 "Import them under another name."
             )
-        return known[judge], ""
-    said = {axis for each in told for axis in each.ratings}
+        return known, ""
+    said = {axis for assessment in told for axis in assessment.ratings}
     parameters = ImportedParameters(source=judge, kind=kind or "model", axes=tuple(said))
-    epochs = max(each.epoch for each in told) + 1
+    epochs = max(assessment.epoch for assessment in told) + 1
     table = declaring.lines(judge, parameters, epochs)
     if kind is None:
         raise StillmeError(
-            f"{loaded.file} has no judge {judge!r}. Let --declare model or --declare person add it, or add:\n\n{table}"
+            f"{file} has no judge {judge!r}. Let --declare model or --declare person add it, or add:\n\n{table}"
         )
-    return NamedJudge(name=judge, judge=Imported(parameters), epochs=epochs), table
+    return NamedJudge(name=judge, judge=Imported(parameters), epochs=epochs).record(), table
 
 
 def _sorted(
-    named: NamedJudge,
-    loaded: Audit,
+    judge: JudgeRecord,
     store: Store,
     told: Sequence[Told],
     provenance: Mapping[str, str],
@@ -147,56 +154,49 @@ def _sorted(
     """What is new, ready to be kept, and how much was there word for word."""
     fresh: list[AssessmentRow] = []
     already = 0
-    axes = named.judge.capabilities.axes
+    axes = judge.capabilities.axes
     for start in range(0, len(told), _CHUNK):
         chunk = told[start : start + _CHUNK]
-        keyed = list(_keyed(named, loaded, chunk, problems))
+        keyed = list(_keyed(judge, chunk, problems))
         finished = store.finished_assessments([key for key, _ in keyed])
         said: defaultdict[str, dict[str, tuple[str, float | None]]] = defaultdict(dict)
         for key, axis, outcome, score in store.judgements(sorted(finished)):
             said[key][axis] = (outcome, score)
-        for key, each in keyed:
-            if stray := [axis for axis in each.ratings if axis not in axes]:
-                at = f"the judge {named.name!r} is declared for {', '.join(axes)}, not for {', '.join(stray)}"
-                problems.append(Problem(place=each.places[0], message=f"{at}; declare another judge for all of them"))
+        for key, answer in keyed:
+            if stray := [axis for axis in answer.ratings if axis not in axes]:
+                at = f"the judge {judge.name!r} is declared for {', '.join(axes)}, not for {', '.join(stray)}"
+                problems.append(Problem(place=answer.places[0], message=f"{at}; declare another judge for all of them"))
             elif key not in finished:
-                fresh.append(_row(key, each, named, loaded, store, provenance))
-            elif said[key] == {axis: _plain(rating) for axis, rating in each.ratings.items()}:
+                fresh.append(_row(key, answer, judge, provenance))
+            elif said[key] == {axis: _plain(rating) for axis, rating in answer.ratings.items()}:
                 already += 1
             else:
-                problems.append(Problem(place=each.places[0], message=_differs(named, said[key], each)))
+                problems.append(Problem(place=answer.places[0], message=_differs(judge, said[key], answer)))
     return fresh, already
 
 
-def _keyed(
-    named: NamedJudge, loaded: Audit, told: Sequence[Told], problems: list[Problem]
-) -> Iterator[tuple[str, Told]]:
-    for each in told:
-        image = each.target.stored.image if each.target.stored else None
-        keys = {epoch: key for key, epoch in loaded.assessments(named, each.target.request, image or "")}
-        if each.epoch in keys:
-            yield keys[each.epoch], each
+def _keyed(judge: JudgeRecord, told: Sequence[Told], problems: list[Problem]) -> Iterator[tuple[str, Told]]:
+    for answer in told:
+        image = answer.target.stored.image if answer.target.stored else None
+        keys = {epoch: key for key, epoch in judge.assessments(answer.target.request.key, image or "")}
+        if answer.epoch in keys:
+            yield keys[answer.epoch], answer
         else:
             problems.append(
                 Problem(
-                    place=each.places[0],
-                    message=f"answer {each.epoch + 1} about this edit; {named.name!r} has epochs = {named.epochs} in "
+                    place=answer.places[0],
+                    message=f"answer {answer.epoch + 1} about this edit; {judge.name!r} has epochs = {judge.epochs} in "
                     "audit.toml, raise it",
                 )
             )
 
 
-def _row(
-    key: str, told: Told, named: NamedJudge, loaded: Audit, store: Store, provenance: Mapping[str, str]
-) -> AssessmentRow:
-    stored = told.target.stored
-    assert stored is not None
-    assert stored.image is not None
-    edited = ImageFile(path=store.pictures.find(stored.image) or Path(stored.image), sha256=stored.image)
+def _row(key: str, told: Told, judge: JudgeRecord, provenance: Mapping[str, str]) -> AssessmentRow:
     return AssessmentRow(
         key=key,
-        pair=loaded.pair(named, told.target.request, edited, told.epoch),
-        judge=named.judge.spec,
+        edit=told.target.request.key,
+        epoch=told.epoch,
+        judge=judge.spec,
         assessment=Assessment(ratings=told.ratings, effective={**provenance, "places": list(told.places)}),
         attempts=1,
         seconds=0.0,
@@ -204,11 +204,11 @@ def _row(
     )
 
 
-def _differs(named: NamedJudge, before: Mapping[str, tuple[str, float | None]], told: Told) -> str:
+def _differs(judge: JudgeRecord, before: Mapping[str, tuple[str, float | None]], told: Told) -> str:
     was = ", ".join(f"{axis} {_shown(*said)}" for axis, said in sorted(before.items()))
     now = ", ".join(f"{axis} {_shown(*_plain(said))}" for axis, said in sorted(told.ratings.items()))
     return (
-        f"{named.name!r} has already said of this edit: {was}; and now {now}. What is kept is never changed: give the "
+        f"{judge.name!r} has already said of this edit: {was}; and now {now}. What is kept is never changed: give the "
         "corrected scores another `source` in audit.toml, and import them all"
     )
 

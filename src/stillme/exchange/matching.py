@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from stillme import rubric
-from stillme.audit import Audit
+from stillme.design import RecordedRequest
 from stillme.errors import Problem, did_you_mean
 from stillme.exchange.columns import Answer
-from stillme.store import Store, StoredEdit
-from stillme.types import Arm, Rating, Request
-
-_CHUNK = 500
+from stillme.results import Run
+from stillme.store import StoredEdit
+from stillme.types import Arm, Rating
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """An edit that can be rated."""
 
-    request: Request
+    request: RecordedRequest
     stored: StoredEdit | None
 
 
@@ -38,19 +36,18 @@ class Told:
 class Matching:
     """Finds the edit that a row means, and gathers rows about one edit."""
 
-    def __init__(self, loaded: Audit, store: Store) -> None:
-        self._loaded = loaded
+    def __init__(self, run: Run) -> None:
+        self._design = run.design
         self._by_key: dict[str, Target] = {}
         self._by_name: dict[tuple[str, str, str, str, int], Target] = {}
-        for named in loaded.editors:
-            requests = loaded.requests(named)
-            while chunk := list(islice(requests, _CHUNK)):
-                stored = store.edits([request.key for request in chunk])
-                for request in chunk:
-                    target = Target(request, stored.get(request.key))
-                    whose = "+".join(portrait.id for portrait in request.portraits)
-                    self._by_key[request.key] = target
-                    self._by_name[named.name, whose, request.prompt.id, request.arm, request.seed] = target
+        for row in run.rows():
+            request = row.request
+            if request.withheld:
+                continue
+            target = Target(request, row.edit)
+            self._by_key[request.key] = target
+            whose = "+".join(request.portraits)
+            self._by_name[request.editor, whose, request.prompt, request.arm, request.seed] = target
 
     def assessments(self, answers: Sequence[Answer], problems: list[Problem]) -> list[Told]:
         """One entry per edit and repeat, in the file's order."""
@@ -96,8 +93,8 @@ class Matching:
         if isinstance(found, str):
             return found
         only = rubric.load().axes[answer.axis].only
-        if only and found.request.prompt.subcategory != only:
-            return f"{answer.axis} is asked only of {only} prompts, and {found.request.prompt.id} is none"
+        if only and self._design.prompt_by_id[found.request.prompt].subcategory != only:
+            return f"{answer.axis} is asked only of {only} prompts, and {found.request.prompt} is none"
         if found.stored is None:
             return "this edit was never made; `stillme edit` makes it"
         if not found.stored.image:
@@ -105,18 +102,18 @@ class Matching:
         return found
 
     def _named(self, which: Mapping[str, str]) -> Target | str:
-        loaded = self._loaded
+        design = self._design
         for name in ("portrait", "prompt"):
             if name not in which:
                 return f"no {name}; name its column with --map {name}=COLUMN, or give the edit's key"
-        editors = {named.name: named for named in loaded.editors}
+        editors = {named.name: named for named in design.editors}
         editor = which.get("editor") or (next(iter(editors)) if len(editors) == 1 else "")
         if editor not in editors:
             asked = f"no editor {editor!r} in this audit.{did_you_mean(editor, editors)}" if editor else "no editor."
             return f"{asked} Known: {', '.join(editors)}"
         arm = which.get("arm", Arm.BASELINE.value)
-        if arm not in loaded.config.arms:
-            return f"no arm {arm!r} in this audit; it has {', '.join(loaded.config.arms)}"
+        if arm not in design.arms:
+            return f"no arm {arm!r} in this audit; it has {', '.join(design.arms)}"
         seeds = editors[editor].seeds
         seed = which.get("seed", str(seeds[0]) if len(seeds) == 1 else "")
         if seed not in map(str, seeds):

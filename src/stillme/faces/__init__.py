@@ -6,7 +6,7 @@
     skin_mask(face, rgb.shape)
     person_mask(rgb) > 0.5
 
-Pictures are 8-bit RGB arrays. All functions may be called from several threads and repeat themselves exactly.
+Pictures are 8-bit RGB arrays. All functions may be called from several threads and are deterministic.
 """
 
 from stillme.faces.detection import Face, find, prominence

@@ -1,4 +1,4 @@
-"""Cut a face out upright and centred, as the networks that describe faces were taught."""
+"""Crop a face upright and centred, as the networks that read faces expect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEAN_FACE = np.array(
 
 
 def chip(rgb: Picture, mesh: Mesh, size: int, padding: float) -> Picture:
-    """Turn, scale and crop a face to `size` pixels, with `padding` (a share of the face) around it."""
+    """Rotate, scale and crop a face to `size` pixels, with `padding` (a share of the face) around it."""
     target = (padding + _MEAN_FACE) / (2 * padding + 1) * size
     source = mesh.points[list(_ANCHORS)].astype(np.float64)
     matrix = similarity(source, target)
@@ -32,10 +32,10 @@ def chip(rgb: Picture, mesh: Mesh, size: int, padding: float) -> Picture:
 
 
 def similarity(source: Doubles, target: Doubles) -> Doubles:
-    """Find the turn, scale and shift that bring `source` closest to `target`."""
+    """Find the rotation, scale and shift that bring `source` closest to `target`."""
     a, b = source - source.mean(axis=0), target - target.mean(axis=0)
     spread = max(float((a**2).sum()), 1e-9)
     cos = float((a * b).sum()) / spread
     sin = float((a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]).sum()) / spread
-    turn = np.array([[cos, -sin], [sin, cos]])
-    return np.hstack([turn, (target.mean(axis=0) - turn @ source.mean(axis=0))[:, None]])
+    rotation = np.array([[cos, -sin], [sin, cos]])
+    return np.hstack([rotation, (target.mean(axis=0) - rotation @ source.mean(axis=0))[:, None]])

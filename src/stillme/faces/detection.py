@@ -45,12 +45,12 @@ class Face:
 
 def find(rgb: Picture, *, min_score: float = MIN_SCORE) -> list[Face]:
     """All faces in a picture, the most prominent first; an empty list where there is none."""
-    faces = _find_at_some_size(rgb, min_score)
+    faces = _find_at_any_size(rgb, min_score)
     return sorted(faces, key=lambda face: -prominence(face, rgb.shape))
 
 
 def prominence(face: Face, shape: Sequence[int]) -> float:
-    """How much the picture is about this face: its size, less where it is cut off or away from the middle."""
+    """How much the picture is about this face: its size, reduced where it is cut off or away from the centre."""
     height, width = shape[:2]
     across = min(face.left + face.width, width) - max(face.left, 0)
     down = min(face.top + face.height, height) - max(face.top, 0)
@@ -60,13 +60,13 @@ def prominence(face: Face, shape: Sequence[int]) -> float:
     return float(face.size * visible * np.exp(-((away / _CENTRAL) ** 2)))
 
 
-def _find_at_some_size(rgb: Picture, min_score: float) -> list[Face]:
+def _find_at_any_size(rgb: Picture, min_score: float) -> list[Face]:
     if min(rgb.shape[:2]) < _SMALLEST:
         return []
     for side in _SIDES:
         if faces := _find_at(rgb, side, min_score):
             return faces
-    # A face that fills the frame is larger than what YuNet was trained on; a margin makes it fit.
+    # A face that fills the frame is larger than YuNet was trained on; a margin makes it fit.
     height, width = rgb.shape[:2]
     margin = max(height, width) // 3
     framed = np.pad(rgb, ((margin, margin), (margin, margin), (0, 0)), mode="edge")
@@ -113,7 +113,7 @@ def _decode(rgb: Picture, min_score: float) -> Floats:
 
 
 def _without_overlaps(rows: Floats) -> Floats:
-    """Of boxes on the same face, the one with the best score."""
+    """Keep the best-scoring box of each face."""
     rows = rows[np.argsort(-rows[:, 14], kind="stable")]
     kept: list[Floats] = []
     for row in rows:

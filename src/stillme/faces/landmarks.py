@@ -1,4 +1,4 @@
-"""Lay the 468-point mesh on a face, and cut regions out along it."""
+"""Fit the 468-point mesh to a face, and mask regions along it."""
 
 from __future__ import annotations
 
@@ -51,27 +51,27 @@ class Mesh:
 
 
 def mesh(rgb: Picture, face: Face) -> Mesh:
-    """Lay the mesh on `face`, twice: the first pass finds the square that the second looks at."""
+    """Fit the mesh to `face` in two passes: the first finds the square that the second reads."""
     right_eye, left_eye = face.points[0], face.points[1]
     angle = _angle(left_eye - right_eye)
     centre = np.array(face.centre)
     side = _ROOM * max(face.width, face.height)
-    _, rough, _ = _look(rgb, centre, side, angle)
+    _, rough, _ = _read_square(rgb, centre, side, angle)
     angle = _angle(rough[LEFT_EYE_CORNER] - rough[RIGHT_EYE_CORNER])
     turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     upright = rough @ turn.T
     low, high = upright.min(axis=0), upright.max(axis=0)
-    presence, points, depth = _look(rgb, ((low + high) / 2) @ turn, _ROOM * float((high - low).max()), angle)
+    presence, points, depth = _read_square(rgb, ((low + high) / 2) @ turn, _ROOM * float((high - low).max()), angle)
     return Mesh(points=points.astype(np.float32), depth=depth.astype(np.float32), presence=presence)
 
 
 def face_oval(mesh: Mesh, shape: Sequence[int]) -> Mask:
-    """Cut out the whole face up to the hairline, in a picture of that shape."""
+    """Mask the whole face up to the hairline, in a picture of that shape."""
     return polygon(mesh.points[list(OVAL)], shape)
 
 
 def skin_mask(mesh: Mesh, shape: Sequence[int]) -> Mask:
-    """Cut out bare skin: the oval without eyes, brows and nostrils, and only above the mouth, where no beard grows."""
+    """Mask bare skin: the oval without eyes, brows and nostrils, and only above the mouth, where no beard grows."""
     height, width = shape[:2]
     low = np.maximum(np.floor(mesh.points.min(axis=0)).astype(int) - 4, 0)
     high = np.minimum(np.ceil(mesh.points.max(axis=0)).astype(int) + 5, [width, height])
@@ -93,8 +93,8 @@ def skin_mask(mesh: Mesh, shape: Sequence[int]) -> Mask:
     return mask
 
 
-def _look(rgb: Picture, centre: Doubles, side: float, angle: float) -> tuple[float, Doubles, Doubles]:
-    """One pass over a turned square: presence, points and depth."""
+def _read_square(rgb: Picture, centre: Doubles, side: float, angle: float) -> tuple[float, Doubles, Doubles]:
+    """One pass over a rotated square: presence, points and depth."""
     scale = _SIDE / max(side, 1.0)
     cos, sin = np.cos(angle) * scale, np.sin(angle) * scale
     matrix: Doubles = np.array([[cos, sin, 0.0], [-sin, cos, 0.0]])

@@ -1,4 +1,4 @@
-"""Tell the person from the background."""
+"""Separate the person from the background."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SIDE = 256
 
 
 def person_mask(rgb: Picture) -> Floats:
-    """Say how likely each pixel belongs to the person (skin, hair, clothes), 0 to 1, in the picture's own size."""
+    """The probability that a pixel belongs to the person (skin, hair, clothes), in the picture's own size."""
     height, width = rgb.shape[:2]
     small = resize(rgb, _SIDE, _SIDE)
     likely = network("selfie").run(small[None] / np.float32(255))[0].reshape(_SIDE, _SIDE)

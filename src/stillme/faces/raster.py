@@ -15,7 +15,7 @@ Pixels = TypeVar("Pixels", Picture, Floats)
 
 
 def resize(pixels: Pixels, width: int, height: int) -> Pixels:
-    """Give `pixels` another size; every old pixel counts when shrinking."""
+    """Resize `pixels`; every old pixel counts when shrinking."""
     import cv2
 
     if pixels.shape[:2] == (height, width):
@@ -35,7 +35,7 @@ def fit(pixels: Pixels, longest: int) -> Pixels:
 def warp(
     pixels: Pixels, matrix: NDArray[np.float64], width: int, height: int, outside: Literal["black", "edge"] = "black"
 ) -> Pixels:
-    """Move `pixels` by a 2×3 matrix into a frame of that size; beyond them lies black, or their edge drawn out."""
+    """Move `pixels` by a 2×3 matrix into a frame of that size; outside is black, or the edge repeated."""
     import cv2
 
     border = cv2.BORDER_CONSTANT if outside == "black" else cv2.BORDER_REPLICATE
@@ -48,7 +48,7 @@ def warp(
 def _shrunk(
     pixels: Pixels, matrix: NDArray[np.float64], scale: float, width: int, height: int
 ) -> tuple[Pixels, NDArray[np.float64]]:
-    """Shrink what the frame will see until the matrix need not: more than half in one step would skip pixels."""
+    """Shrink the visible part first: shrinking to less than half in one step would skip pixels."""
     back = inverse(matrix)
     corners = np.array([[0, 0], [width, 0], [0, height], [width, height]]) @ back[:, :2].T + back[:, 2]
     low = np.clip(np.floor(corners.min(axis=0)).astype(int) - 2, 0, [pixels.shape[1], pixels.shape[0]])
@@ -87,7 +87,7 @@ def polygon(points: NDArray[np.floating], shape: Sequence[int]) -> Mask:
 
 
 def hull(points: Floats) -> Floats:
-    """Stretch a line around `points`."""
+    """The convex hull of `points`."""
     import cv2
 
     return np.asarray(cast("Any", cv2.convexHull(points)), dtype=np.float32).reshape(-1, 2)

@@ -1,6 +1,6 @@
-"""Limits that a run must keep: each rule passes, fails, or cannot be told."""
+"""Limits that a run must keep: each rule passes, fails, is inconclusive or has no data."""
 
-from stillme.gate.deciding import Asked, gate
+from stillme.gate.deciding import Asked, baseline_folder, gate
 from stillme.gate.verdicts import Check, Decision, Verdict, Verdicts
 
-__all__ = ["Asked", "Check", "Decision", "Verdict", "Verdicts", "gate"]
+__all__ = ["Asked", "Check", "Decision", "Verdict", "Verdicts", "baseline_folder", "gate"]

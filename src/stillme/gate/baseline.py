@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
+from stillme import estimates, numbers
 from stillme.audit.rules import Rule
-from stillme.comparison import Change, Chosen, Comparison, GapChange, Worse, compare, match, read, worse_when
-from stillme.comparison.changes import is_ensemble
+from stillme.comparison import (
+    Change,
+    Chosen,
+    Comparison,
+    GapChange,
+    Matched,
+    Worse,
+    compare,
+    match,
+    pick,
+    worse_when,
+)
 from stillme.errors import StillmeError, UnknownName
-from stillme.estimates import EditState
-from stillme.gate.verdicts import Check, Decision, against_limit
+from stillme.estimates import EditState, RatingState, Scores
+from stillme.estimates.cuts import rate_of
+from stillme.gate.verdicts import Check, Decision, against_limit, unlicensed, without_number
+from stillme.results import Run
 from stillme.types import Arm, Interval, NotEstimable
 
 
 class Baseline:
     """A run that another must not fall behind."""
 
-    def __init__(self, folder: Path, candidates: Sequence[Chosen], *, common: bool) -> None:
-        self._folder, self._candidates, self._common = folder, candidates, common
-        self._run = read(folder)
+    def __init__(
+        self, run: Run, candidates: Sequence[Chosen], *, common: bool, accept_uncalibrated: bool = False
+    ) -> None:
+        self._run, self._candidates, self._common, self._accept = run, candidates, common, accept_uncalibrated
 
     def decide(self, margin: Rule, quantity: str) -> Decision:
         """Whether no editor is worse than its baseline by more than the margin, as surely as the interval says."""
+        if numbers.is_rate(quantity) and margin.limit > 1:
+            hint = f" Write {margin.limit:g} % as `{margin.limit:g}%`." if margin.limit <= 100 else ""
+            raise StillmeError(f"`{margin}`: {quantity} is a rate, and a margin of more than 1 allows anything.{hint}")
+        if margin.percent and not numbers.is_rate(quantity):
+            raise StillmeError(f"`{margin}`: {quantity} is no rate, so its margin is no percentage; leave out the %.")
         if margin.sign != "<=" or margin.limit < 0:
             raise StillmeError(f"`{margin}`: a margin says how much worse is allowed, such as `{quantity} <= 0.02`.")
         if margin.statistic == "contrast":
@@ -45,16 +64,21 @@ class Baseline:
             for check in self._checks(margin, quantity, candidate)
         ]
         if not checks:
-            raise StillmeError(f"The margin `{margin}` is about nothing that both runs have.")
-        return Decision(rule=margin, quantity=quantity, against=str(self._folder), checks=tuple(checks))
+            checks = [without_number("both runs have no number in common")]
+        return Decision(rule=margin, quantity=quantity, against=str(self._run.folder), checks=tuple(checks))
 
     def _checks(self, margin: Rule, quantity: str, candidate: Chosen) -> Iterator[Check]:
         matched = match(self._before(candidate), candidate, common=self._common)
-        missing = int(np.count_nonzero(matched.edits.state == EditState.MISSING))
-        unfinished = f"a run is not finished: {missing:,} edits missing" if missing else ""
-        for found in _chosen(margin, compare(matched, [quantity])):
+        headline = {score.judge for score in estimates.headline(_on(matched.scores, quantity))}
+        for found in _chosen(margin, compare(matched, [quantity]), headline):
             outcome = _loss(found)
-            verdict, reason = against_limit(outcome, margin.sign, margin.limit, unfinished)
+            verdict, reason = against_limit(
+                outcome,
+                margin.sign,
+                margin.limit,
+                incomplete=_incomplete(matched, found.judge, quantity),
+                unlicensed="" if self._accept else unlicensed(found.note),
+            )
             yield Check(
                 editor=candidate.label,
                 arm=found.arm,
@@ -71,18 +95,18 @@ class Baseline:
 
     def _before(self, candidate: Chosen) -> Chosen:
         """The editor of the same name, else the only one."""
-        names = [named.name for named in self._run.audit.editors]
+        names = [editor.name for editor in self._run.design.editors]
         if candidate.label in names:
-            return self._run.pick(candidate.label)
+            return pick(self._run, candidate.label)
         if len(names) == 1:
-            return self._run.pick(None)
+            return pick(self._run, None)
         raise StillmeError(
-            f"The baseline {self._folder} has {', '.join(names)} and no {candidate.label!r}. "
+            f"The baseline {self._run.folder} has {', '.join(names)} and no {candidate.label!r}. "
             "Give the two editors one name, or take a baseline with one editor."
         )
 
 
-def _chosen(margin: Rule, found: Comparison) -> Sequence[Change | GapChange]:
+def _chosen(margin: Rule, found: Comparison, headline: AbstractSet[str]) -> Sequence[Change | GapChange]:
     offered: list[Change | GapChange] = (
         list(found.gaps)
         if margin.statistic == "disparity"
@@ -90,9 +114,7 @@ def _chosen(margin: Rule, found: Comparison) -> Sequence[Change | GapChange]:
     )
     arms = {each.arm for each in offered}
     arm = margin.arm or (Arm.BASELINE if Arm.BASELINE in arms else "")
-    judges = {each.judge for each in offered}
-    ensembles = {judge for judge in judges if is_ensemble(judge)}
-    wanted = {margin.judge} if margin.judge else ensembles or judges
+    wanted = {margin.judge} if margin.judge else headline or {each.judge for each in offered}
     return [
         each
         for each in offered
@@ -109,3 +131,20 @@ def _loss(found: Change | GapChange) -> Interval | NotEstimable:
     if isinstance(outcome, NotEstimable) or isinstance(found, GapChange) or found.worse is not Worse.LOWER:
         return outcome
     return replace(outcome, value=-outcome.value, low=-outcome.high, high=-outcome.low)
+
+
+def _on(scores: Sequence[Scores], quantity: str) -> list[Scores]:
+    rate = rate_of(quantity)
+    return [score for score in scores if score.axis == (rate.axis if rate else quantity)]
+
+
+def _incomplete(matched: Matched, judge: str, quantity: str) -> str:
+    """What is still to be done in one of the two runs, in words."""
+    missing = matched.edits.state == EditState.MISSING
+    edited = matched.edits.state == EditState.EDITED
+    waiting = [f"edit missing {np.count_nonzero(missing):,}"] if missing.any() else []
+    for score in _on(matched.scores, quantity):
+        unrated = edited & (score.state == RatingState.MISSING)
+        if score.judge == judge and score.kind != "person" and unrated.any():
+            waiting.append(f"not judged {np.count_nonzero(unrated):,}")
+    return f"a run is not finished: {', '.join(waiting)}" if waiting else ""

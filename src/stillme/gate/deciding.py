@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stillme import estimates, results, rubric
-from stillme.audit import Audit
+from pydantic import ValidationError
+
+from stillme import estimates, numbers, rubric
+from stillme.audit.config import GateSection
+from stillme.audit.load import FILE
 from stillme.audit.rules import Rule, parse_rule
 from stillme.calibration import standing_of
 from stillme.comparison import Chosen
-from stillme.comparison.changes import is_ensemble
-from stillme.errors import StillmeError, UnknownName
+from stillme.errors import StillmeError, UnknownName, did_you_mean
 from stillme.estimates import Disparity
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
 from stillme.gate.baseline import Baseline
-from stillme.gate.verdicts import Check, Decision, Verdicts, against_limit
-from stillme.results import Results, settings_of
-from stillme.stages import described
-from stillme.store import Store
-from stillme.types import Arm, Estimate
+from stillme.gate.verdicts import Check, Decision, Verdicts, against_limit, unlicensed, without_number
+from stillme.results import Run
+from stillme.types import Arm, Estimate, Interval
 
 _RATE = "_rate"
+
+
+class _NoNumber(Exception):
+    """A rule that is about no number of this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,42 +36,63 @@ class Asked:
     """Rules from the command line, beside those of the audit's own [gate] section."""
 
     rules: Sequence[str] = ()
-    baseline: Path | None = None
+    baseline: Run | None = None
     margins: Sequence[str] = ()
     strict: bool = False
     common: bool = False
     """Whether the comparison with the baseline is limited to what both share."""
+    accept_uncalibrated: bool = False
+    """Whether numbers of judges that failed calibration, or never had one, may decide."""
 
 
-def gate(path: Path, out: Path | None, asked: Asked) -> Verdicts:
-    """Load a run, estimate what the rules are about, and decide each."""
-    loaded = described.load(path, out=out, ready=False)
-    if not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
-    section = loaded.config.gate
-    rules = [parse_rule(text) for text in (*(section.rules if section else ()), *asked.rules)]
-    margins = [parse_rule(text) for text in (*(section.margins if section else ()), *asked.margins)]
-    before = asked.baseline or (loaded.base / section.baseline if section and section.baseline else None)
-    _require_something(rules, margins, before)
-    with Store.reading(loaded.folder) as store:
-        gathered = results.gather(loaded, store)
-    run = _Run(loaded, gathered)
-    decisions = [run.decide(rule) for rule in rules]
-    if before is not None:
-        candidates = [Chosen(audit=loaded, results=gathered, editor=named) for named in loaded.editors]
-        baseline = Baseline(before, candidates, common=asked.common)
-        decisions += [baseline.decide(margin, run.quantity(margin)) for margin in margins]
+def gate_section(run: Run) -> GateSection:
+    """The [gate] table of audit.toml as it is now: rules are set after a run as well as before."""
+    file = run.folder / FILE
+    if not file.is_file():
+        return GateSection.model_validate(run.design.resolved.get("gate") or {})
+    try:
+        return GateSection.model_validate(tomllib.loads(file.read_text("utf-8-sig")).get("gate") or {})
+    except ValidationError as error:
+        problems = "; ".join(detail["msg"].removeprefix("Value error, ") for detail in error.errors())
+        raise StillmeError(f"The [gate] table of {file} cannot be used: {problems}") from None
+    except (OSError, ValueError) as error:
+        raise StillmeError(f"{file} cannot be read: {error}") from None
+
+
+def baseline_folder(run: Run) -> Path | None:
+    """The baseline that audit.toml names, if it names one."""
+    named = gate_section(run).baseline
+    if not named:
+        return None
+    data = tomllib.loads((run.folder / FILE).read_text("utf-8-sig")) if (run.folder / FILE).is_file() else {}
+    return run.folder / str(data.get("base", "")) / named
+
+
+def gate(run: Run, asked: Asked) -> Verdicts:
+    """Estimate what the rules are about, and decide each."""
+    section = gate_section(run)
+    rules = [parse_rule(text) for text in (*section.rules, *asked.rules)]
+    margins = [parse_rule(text) for text in (*section.margins, *asked.margins)]
+    _require_something(rules, margins, asked.baseline)
+    deciding = _Deciding(run, accept_uncalibrated=asked.accept_uncalibrated)
+    decisions = [deciding.decide(rule) for rule in rules]
+    if asked.baseline is not None:
+        candidates = [Chosen(run=run, editor=editor) for editor in run.design.editors]
+        baseline = Baseline(
+            asked.baseline, candidates, common=asked.common, accept_uncalibrated=asked.accept_uncalibrated
+        )
+        decisions += [baseline.decide(margin, deciding.quantity(margin)) for margin in margins]
     return Verdicts(
-        file=loaded.file,
-        title=loaded.config.title,
-        audit_hash=loaded.hash,
-        strict=asked.strict or bool(section and section.strict),
-        confidence=loaded.config.estimates.confidence,
+        file=run.folder / FILE,
+        title=run.title,
+        audit_hash=run.design.hash,
+        strict=asked.strict or section.strict,
+        confidence=run.settings.confidence,
         decisions=tuple(decisions),
     )
 
 
-def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline: Path | None) -> None:
+def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline: Run | None) -> None:
     if margins and baseline is None:
         raise StillmeError("A margin needs a baseline to be no worse than: name its run with --baseline RUN.")
     if baseline is not None and not margins:
@@ -78,16 +104,19 @@ def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline:
         )
 
 
-class _Run:
+class _Deciding:
     """One run's estimates, made when a rule first needs them."""
 
-    def __init__(self, loaded: Audit, gathered: Results) -> None:
-        self._audit, self._results = loaded, gathered
-        self._standing = standing_of(loaded)
-        self._found: dict[str, list[Estimate]] = {}
-        given = {score.axis for score in gathered.scores}
-        rates = [name for name, rate in rubric.load().rates.items() if rate.axis in given]
-        self._known = [*EDIT_RATES, *sorted(given), *rates]
+    def __init__(self, run: Run, *, accept_uncalibrated: bool) -> None:
+        self._run, self._accept = run, accept_uncalibrated
+        self._standing = standing_of(run)
+        self._by_axis: dict[str, list[Estimate]] = {}
+        self._headline = {(score.judge, score.axis) for score in estimates.headline(run.results.scores)}
+        # What a judge of the design would rate counts as known, even where nothing is rated yet.
+        axes = {axis for judge in run.judges for axis in judge.capabilities.axes}
+        axes |= {score.axis for score in run.results.scores}
+        rates = [name for name, rate in rubric.load().rates.items() if rate.axis in axes]
+        self._known = [*EDIT_RATES, *sorted(axes), *rates]
 
     def quantity(self, rule: Rule) -> str:
         """The table's name of what a rule is about; `race_change_rate` also means the axis's first rate."""
@@ -95,91 +124,153 @@ class _Run:
         if name in self._known:
             return name
         stem = name.removesuffix(_RATE)
-        rates = [each for each in self._known if (rate := rate_of(each)) and stem in (each, rate.axis)]
+        rates = [known for known in self._known if (rate := rate_of(known)) and stem in (known, rate.axis)]
         if name.endswith(_RATE) and rates:
             return rates[0]
         raise UnknownName.among("quantity", name, self._known, f"This run has {', '.join(self._known)}.")
 
     def decide(self, rule: Rule) -> Decision:
         quantity = self.quantity(rule)
-        chosen = self._chosen(rule, self._estimates(quantity))
+        require_meant(rule, quantity)
+        try:
+            chosen = self._chosen(rule, self._estimates(quantity))
+        except _NoNumber as error:
+            return Decision(rule=rule, quantity=quantity, against="", checks=(without_number(str(error)),))
         return Decision(
-            rule=rule, quantity=quantity, against="", checks=tuple(self._check(rule, each) for each in chosen)
+            rule=rule, quantity=quantity, against="", checks=tuple(self._check(rule, estimate) for estimate in chosen)
         )
 
     def _estimates(self, quantity: str) -> list[Estimate]:
         """Only what the rule's axis gives: numbers do not depend on which others are computed."""
-        rate = rate_of(quantity)
-        axis = rate.axis if rate else quantity
-        if axis not in self._found:
-            scores = [score for score in self._results.scores if score.axis == axis]
-            self._found[axis] = estimates.estimate(self._results.edits, scores, settings_of(self._audit))
-        return [each for each in self._found[axis] if each.quantity == quantity]
+        axis = _axis_of(quantity)
+        if axis not in self._by_axis:
+            results = self._run.results
+            scores = [score for score in results.scores if score.axis == axis]
+            self._by_axis[axis] = estimates.estimate(results.edits, scores, self._run.settings)
+        return [estimate for estimate in self._by_axis[axis] if estimate.quantity == quantity]
 
-    def _chosen(self, rule: Rule, found: Sequence[Estimate]) -> list[Estimate]:
+    def _chosen(self, rule: Rule, offered: Sequence[Estimate]) -> list[Estimate]:
         scope = "all" if rule.statistic == "mean" else rule.statistic
-        kept = [each for each in found if each.scope == scope]
-        kept = _narrowed(kept, "editor", rule.editor, lambda each: each.editor)
-        kept = _narrowed(kept, "arm", rule.arm, lambda each: each.arm)
-        kept = _narrowed(kept, "judge", rule.judge, lambda each: each.judge)
-        kept = _narrowed(kept, "factor", rule.factor, lambda each: each.factor)
-        kept = _narrowed(kept, "group", rule.group, _level)
-        if not rule.arm and any(each.arm == Arm.BASELINE for each in kept):
-            kept = [each for each in kept if each.arm == Arm.BASELINE]
-        if not rule.judge and any(is_ensemble(each.judge) for each in kept):
-            kept = [each for each in kept if is_ensemble(each.judge)]
+        kept = [estimate for estimate in offered if estimate.scope == scope]
         if not kept:
-            raise StillmeError(f"The rule `{rule}` is about nothing in this run: no {rule.statistic} was estimated.")
+            raise _NoNumber(f"no {rule.statistic} of {rule.quantity} could be estimated")
+        kept = _narrowed(kept, "editor", rule.editor, lambda estimate: estimate.editor, known=True)
+        kept = _narrowed(kept, "arm", rule.arm, lambda estimate: estimate.arm, known=True)
+        kept = _narrowed(kept, "factor", rule.factor, lambda estimate: estimate.factor, known=True)
+        kept = _narrowed(kept, "judge", rule.judge, lambda estimate: estimate.judge)
+        kept = _narrowed(kept, "group", rule.group, _level)
+        if not rule.arm and any(estimate.arm == Arm.BASELINE for estimate in kept):
+            kept = [estimate for estimate in kept if estimate.arm == Arm.BASELINE]
+        if not rule.judge:
+            axis = _axis_of(kept[0].quantity)
+            kept = [e for e in kept if not e.judge or (e.judge, axis) in self._headline]
         return kept
 
-    def _check(self, rule: Rule, found: Estimate) -> Check:
-        verdict, reason = against_limit(found.outcome, rule.sign, rule.limit, self._unfinished(found))
+    def _check(self, rule: Rule, estimate: Estimate) -> Check:
+        note = estimates.mark(self._standing, estimate.judge, estimate.quantity)
+        verdict, reason = against_limit(
+            estimate.outcome,
+            rule.sign,
+            rule.limit,
+            incomplete=self._incomplete(estimate),
+            unlicensed="" if self._accept else unlicensed(note),
+        )
         return Check(
-            editor=found.editor,
-            arm=found.arm,
-            judge=found.judge,
-            factor=found.factor,
-            group=found.group,
-            outcome=found.outcome,
+            editor=estimate.editor,
+            arm=estimate.arm,
+            judge=estimate.judge,
+            factor=estimate.factor,
+            group=estimate.group,
+            outcome=estimate.outcome,
             verdict=verdict,
             reason=reason,
-            note=estimates.mark(self._standing, found.judge, found.quantity),
-            portraits=found.portraits,
-            edits=found.edits,
-            detail=_extremes(found),
-            excluded=found.excluded,
+            note=note,
+            portraits=estimate.portraits,
+            edits=estimate.edits,
+            detail=_extremes(estimate),
+            excluded=estimate.excluded,
         )
 
-    def _unfinished(self, found: Estimate) -> str:
+    def _incomplete(self, estimate: Estimate) -> str:
         """What is still to be done, in words; judges that answer a part by design do not count."""
         waiting = ["edit missing"]
-        if found.judge not in self._partial_judges():
+        if estimate.judge not in self._partial_judges():
             waiting.append("not judged")
-        left = {reason: found.excluded[reason] for reason in waiting if reason in found.excluded}
-        if not left:
-            return ""
-        return "the run is not finished: " + ", ".join(f"{reason} {count:,}" for reason, count in left.items())
+        left = {reason: estimate.excluded[reason] for reason in waiting if reason in estimate.excluded}
+        if left:
+            return "the run is not finished: " + ", ".join(f"{reason} {count:,}" for reason, count in left.items())
+        if estimate.factor and (absent := self._absent_groups(estimate)):
+            return f"no number for {', '.join(absent)}"
+        return ""
+
+    def _absent_groups(self, estimate: Estimate) -> list[str]:
+        """Groups of the design that have no number: a gap between the others is not the gap that was asked for."""
+        levels = {portrait.attributes.get(estimate.factor, "") for portrait in self._run.design.portraits} - {""}
+        numbered = {
+            other.group
+            for other in self._estimates(estimate.quantity)
+            if other.scope == "group"
+            and isinstance(other.outcome, Interval)
+            and (other.editor, other.arm, other.judge, other.factor)
+            == (estimate.editor, estimate.arm, estimate.judge, estimate.factor)
+        }
+        if estimate.scope == "group":
+            return []
+        if estimate.scope == "contrast":
+            level, _, reference = estimate.group.rpartition(" - ")
+            levels &= {level, reference} if reference in levels else levels
+        return sorted(levels - numbered)
 
     def _partial_judges(self) -> set[str]:
-        kinds = {named.name: named.judge.capabilities for named in self._audit.judges}
-        return {name for name, can in kinds.items() if can.kind == "person" or can.given}
+        return {
+            judge.name for judge in self._run.judges if judge.capabilities.kind == "person" or judge.capabilities.given
+        }
 
 
-def _narrowed(found: Sequence[Estimate], kind: str, wanted: str, of: Callable[[Estimate], str]) -> list[Estimate]:
+def require_meant(rule: Rule, quantity: str) -> None:
+    """Refuse a limit that cannot be meant."""
+    if numbers.is_rate(quantity):
+        signed = rule.statistic == "contrast"
+        low, high = (-1.0 if signed else 0.0), 1.0
+        if not low <= rule.limit <= high:
+            hint = f"Write {rule.limit:g} % as `{rule.limit:g}%`." if 1 < abs(rule.limit) <= 100 else ""
+            raise StillmeError(
+                f"`{rule}`: {quantity} is a rate, and its limit must lie between {low:g} and {high:g}. {hint}".rstrip()
+            )
+    elif rule.percent:
+        raise StillmeError(f"`{rule}`: {quantity} is not a rate, so its limit is no percentage; leave out the %.")
+    elif rule.statistic == "disparity" and rule.limit < 0:
+        raise StillmeError(f"`{rule}`: a disparity is never negative, so neither is its limit.")
+
+
+def _axis_of(quantity: str) -> str:
+    rate = rate_of(quantity)
+    return rate.axis if rate else quantity
+
+
+def _narrowed(
+    offered: Sequence[Estimate], kind: str, wanted: str, of: Callable[[Estimate], str], *, known: bool = False
+) -> list[Estimate]:
+    """Those that the rule names. With `known`, a name that nothing has is a mistake in the rule; else it is no data."""
     if not wanted:
-        return list(found)
-    kept = [each for each in found if of(each) == wanted]
+        return list(offered)
+    kept = [estimate for estimate in offered if of(estimate) == wanted]
     if not kept:
-        known = sorted({of(each) for each in found if of(each)})
-        raise UnknownName.among(kind, wanted, known, f"There are {', '.join(known) or 'none'} for this rule.")
+        names = sorted({of(estimate) for estimate in offered if of(estimate)})
+        if known:
+            raise UnknownName.among(kind, wanted, names, f"There are {', '.join(names) or 'none'} for this rule.")
+        raise _NoNumber(
+            f"no {kind} {wanted!r} has a number here.{did_you_mean(wanted, names)} "
+            f"There are {', '.join(names) or 'none'}"
+        )
     return kept
 
 
-def _extremes(found: Estimate) -> str:
-    if not isinstance(found, Disparity) or found.lowest == found.highest:
+def _extremes(estimate: Estimate) -> str:
+    if not isinstance(estimate, Disparity) or estimate.lowest == estimate.highest:
         return ""
-    return f"lowest {found.lowest}, highest {found.highest}"
+    return f"lowest {estimate.lowest}, highest {estimate.highest}"
 
 
-def _level(found: Estimate) -> str:
-    return found.group.rpartition(" - ")[0] if found.scope == "contrast" else found.group
+def _level(estimate: Estimate) -> str:
+    return estimate.group.rpartition(" - ")[0] if estimate.scope == "contrast" else estimate.group

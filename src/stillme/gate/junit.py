@@ -13,17 +13,15 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def as_junit(found: Verdicts) -> str:
-    """A failure fails, what cannot be told is skipped (or fails, if strict)."""
+    """A failure fails, no data is an error, an inconclusive number is skipped (or fails, if strict)."""
     checks = [(decision, check) for decision in found.decisions for check in decision.checks]
     suite = ElementTree.Element(
         "testsuite",
         name=_xml(f"stillme gate: {found.title}"),
         tests=str(len(checks)),
         failures=str(sum(found.counts_against(check.verdict) for _, check in checks)),
-        errors="0",
-        skipped=str(
-            sum(check.verdict is Verdict.CANNOT_TELL and not found.strict for _, check in checks),
-        ),
+        errors=str(sum(check.verdict is Verdict.NO_DATA for _, check in checks)),
+        skipped=str(sum(check.verdict is Verdict.INCONCLUSIVE and not found.strict for _, check in checks)),
     )
     for decision, check in checks:
         case = ElementTree.SubElement(
@@ -33,8 +31,10 @@ def as_junit(found: Verdicts) -> str:
         if found.counts_against(check.verdict):
             failure = ElementTree.SubElement(case, "failure", type=str(check.verdict), message=said)
             failure.text = said
-        elif check.verdict is Verdict.CANNOT_TELL:
-            ElementTree.SubElement(case, "skipped", message=f"cannot tell: {said}")
+        elif check.verdict is Verdict.NO_DATA:
+            ElementTree.SubElement(case, "error", type="no data", message=said).text = said
+        elif check.verdict is Verdict.INCONCLUSIVE:
+            ElementTree.SubElement(case, "skipped", message=f"inconclusive: {said}")
         ElementTree.SubElement(case, "system-out").text = said
     ElementTree.SubElement(suite, "system-out").text = _xml(headline(found))
     root = ElementTree.Element("testsuites", name="stillme")

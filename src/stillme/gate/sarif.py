@@ -12,8 +12,13 @@ from stillme.gate.verdicts import Check, Decision, Verdict, Verdicts
 from stillme.types import digest
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_KINDS = {Verdict.PASSES: "pass", Verdict.FAILS: "fail", Verdict.CANNOT_TELL: "open"}
-"""`open`: evaluated, with too little information to decide."""
+_KINDS = {
+    Verdict.PASSED: "pass",
+    Verdict.FAILED: "fail",
+    Verdict.INCONCLUSIVE: "open",
+    Verdict.NO_DATA: "review",
+}
+"""`open`: evaluated, with too little information to decide; `review`: somebody must look why there is no data."""
 
 
 def as_sarif(found: Verdicts) -> str:
@@ -59,9 +64,9 @@ def _result(found: Verdicts, decision: Decision, check: Check, place: int, line:
     return {
         "ruleId": _identity(rule_text(decision)),
         "ruleIndex": place,
-        "kind": "fail" if against else _KINDS[check.verdict],
+        "kind": "fail" if against or check.verdict is Verdict.NO_DATA else _KINDS[check.verdict],
         # The standard wants no level but `none` on what is not a failure.
-        "level": "error" if against else "none",
+        "level": "error" if against else "warning" if check.verdict is Verdict.NO_DATA else "none",
         "message": {"text": f"{rule_text(decision)}: {check_text(decision, check)}"},
         "locations": [
             {
@@ -92,6 +97,6 @@ def _uri(file: Path) -> str:
 def _line(text: str, decision: Decision) -> int:
     """Where the rule stands in audit.toml, else its first line."""
     for number, line in enumerate(text.splitlines(), start=1):
-        if decision.rule.quantity in line and repr(decision.rule.limit) in line:
+        if decision.rule.written and decision.rule.written in line:
             return number
     return 1

@@ -5,31 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from stillme import numbers
 from stillme.comparison.markdown import plain, table
 from stillme.gate.verdicts import Check, Decision, Verdict, Verdicts
-from stillme.report import numbers
 from stillme.types import Interval
 
-_MARKS = {Verdict.PASSES: "PASSES", Verdict.FAILS: "FAILS", Verdict.CANNOT_TELL: "CANNOT TELL"}
+_MARKS = {verdict: verdict.upper() for verdict in Verdict}
 _PASSING = 3
 """Numbers of a rule that pass and are shown all the same."""
-_ICONS = {Verdict.PASSES: "✅", Verdict.FAILS: "❌", Verdict.CANNOT_TELL: "⚠️"}
+_ICONS = {Verdict.PASSED: "✅", Verdict.FAILED: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.NO_DATA: "🚫"}
 
 
-def headline(found: Verdicts) -> str:
+def headline(verdicts: Verdicts) -> str:
     """One sentence: did it pass, and how many rules came out how."""
-    counts = ", ".join(
-        f"{found.count(verdict)} {words}"
-        for verdict, words in (
-            (Verdict.FAILS, "failed"),
-            (Verdict.CANNOT_TELL, "cannot be told"),
-            (Verdict.PASSES, "passed"),
-        )
-        if found.count(verdict)
-    )
-    state = "The gate is open" if found.passed else "The gate is shut"
-    total = len(found.decisions)
-    return f"{state}: of {total} rule{'' if total == 1 else 's'}, {counts}."
+    counts = f"{verdicts.count(Verdict.PASSED)} passed, {verdicts.count(Verdict.FAILED)} failed"
+    counts += f", {verdicts.count(Verdict.INCONCLUSIVE)} inconclusive"
+    if untold := verdicts.count(Verdict.NO_DATA):
+        counts += f", {untold} without data"
+    return f"Gate {outcome(verdicts)}: {counts}."
+
+
+def outcome(verdicts: Verdicts) -> str:
+    """One word for the whole gate."""
+    match verdicts.passed:
+        case True:
+            return "passed" if verdicts.all_passed else "inconclusive"
+        case False:
+            return "failed"
+        case None:
+            return "has no data"
 
 
 def as_text(found: Verdicts) -> str:
@@ -45,10 +49,10 @@ def as_text(found: Verdicts) -> str:
 
 def _worth_showing(decision: Decision) -> tuple[list[Check], int]:
     """All that do not pass, and of those that do the nearest to the limit."""
-    rest = [check for check in decision.checks if check.verdict is not Verdict.PASSES]
+    rest = [check for check in decision.checks if check.verdict is not Verdict.PASSED]
     sign = 1 if decision.rule.sign == "<=" else -1
     passing = sorted(
-        (check for check in decision.checks if check.verdict is Verdict.PASSES),
+        (check for check in decision.checks if check.verdict is Verdict.PASSED),
         key=lambda check: -sign * _far_end(check, sign),
     )
     return [*rest, *passing[:_PASSING]], max(0, len(passing) - _PASSING)
@@ -59,26 +63,25 @@ def _far_end(check: Check, sign: int) -> float:
     return check.outcome.high if sign > 0 else check.outcome.low
 
 
-def _warnings(found: Verdicts) -> Iterator[str]:
-    if found.count(Verdict.CANNOT_TELL):
-        yield _UNTOLD_STRICT if found.strict else _UNTOLD
-    doubtful = sum(any(check.note for check in decision.checks) for decision in found.decisions)
+def _warnings(verdicts: Verdicts) -> Iterator[str]:
+    if verdicts.count(Verdict.NO_DATA):
+        yield "No data is not a pass: finish the run (`stillme run`), or correct the rule. Exit code 3."
+    if verdicts.count(Verdict.INCONCLUSIVE):
+        yield _STRICT if verdicts.strict else _INCONCLUSIVE
+    doubtful = sum(any(check.note for check in decision.checks) for decision in verdicts.decisions)
     if doubtful:
         rules = "1 rule rests" if doubtful == 1 else f"{doubtful} rules rest"
-        yield f"{rules} on a judge that is not calibrated or failed its calibration; see the notes."
+        yield f"{rules} on a judge that is not calibrated or failed its calibration; `stillme calibrate` tries a judge."
 
 
-_UNTOLD = (
-    "What cannot be told is not a pass: the data are too few for the limit. More portraits narrow an interval; "
-    "--strict makes it a failure."
-)
-_UNTOLD_STRICT = "What cannot be told counts as a failure here (--strict): the data are too few for the limit."
+_INCONCLUSIVE = "Inconclusive is not a pass. More portraits narrow an interval; --strict makes it a failure."
+_STRICT = "Inconclusive counts as a failure here (--strict). More portraits narrow an interval."
 
 
 def as_markdown(found: Verdicts) -> str:
     """For a pull request."""
     lines = [
-        f"## {'✅' if found.passed else '❌'} stillme gate: {plain(found.title)}",
+        f"## {_gate_icon(found)} stillme gate: {plain(found.title)}",
         "",
         f"**{headline(found)}**",
         "",
@@ -98,10 +101,19 @@ def as_markdown(found: Verdicts) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _gate_icon(verdicts: Verdicts) -> str:
+    if verdicts.passed is None:
+        return _ICONS[Verdict.NO_DATA]
+    if not verdicts.passed:
+        return _ICONS[Verdict.FAILED]
+    return _ICONS[Verdict.PASSED if verdicts.all_passed else Verdict.INCONCLUSIVE]
+
+
 def as_json(found: Verdicts) -> dict[str, Any]:
     """For programs."""
     return {
-        "passed": found.passed,
+        "passed": found.all_passed if found.passed else found.passed,
+        "outcome": outcome(found),
         "strict": found.strict,
         "audit": found.audit_hash,
         "confidence": found.confidence,
@@ -128,18 +140,18 @@ def rule_text(decision: Decision) -> str:
 def check_text(decision: Decision, check: Check) -> str:
     """One number with its interval, and why it says what it says."""
     parts = [subject(check), ": ", _value(decision, check)]
-    if check.verdict is not Verdict.PASSES:
-        parts.append(f" {_MARKS[check.verdict].lower()}")
+    if check.verdict is not Verdict.PASSED:
+        parts.append(f" {check.verdict}")
     said = [*filter(None, (check.reason, check.detail, check.note and f"judge: {check.note}", _left_out(check)))]
     return "".join(parts) + (f" ({'; '.join(said)})" if said else "")
 
 
 def subject(check: Check) -> str:
     """Whose number it is."""
-    arm = f" ({check.arm})" if check.arm != "baseline" else ""
-    who = f", {numbers.factor(check.factor)} {check.group}".rstrip() if check.factor else ""
+    arm = f" ({check.arm})" if check.arm not in ("", "baseline") else ""
+    who = f", {numbers.factor_name(check.factor)} {check.group}".rstrip() if check.factor else ""
     by = f", by {check.judge}" if check.judge else ""
-    return f"{check.editor}{arm}{who}{by}"
+    return f"{check.editor}{arm}{who}{by}" or "this run"
 
 
 def _value(decision: Decision, check: Check) -> str:
@@ -150,7 +162,7 @@ def _value(decision: Decision, check: Check) -> str:
 
 
 def _parts(decision: Decision, outcome: Interval) -> tuple[str, str]:
-    plus = bool(decision.against) or decision.rule.statistic == "contrast" or numbers.signed(decision.quantity)
+    plus = bool(decision.against) or decision.rule.statistic == "contrast" or numbers.is_signed(decision.quantity)
     plus = plus and not (decision.rule.statistic == "disparity" and not decision.against)
     return (
         numbers.number(decision.quantity, outcome.value, plus=plus),
@@ -179,7 +191,7 @@ def _rows(decision: Decision) -> Iterator[tuple[str, ...]]:
             "; ".join(words),
         )
     if quiet:
-        yield _ICONS[Verdict.PASSES], "", f"and {quiet:,} more", "", "pass"
+        yield _ICONS[Verdict.PASSED], "", f"and {quiet:,} more", "", "pass"
 
 
 def _check_json(check: Check) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a gate found: rule by rule, and number by number."""
+"""What a gate decided: rule by rule, and number by number."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from stillme.types import Interval, NotEstimable
 class Verdict(StrEnum):
     """Whether a number keeps its limit, as surely as its interval says."""
 
-    PASSES = "passes"
-    FAILS = "fails"
-    CANNOT_TELL = "cannot tell"
+    PASSED = "passed"
+    FAILED = "failed"
+    INCONCLUSIVE = "inconclusive"
+    """The interval includes the limit, or the judge is not licensed for this number."""
+    NO_DATA = "no data"
+    """There is no number, or the run is not finished. Never a pass."""
+
+
+_WORST_FIRST = (Verdict.FAILED, Verdict.NO_DATA, Verdict.INCONCLUSIVE, Verdict.PASSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +37,7 @@ class Check:
     outcome: Interval | NotEstimable
     verdict: Verdict
     reason: str
-    """Why it cannot be told; empty otherwise."""
+    """Why it neither passed nor failed; empty otherwise."""
     note: str
     """What calibration says of the judge; empty where nothing is to be said."""
     portraits: int
@@ -54,11 +60,9 @@ class Decision:
 
     @property
     def verdict(self) -> Verdict:
-        """Fails if any number does; passes only if every one does."""
-        found = {check.verdict for check in self.checks}
-        if Verdict.FAILS in found:
-            return Verdict.FAILS
-        return Verdict.CANNOT_TELL if Verdict.CANNOT_TELL in found else Verdict.PASSES
+        """The worst of its numbers; without any number there is no data."""
+        verdicts = {check.verdict for check in self.checks} or {Verdict.NO_DATA}
+        return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,36 +74,72 @@ class Verdicts:
     title: str
     audit_hash: str
     strict: bool
-    """Whether what cannot be told counts as a failure."""
+    """Whether an inconclusive rule counts as a failure."""
     confidence: float
     decisions: tuple[Decision, ...]
 
     @property
-    def passed(self) -> bool:
-        """Whether nothing failed."""
-        return not any(self.counts_against(each.verdict) for each in self.decisions)
+    def passed(self) -> bool | None:
+        """Whether the gate lets the run through; None where there is too little data to say."""
+        if any(self.counts_against(decision.verdict) for decision in self.decisions):
+            return False
+        return None if not self.decisions or self.count(Verdict.NO_DATA) else True
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether every rule was shown to hold."""
+        return bool(self.decisions) and self.count(Verdict.PASSED) == len(self.decisions)
 
     def counts_against(self, verdict: Verdict) -> bool:
         """Whether a verdict makes the gate fail."""
-        return verdict is Verdict.FAILS or (self.strict and verdict is Verdict.CANNOT_TELL)
+        return verdict is Verdict.FAILED or (self.strict and verdict is Verdict.INCONCLUSIVE)
 
     def count(self, verdict: Verdict) -> int:
         """How many rules came out so."""
-        return sum(each.verdict is verdict for each in self.decisions)
+        return sum(decision.verdict is verdict for decision in self.decisions)
+
+
+def without_number(reason: str) -> Check:
+    """Stands for the number that a rule asks about and the run does not have."""
+    return Check(
+        editor="",
+        arm="",
+        judge="",
+        factor="",
+        group="",
+        outcome=NotEstimable(reason=reason),
+        verdict=Verdict.NO_DATA,
+        reason=reason,
+        note="",
+        portraits=0,
+        edits=0,
+    )
+
+
+def unlicensed(note: str) -> str:
+    """Why a number may not decide; empty where its judge passed calibration, or no judge was asked."""
+    return f"the judge's numbers are not licensed: {note}; --accept-uncalibrated uses them all the same" if note else ""
 
 
 def against_limit(
-    outcome: Interval | NotEstimable, sign: Sign, limit: float, unfinished: str = ""
+    outcome: Interval | NotEstimable, sign: Sign, limit: float, *, incomplete: str = "", unlicensed: str = ""
 ) -> tuple[Verdict, str]:
-    """Set an interval against a limit: inside, outside, or across it. An unfinished run cannot pass."""
+    """Set an interval against a limit: inside, outside, or across it.
+
+    A number of an unfinished run decides nothing, and neither does one whose judge is not licensed for it.
+    """
     if isinstance(outcome, NotEstimable):
-        return Verdict.CANNOT_TELL, outcome.reason
+        return Verdict.NO_DATA, outcome.reason
+    if incomplete:
+        return Verdict.NO_DATA, incomplete
+    if unlicensed:
+        return Verdict.INCONCLUSIVE, unlicensed
     # Limits such as 0.3 and bounds computed to be 0.3 may differ in the last bit.
     slack = 1e-9 * max(1.0, abs(limit))
     nearest, furthest = (outcome.low, outcome.high) if sign == "<=" else (-outcome.high, -outcome.low)
     bound = limit if sign == "<=" else -limit
     if nearest > bound + slack:
-        return Verdict.FAILS, ""
+        return Verdict.FAILED, ""
     if furthest > bound + slack:
-        return Verdict.CANNOT_TELL, "the interval crosses the limit"
-    return (Verdict.CANNOT_TELL, unfinished) if unfinished else (Verdict.PASSES, "")
+        return Verdict.INCONCLUSIVE, "the interval includes the limit"
+    return Verdict.PASSED, ""

@@ -1,4 +1,4 @@
-"""Lay an edited picture over its source, and say how well it lies."""
+"""Align an edited picture with its source, and measure how well they agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Matrix = NDArray[np.float64]
 # Correlations of two drawings:
 _EXACT = 0.99  # they lie on each other to a fraction of a pixel
 _SAME = 0.8  # they show the same, in about the same place
-_ENOUGH = 0.5  # they were found again
+_ENOUGH = 0.5  # the picture is recognised
 _BETTER = 0.05  # what moving a picture must gain over leaving it
 _SMEAR = 8
 _FEWEST_SPOTS = 12
@@ -46,7 +46,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drawing:
-    """What a picture looks like without its tones, to recognise it by."""
+    """A picture's edges without its tones, to align by."""
 
     lines: Floats
     face: Mask
@@ -65,7 +65,7 @@ class Drawing:
 
 
 def draw(scene: Scene, small: Picture, face: Mask) -> Drawing:
-    """Take the lines of a source; `face` is that of its small copy."""
+    """Draw the edges of a source; `face` is the mask in its small copy."""
     return Drawing(lines=lines(small), face=face, rgb=scene.rgb, person=scene.person)
 
 
@@ -84,7 +84,7 @@ def place(source: Drawing, edited: Scene) -> Placement:
 
 
 def lines(small: Picture) -> Floats:
-    """Draw edges and features without tone: grey levels minus their surroundings."""
+    """Edges and features without tone: grey levels minus their surroundings."""
     grey = small.astype(np.float32) @ np.array([0.3, 0.59, 0.11], dtype=np.float32)
     return blur(grey, 1.0) - blur(grey, 5.0)
 
@@ -103,7 +103,7 @@ def _placed(source: Drawing, laid: Picture, covered: Mask | None) -> Placement:
     small = resize(laid, width, height)
     other = lines(small)
     where = np.ones(source.lines.shape, dtype=np.bool_) if covered is None else covered
-    # Lines near the edge of the covered part are drawn from pixels that are not there.
+    # Edges near the border of the covered part come from pixels that are not there.
     where = where if covered is None else grow(where, -_SMEAR)
     face = source.face & where
     return Placement(
@@ -125,7 +125,7 @@ def _moved(source: Drawing, edited: Picture, matrix: Matrix) -> Placement:
 
 
 def _guesses(source: Drawing, edited: Scene) -> Iterator[Matrix]:
-    """How the edited picture may lie on the source: as the faces do, or as distinctive spots do."""
+    """Candidate alignments: by the faces, or by distinctive spots."""
     if isinstance(source.person, Person) and isinstance(edited.person, Person):
         yield similarity(edited.person.mesh.points.astype(float), source.person.mesh.points.astype(float))
     by_spots = _by_spots(edited.rgb, source.rgb)
@@ -150,10 +150,10 @@ def _by_spots(edited: Picture, source: Picture) -> Matrix | None:
         return None
     a = np.array([points_a[match.queryIdx].pt for match in matches], dtype=np.float32)
     b = np.array([points_b[match.trainIdx].pt for match in matches], dtype=np.float32)
-    found, agree = cv2.estimateAffinePartial2D(a, b, ransacReprojThreshold=3.0)
-    if cast("Any", found) is None or np.count_nonzero(agree) < _FEWEST_SPOTS:
+    matrix, agree = cv2.estimateAffinePartial2D(a, b, ransacReprojThreshold=3.0)
+    if cast("Any", matrix) is None or np.count_nonzero(agree) < _FEWEST_SPOTS:
         return None
-    return np.asarray(found, dtype=np.float64)
+    return np.asarray(matrix, dtype=np.float64)
 
 
 def _refined(source: Drawing, placed: Placement) -> Placement:
@@ -168,10 +168,10 @@ def _refined(source: Drawing, placed: Placement) -> Placement:
     reached = cast("Any", None if placed.covered is None else placed.covered.astype(np.uint8))
     stop = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 12, 1e-3)
     try:
-        _, found = cv2.findTransformECC(source.lines, other, start, cv2.MOTION_AFFINE, stop, reached, 5)
+        _, drift = cv2.findTransformECC(source.lines, other, start, cv2.MOTION_AFFINE, stop, reached, 5)
     except cv2.error:
-        return placed  # it did not converge: then there is no drift to correct
-    inward = np.asarray(found, dtype=np.float64)
+        return placed  # no convergence, so no drift to correct
+    inward = np.asarray(drift, dtype=np.float64)
     if np.abs(inward - np.eye(2, 3)).max() > 0.1 * max(height, width) or np.abs(inward[:, :2] - np.eye(2)).max() > 0.1:
         return placed
     outward = np.linalg.inv(np.vstack([inward, [0.0, 0.0, 1.0]]))[:2]

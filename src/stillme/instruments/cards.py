@@ -14,7 +14,7 @@ _NAMES = ("face", "skin", "change", "identity", "age", "gender", "race")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One instrument's licence to be believed, as far as it goes."""
+    """What one instrument measures, and how far to trust it."""
 
     name: str
     title: str
@@ -30,7 +30,7 @@ class Card:
     abstains: str
     failures: tuple[str, ...]
     columns: Mapping[str, str]
-    """What the columns of the table are called."""
+    """The titles of the table's columns."""
     table: Mapping[str, Mapping[str, float]]
     """Measured numbers by group; `all` is everyone."""
     notes: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Card:
 
     @property
     def paragraphs(self) -> Mapping[str, str]:
-        """Everything but the numbers, in the order of reading."""
+        """Everything but the numbers, in reading order."""
         return {
             "Measures": self.measures,
             "Unit": self.unit,
@@ -77,7 +77,7 @@ def cards() -> tuple[Card, ...]:
 
 
 def card_of(axis: str) -> Card | None:
-    """Find the card behind an axis; nothing for axes that no instrument answers."""
+    """The card of an axis; None for axes that no instrument measures."""
     return next((card for card in cards() if axis in card.axes), None)
 
 

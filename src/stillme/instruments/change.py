@@ -8,8 +8,8 @@ import numpy as np
 
 from stillme.colour import Floats, delta_e
 from stillme.faces.raster import Mask, blur, grow
-from stillme.instruments.limits import load
 from stillme.instruments.scene import View
+from stillme.instruments.thresholds import load_thresholds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -19,7 +19,7 @@ class Change:
     area: float
     """Share of the whole picture."""
     inside_face: float | None
-    """Share of the face; nothing without one."""
+    """Share of the face; None without one."""
     outside_face: float
     """Share of everything else."""
     mean: float
@@ -29,19 +29,19 @@ class Change:
     map: Floats
     """ΔE00 of every pixel of the small copy."""
     mask: Mask
-    """Where it counts as changed."""
+    """Which pixels count as changed."""
 
 
 def compare(source: View, edited: View, face: Mask, covered: Mask | None = None) -> Change:
     """Find what changed between two aligned views, where the edited one covers the source."""
-    limits = load().change
+    thresholds = load_thresholds().change
     distance = _distance(source.lab, edited.lab)
-    changed = distance > limits.visible
+    changed = distance > thresholds.visible
     where = np.ones(changed.shape, dtype=np.bool_) if covered is None else covered
     changed &= where
     if changed.any():
-        # Opening: what vanishes when the edge moves in and out again is ringing along an edge, not a change.
-        changed = grow(grow(changed, -limits.speck / 2), limits.speck / 2) & changed
+        # Morphological opening: thin lines along edges are ringing, not a change.
+        changed = grow(grow(changed, -thresholds.speck / 2), thresholds.speck / 2) & changed
     inside, outside = face & where, ~face & where
     return Change(
         area=float(changed[where].mean()),
@@ -55,7 +55,7 @@ def compare(source: View, edited: View, face: Mask, covered: Mask | None = None)
 
 
 def _distance(a: Floats, b: Floats) -> Floats:
-    """ΔE00 where there is anything to see; below 1 the plain distance, which costs a tenth, says the same."""
+    """ΔE00 where a change is visible; below 1 the plain distance is as good, at a tenth of the cost."""
     distance = np.linalg.norm(a - b, axis=-1).astype(np.float32)
     visible = distance > 1
     distance[visible] = delta_e(a[visible], b[visible])

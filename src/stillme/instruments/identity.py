@@ -1,4 +1,4 @@
-"""Is it still the same person, to a face embedding?"""
+"""Whether a face embedding takes two pictures for the same person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stillme.colour import Floats
 from stillme.faces import Mesh, Picture
 from stillme.faces.chips import chip
 from stillme.faces.networks import network
-from stillme.instruments.limits import load
+from stillme.instruments.thresholds import load_thresholds
 
 
 def embed(rgb: Picture, mesh: Mesh) -> Floats:
@@ -25,11 +25,11 @@ def distance(a: Floats, b: Floats) -> float:
 
 
 def cut_for(labels: Mapping[str, str] | None) -> tuple[float, str]:
-    """Give the distance up to which two pictures pass for one person, and the group that it was calibrated for.
+    """The distance up to which two pictures count as one person, and the group that it was calibrated for.
 
     The group's own cut where the audit discloses a label that we have calibrated; otherwise the common one.
     """
-    cuts = load().identity
+    cuts = load_thresholds().identity
     for value in (labels or {}).values():
         if value in cuts.groups:
             return cuts.groups[value], value

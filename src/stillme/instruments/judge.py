@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 from stillme import protocols
 from stillme.errors import UnreadableImage
 from stillme.instruments.cards import Card, cards
-from stillme.instruments.limits import load, step
 from stillme.instruments.quantities import QUANTITIES, SCALES
+from stillme.instruments.thresholds import load_thresholds, step
 from stillme.protocols import JudgeCapabilities, Needs, spec_of
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating, Spec, digest
 
@@ -31,7 +31,7 @@ class Parameters(protocols.Parameters):
     """What an audit may set."""
 
     cache: int = Field(default=64, ge=1, exclude=True)
-    """How many portraits are kept looked at, about 6 MB each. Changes speed, never numbers."""
+    """How many prepared portraits are cached, about 6 MB each. Changes speed, never numbers."""
 
 
 class Instruments:
@@ -50,7 +50,7 @@ class Instruments:
             batch=8,
             concurrency=min(os.cpu_count() or 1, 16),
         )
-        self._room = chosen.cache
+        self._cached = chosen.cache
         self._sources: OrderedDict[str, Source] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -60,11 +60,11 @@ class Instruments:
             yield self._assess(pair)
 
     def cards(self) -> Sequence[Card]:
-        """How far to trust each instrument."""
+        """The validity card of each instrument."""
         return cards()
 
     def close(self) -> None:
-        """Forget the portraits."""
+        """Empty the cache."""
         with self._lock:
             self._sources.clear()
 
@@ -73,12 +73,12 @@ class Instruments:
 
         if len(pair.sources) != 1:
             reason = f"{len(pair.sources)} source pictures; instruments compare with one"
-            return _throughout(Abstained(reason=reason), pair.prompt)
+            return _for_every_axis(Abstained(reason=reason), pair.prompt)
         try:
-            found = measure(self._source(pair.sources[0]), pair.edited.path, labels=pair.labels)
+            measured = measure(self._source(pair.sources[0]), pair.edited.path, labels=pair.labels)
         except UnreadableImage as error:
-            return _throughout(Failed(error=str(error), retryable=False), pair.prompt)
-        return Assessment(ratings=_ratings(found, pair.prompt), effective=found.details)
+            return _for_every_axis(Failed(error=str(error), retryable=False), pair.prompt)
+        return Assessment(ratings=_ratings(measured, pair.prompt), effective=measured.details)
 
     def _source(self, image: ImageFile) -> Source:
         from stillme.instruments.measurements import prepare
@@ -87,38 +87,38 @@ class Instruments:
             if (known := self._sources.get(image.sha256)) is not None:
                 self._sources.move_to_end(image.sha256)
                 return known
-        # Outside the lock: two threads may do the same work once, but none waits for another's portrait.
+        # Outside the lock: two threads may prepare the same portrait, but none waits for another's.
         prepared = prepare(image.path)
         with self._lock:
             self._sources[image.sha256] = prepared
-            while len(self._sources) > self._room:
+            while len(self._sources) > self._cached:
                 self._sources.popitem(last=False)
         return prepared
 
 
 def _fingerprint() -> str:
-    """What can change a number without a change of code: the limits, and heads that a user trained anew."""
+    """What can change a number without a change of code: the thresholds, and heads that a user retrained."""
     heads = files("stillme.instruments").joinpath("heads", "race.npz").read_bytes()
-    return digest([asdict(load()), hashlib.sha256(heads).hexdigest()])[:8]
+    return digest([asdict(load_thresholds()), hashlib.sha256(heads).hexdigest()])[:8]
 
 
 def _axes(prompt: Prompt) -> tuple[str, ...]:
-    """What is asked of a prompt's edits: accuracy of ageing only where so many years were asked for."""
+    """The axes of a prompt's edits: accuracy of ageing only where the prompt names years."""
     return (*QUANTITIES, *SCALES, *(("age_accuracy",) if prompt.years is not None else ()))
 
 
-def _throughout(rating: Rating, prompt: Prompt) -> Assessment:
+def _for_every_axis(rating: Rating, prompt: Prompt) -> Assessment:
     return Assessment(ratings=dict.fromkeys(_axes(prompt), rating))
 
 
-def _ratings(found: Measurements, prompt: Prompt) -> dict[str, Rating]:
+def _ratings(measured: Measurements, prompt: Prompt) -> dict[str, Rating]:
     ratings: dict[str, Rating] = {}
     for quantity in QUANTITIES:
-        value = found.values.get(quantity)
-        ratings[quantity] = Abstained(reason=found.abstained[quantity]) if value is None else Rated(score=value)
+        value = measured.values.get(quantity)
+        ratings[quantity] = Abstained(reason=measured.abstained[quantity]) if value is None else Rated(score=value)
     for axis in _axes(prompt)[len(QUANTITIES) :]:
-        ratings[axis] = _placed(axis, found, prompt)
-    if (nothing := _nothing_happened(found)) is not None:
+        ratings[axis] = _on_scale(axis, measured, prompt)
+    if (nothing := _nothing_happened(measured)) is not None:
         ratings["edit_success"] = nothing
     return ratings
 
@@ -132,33 +132,35 @@ _BASIS = {
 }
 
 
-def _placed(axis: str, found: Measurements, prompt: Prompt) -> Rating:
+def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
     """Place a measurement on one of the paper's scales."""
-    limits = load()
-    value = found.values.get(_BASIS[axis])
+    thresholds = load_thresholds()
+    value = measured.values.get(_BASIS[axis])
     if value is None:
-        return Abstained(reason=found.abstained[_BASIS[axis]])
+        return Abstained(reason=measured.abstained[_BASIS[axis]])
     match axis:
         case "skin_tone":
-            light = "the same light" if found.light.normalised else f"light not corrected: {found.light.note}"
-            return Rated(score=step(value, limits.skin.scale), evidence=f"ΔL* {value:+.1f}, {light}")
+            light = "the same light" if measured.light.normalised else f"light not corrected: {measured.light.note}"
+            return Rated(score=step(value, thresholds.skin.scale), evidence=f"ΔL* {value:+.1f}, {light}")
         case "race_change":
-            evidence = f"apparent race (FairFace taxonomy) moved by {value:.2f}; up to {limits.race.scale[0]} is noise"
-            return Rated(score=step(value, limits.race.scale), evidence=evidence)
+            evidence = (
+                f"apparent race (FairFace taxonomy) moved by {value:.2f}; up to {thresholds.race.scale[0]} is noise"
+            )
+            return Rated(score=step(value, thresholds.race.scale), evidence=evidence)
         case "gender_change":
-            return Rated(score=step(abs(value), limits.gender.scale), evidence=f"male reading {value:+.2f}")
+            return Rated(score=step(abs(value), thresholds.gender.scale), evidence=f"male reading {value:+.2f}")
         case "age_change":
-            noise = ", within the noise" if abs(value) < limits.age.noise else ""
-            return Rated(score=step(value, limits.age.scale), evidence=f"reads {value:+.0f} years{noise}")
+            noise = ", within the noise" if abs(value) < thresholds.age.noise else ""
+            return Rated(score=step(value, thresholds.age.scale), evidence=f"reads {value:+.0f} years{noise}")
         case _:
             missed = value - (prompt.years or 0)
-            return Rated(score=step(missed, limits.age.accuracy), evidence=f"{missed:+.0f} years off the target")
+            return Rated(score=step(missed, thresholds.age.accuracy), evidence=f"{missed:+.0f} years off the target")
 
 
-def _nothing_happened(found: Measurements) -> Rated | None:
-    """1 or 2 where hardly a pixel changed. What an edit shows, no instrument can tell."""
-    limits = load().change
-    area = found.values.get("changed_area")
-    if area is None or area > limits.trivial:
+def _nothing_happened(measured: Measurements) -> Rated | None:
+    """1 or 2 where hardly a pixel changed. No instrument can tell what an edit shows."""
+    thresholds = load_thresholds().change
+    area = measured.values.get("changed_area")
+    if area is None or area > thresholds.trivial:
         return None
-    return Rated(score=1 if area <= limits.unchanged else 2, evidence=f"{area:.1%} of the picture changed")
+    return Rated(score=1 if area <= thresholds.unchanged else 2, evidence=f"{area:.1%} of the picture changed")

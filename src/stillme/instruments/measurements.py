@@ -15,13 +15,13 @@ from stillme.instruments.alignment import Drawing, Placement, draw, place
 from stillme.instruments.change import Change, compare
 from stillme.instruments.identity import cut_for, distance, embed
 from stillme.instruments.light import Light, compare_light
-from stillme.instruments.limits import load
 from stillme.instruments.presentation import Presentation, read_presentation
 from stillme.instruments.quality import Quality, read_quality
 from stillme.instruments.quantities import DESCRIBED, SKIN
 from stillme.instruments.race import divergence, heads
 from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
+from stillme.instruments.thresholds import load_thresholds
 from stillme.types import Abstained, Json
 
 Image = Picture | bytes | Path
@@ -29,8 +29,8 @@ Image = Picture | bytes | Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Described:
-    """What networks read off one face."""
+class FaceReading:
+    """What networks estimate from one face."""
 
     embedding: Floats
     presentation: Presentation
@@ -47,13 +47,13 @@ class Source:
     parts: Parts
     drawing: Drawing
     skin: Skin | Abstained
-    described: Described | Abstained
+    reading: FaceReading | Abstained
     quality: Quality | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measurements:
-    """What the instruments found, each in its own unit."""
+    """What the instruments measured, each quantity in its own unit."""
 
     values: Mapping[str, float]
     """By the axis names of the rubric; absent where abstained."""
@@ -65,11 +65,11 @@ class Measurements:
     edited: Scene
     placement: Placement
     details: Mapping[str, Json]
-    """What one needs to know to trust the numbers."""
+    """What is needed to judge how far to trust the numbers."""
 
 
 def prepare(source: Image) -> Source:
-    """Look at a portrait once, before any number of edits of it are measured."""
+    """Do once what all edits of a portrait share."""
     scene = look(_pixels(source, "the source"))
     small = shrink(scene.rgb)
     areas = parts(scene, (small.shape[0], small.shape[1]))
@@ -80,7 +80,7 @@ def prepare(source: Image) -> Source:
         parts=areas,
         drawing=draw(scene, small, areas.face),
         skin=person if isinstance(person, Abstained) else read_skin(scene.rgb, person.skin),
-        described=person if isinstance(person, Abstained) else _describe(scene.rgb, person.mesh),
+        reading=person if isinstance(person, Abstained) else _read_face(scene.rgb, person.mesh),
         quality=None if isinstance(person, Abstained) else read_quality(scene.rgb, person.mesh),
     )
 
@@ -122,7 +122,7 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
         abstained |= dict.fromkeys((*SKIN, *DESCRIBED), face.reason)
     else:
         _add_skin(values, abstained, _skin(before, face, light))
-        _add_described(values, details, before, face, labels)
+        _add_face_readings(values, details, before, face, labels)
     return Measurements(
         values=values,
         abstained=abstained,
@@ -137,7 +137,7 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Face:
-    """Where the edited face is read: in the source's frame if it lies there, else in its own."""
+    """Where the edited face is measured: in the source's frame if it is there, else in its own."""
 
     rgb: Picture
     mesh: faces.Mesh
@@ -149,8 +149,8 @@ def _face(before: Source, after: Scene, placed: Placement) -> _Face | Abstained:
         return Abstained(reason=f"{before.scene.person.reason} in the source")
     if isinstance(after.person, Abstained):
         return Abstained(reason=f"{after.person.reason} in the edited image")
-    if placed.face_likeness >= load().face.same_drawing:
-        # The face stands where it stood: the source's own mesh on both is free of the mesh's jitter.
+    if placed.face_likeness >= load_thresholds().face.same_drawing:
+        # The face has not moved: with the source's mesh on both pictures the mesh's jitter cancels out.
         return _Face(rgb=placed.rgb, mesh=before.scene.person.mesh, paired=True)
     return _Face(rgb=after.rgb, mesh=after.person.mesh, paired=False)
 
@@ -168,15 +168,15 @@ def _skin(before: Source, face: _Face, light: Light) -> SkinChange | Abstained:
 
 def _change(before: Source, small: View, placed: Placement, pixels: Picture) -> Change | Abstained:
     side = min(pixels.shape[:2])
-    least = load().change.least_side
+    least = load_thresholds().change.least_side
     if side < least:
         return Abstained(reason=f"the edited image is too small to compare: {side} of at least {least} pixels")
     return compare(before.view, small, before.parts.face, placed.covered)
 
 
-def _describe(rgb: Picture, mesh: faces.Mesh) -> Described:
+def _read_face(rgb: Picture, mesh: faces.Mesh) -> FaceReading:
     embedding = embed(rgb, mesh)
-    return Described(embedding=embedding, presentation=read_presentation(rgb, mesh), race=heads().read(embedding))
+    return FaceReading(embedding=embedding, presentation=read_presentation(rgb, mesh), race=heads().read(embedding))
 
 
 def _add_skin(values: dict[str, float], abstained: dict[str, str], skin: SkinChange | Abstained) -> None:
@@ -190,16 +190,16 @@ def _add_skin(values: dict[str, float], abstained: dict[str, str], skin: SkinCha
         values["skin_delta_ita"] = skin.delta_ita
 
 
-def _add_described(
+def _add_face_readings(
     values: dict[str, float],
     details: dict[str, Json],
     before: Source,
     face: _Face,
     labels: Mapping[str, str] | None,
 ) -> None:
-    if isinstance(before.described, Abstained):
+    if isinstance(before.reading, Abstained):
         return
-    a, b = before.described, _describe(face.rgb, face.mesh)
+    a, b = before.reading, _read_face(face.rgb, face.mesh)
     apart = distance(a.embedding, b.embedding)
     values |= {
         "identity_distance": apart,

@@ -1,4 +1,4 @@
-"""Draw what the instruments looked at: boxes, skin, what told the light, and what changed."""
+"""Draw what the instruments used: boxes, skin, the background that showed the light, and what changed."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ _SIDE = 512
 
 
 def draw(source: Image, edited: Image) -> Picture:
-    """Measure a pair and draw what was looked at; see `overlay`."""
+    """Measure a pair and draw what was used; see `overlay`."""
     return overlay(measure(source, edited))
 
 
-def overlay(found: Measurements) -> Picture:
+def overlay(measured: Measurements) -> Picture:
     """Put three panels side by side: the source, the edit, and the edit where it changed.
 
-    Blue is the skin that was compared, green the background that told the light, orange what changed,
-    yellow the boxes of all faces found.
+    Blue is the skin that was compared, green the background that showed the light, orange what changed,
+    yellow the boxes of all faces measured.
     """
-    source = fit(found.source.scene.rgb, _SIDE)
+    source = fit(measured.source.scene.rgb, _SIDE)
     height, width = source.shape[:2]
-    first = _tinted(source, _enlarged(found.source.parts.background, source), _LIGHT, 0.25)
-    second = resize(found.edited.rgb, *_fitted(found.edited.rgb, height))
-    third = resize(found.placement.rgb, width, height)
-    if found.change is not None:
-        third = _tinted(third, _enlarged(found.change.mask, third), _CHANGED, 0.55)
-    panels = [_with_face(first, found.source.scene), _with_face(second, found.edited), third]
+    first = _tinted(source, _enlarged(measured.source.parts.background, source), _LIGHT, 0.25)
+    second = resize(measured.edited.rgb, *_fitted(measured.edited.rgb, height))
+    third = resize(measured.placement.rgb, width, height)
+    if measured.change is not None:
+        third = _tinted(third, _enlarged(measured.change.mask, third), _CHANGED, 0.55)
+    panels = [_with_face(first, measured.source.scene), _with_face(second, measured.edited), third]
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
     return np.hstack([panels[0], gap, panels[1], gap, panels[2]])
 

@@ -1,4 +1,4 @@
-"""Is a face shown well enough to be measured? Pose, sharpness and exposure."""
+"""Pose, sharpness and exposure of a face: is it shown well enough to be measured?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from stillme.faces import Mesh, Picture
 from stillme.faces.chips import chip
 from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE_CORNER, RIGHT_EYE_CORNER
-from stillme.instruments.limits import load
+from stillme.instruments.thresholds import load_thresholds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +31,16 @@ class Quality:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What makes measurements on this face less sure."""
-        limits = load().quality
-        turned = max(abs(self.yaw), abs(self.pitch)) > limits.turned
+        """What makes measurements on this face less certain."""
+        thresholds = load_thresholds().quality
+        turned = max(abs(self.yaw), abs(self.pitch)) > thresholds.turned
         return tuple(
             doubt
             for doubt, holds in (
                 ("turned away", turned),
-                ("blurred", self.sharpness < limits.sharpness),
-                ("overexposed", self.overexposed > limits.clipped),
-                ("underexposed", self.underexposed > limits.clipped),
+                ("blurred", self.sharpness < thresholds.sharpness),
+                ("overexposed", self.overexposed > thresholds.clipped),
+                ("underexposed", self.underexposed > thresholds.clipped),
             )
             if holds
         )

@@ -23,7 +23,7 @@ class Heads:
     spread: Floats
 
     def read(self, embedding: Floats) -> Floats:
-        """Say how likely each group's label is for a face, in the order of `groups`."""
+        """The probability of each group's label for a face, in the order of `groups`."""
         scores = self.weights @ ((embedding - self.centre) / self.spread) + self.bias
         raised = np.exp(scores - scores.max())
         return (raised / raised.sum()).astype(np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 from stillme import faces
 from stillme.colour import Floats, linear_to_lab, to_linear
 from stillme.faces.raster import Mask, Picture, blur, fit, resize
-from stillme.instruments.limits import load
+from stillme.instruments.thresholds import load_thresholds
 from stillme.types import Abstained
 
 WORKING = 1024
@@ -21,7 +21,7 @@ SMALL = 256
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Person:
-    """The face that a picture is about. Its mesh and masks are made when they are first asked for."""
+    """The face that a picture is about. Its mesh and masks are computed on first use."""
 
     rgb: Picture
     face: faces.Face
@@ -39,11 +39,11 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scene:
-    """One picture, looked at once."""
+    """One picture and the person in it."""
 
     rgb: Picture
     person: Person | Abstained
-    """The reason stands where no person can be measured."""
+    """Or why no person can be measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,7 +68,7 @@ class Parts:
     face: Mask
 
     def thinned(self) -> Parts:
-        """The same as of a view."""
+        """Thinned as a view is."""
         return Parts(background=self.background[::2, ::2], wear=self.wear[::2, ::2], face=self.face[::2, ::2])
 
     def within(self, covered: Mask | None) -> Parts:
@@ -91,7 +91,7 @@ def shrink(rgb: Picture) -> Picture:
 
 def view(small: Picture) -> View:
     """Smooth a small copy."""
-    # Averages of light, not of code values: a checked shirt must not darken when it is shrunk.
+    # Average light, not code values: a checked shirt must not darken when it is shrunk.
     linear = blur(to_linear(small), 1.0)
     return View(linear=linear, lab=linear_to_lab(linear))
 
@@ -107,15 +107,15 @@ def parts(scene: Scene, shape: tuple[int, int]) -> Parts:
 
 
 def _person(rgb: Picture, scale: float) -> Person | Abstained:
-    limits = load().face
-    found = faces.find(rgb)
-    if not found:
+    thresholds = load_thresholds().face
+    detected = faces.find(rgb)
+    if not detected:
         return Abstained(reason="no face found")
-    face = found[0]
-    if len(found) > 1:
-        rival = faces.prominence(found[1], rgb.shape) / faces.prominence(face, rgb.shape)
-        if rival >= limits.rival:
+    face = detected[0]
+    if len(detected) > 1:
+        rival = faces.prominence(detected[1], rgb.shape) / faces.prominence(face, rgb.shape)
+        if rival >= thresholds.rival:
             return Abstained(reason="several faces, none clearly the main one")
-    if face.size * scale < limits.smallest:
-        return Abstained(reason=f"face too small: {face.size * scale:.0f} of at least {limits.smallest:.0f} pixels")
+    if face.size * scale < thresholds.smallest:
+        return Abstained(reason=f"face too small: {face.size * scale:.0f} of at least {thresholds.smallest:.0f} pixels")
     return Person(rgb=rgb, face=face)

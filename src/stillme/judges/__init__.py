@@ -1,1 +1,1 @@
-"""Judges that are not instruments: models, and the scripted judge for tests."""
+"""Judges that are not instruments: models, people, imported scores, and the scripted judge for tests."""

@@ -1,7 +1,7 @@
-"""Several judges' scores of one edit as one, by a named rule.
+"""Combine several judges' scores of one edit by a named rule.
 
-The paper gives three rules that differ (Eq. 3, §4.1, and its authors' code); each has its name here. Raw
-scores are kept by whoever calls: a rule never replaces them.
+The paper gives three rules that differ (Eq. 3, §4.1, and its authors' code); each has a name here. The caller keeps the
+raw scores: a rule never replaces them.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from stillme.errors import StillmeError, UnknownName
 from stillme.types import Abstained
 
 AGREEMENT = 1.0
-"""Eq. 3 averages scores up to so far apart."""
+"""Eq. 3 averages scores that differ by no more than this."""
 
 Rule = Callable[[Sequence[float], str], float]
-"""Scores in judge order, primary first, and the axis they are on."""
+"""Takes the scores in judge order, primary first, and the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combined:
-    """One score made of several."""
+    """One score combined from several."""
 
     score: float
     judges: int
-    """How many gave a score."""
+    """Judges that gave a score."""
     asked: int
-    """How many were asked. A missing judge is never filled in."""
+    """Judges that were asked. A missing score is never filled in."""
     disagreement: float
-    """The largest difference between two of them."""
+    """The largest difference between two judges."""
 
     @property
     def flagged(self) -> bool:
-        """Whether people should look: the judges are further apart than the rubric allows, whatever the rule."""
-        # Scores such as 4.3 and 3.3 are one point apart, whatever their binary fractions say.
-        return self.disagreement > rubric.load().flags.beyond + 1e-9
+        """Whether people should look: under every rule, if the judges differ by more than the rubric allows."""
+        # 4.3 and 3.3 differ by one point, despite floating-point rounding.
+        return self.disagreement > rubric.load().flags.threshold + 1e-9
 
     @property
     def incomplete(self) -> bool:
-        """Whether a judge is missing."""
+        """Whether a judge gave no score."""
         return self.judges < self.asked
 
 
@@ -53,12 +53,12 @@ def mean(scores: Sequence[float], _axis: str) -> float:
 
 
 def paper(scores: Sequence[float], _axis: str) -> float:
-    """Follow Eq. 3: the average rounded half up within one point, else the primary judge."""
+    """Follow Eq. 3: the average, rounded half up, if the scores differ by at most a point; else the primary judge."""
     return _pairwise(scores, lambda average: math.floor(average + 0.5))
 
 
 def code(scores: Sequence[float], _axis: str) -> float:
-    """Follow the paper's authors' code: as Eq. 3, but Python's `round`, which takes halves to even."""
+    """Follow the authors' code: as Eq. 3, but with Python's `round`, which rounds half to even."""
     return _pairwise(scores, round)
 
 
@@ -68,18 +68,16 @@ def middle(scores: Sequence[float], _axis: str) -> float:
 
 
 def worst(scores: Sequence[float], axis: str) -> float:
-    """Take the score that speaks most against the editor.
+    """Take the score that counts most against the editor.
 
-    That is the one furthest from an unchanged person, or the least edit success. Of two equally far on
-    opposite sides, the earlier judge's.
+    That is the one furthest from an unchanged person, or the lowest edit success. Of two equally far on opposite sides,
+    the earlier judge's.
     """
-    known = rubric.load().axes.get(axis)
-    if known is None:
-        raise UnknownName.among("axis", axis, rubric.load().axes, "The rule `worst` must know which end is bad.")
-    if known.unchanged is None:
-        return min(scores)
-    unchanged = known.unchanged
-    return max(scores, key=lambda score: abs(score - unchanged))
+    axes = rubric.load().axes
+    if axis not in axes:
+        raise UnknownName.among("axis", axis, axes, "The rule `worst` must know which end of the scale is bad.")
+    unchanged = axes[axis].unchanged
+    return min(scores) if unchanged is None else max(scores, key=lambda score: abs(score - unchanged))
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(
@@ -90,11 +88,11 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 def combine(scores: Sequence[float | None], *, rule: str, axis: str) -> Combined | Abstained:
     """Apply a rule to the scores of one edit on one axis, in judge order; None where a judge gave none."""
     if rule not in RULES:
-        raise UnknownName.among("ensemble rule", rule, RULES, f"There are {', '.join(RULES)}.")
+        raise UnknownName.among("ensemble rule", rule, RULES, f"Known rules: {', '.join(RULES)}.")
     given = [score for score in scores if score is not None]
     if not given:
         return Abstained(reason="no judge gave a score")
-    # A single judge's answer stands as it is: there is nothing to combine, and nothing to round.
+    # A single score is neither combined nor rounded.
     combined = RULES[rule](given, axis) if len(given) > 1 else given[0]
     return Combined(score=float(combined), judges=len(given), asked=len(scores), disagreement=max(given) - min(given))
 
@@ -104,7 +102,7 @@ def _pairwise(scores: Sequence[float], rounded: Callable[[float], int]) -> float
         return scores[0]
     if len(scores) > 2:
         raise StillmeError(
-            f"The rules `paper` and `code` are for two judges, not {len(scores)}. Use `mean`, `median` or `worst`."
+            f"The rules `paper` and `code` are for two judges, not {len(scores)}; use `mean`, `median` or `worst`."
         )
     primary, second = scores
     if abs(primary - second) > AGREEMENT + 1e-9:

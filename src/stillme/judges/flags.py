@@ -1,4 +1,4 @@
-"""Edits that people should look at, because the judges are too far apart; and which of them first."""
+"""Flag edits for people to look at because the judges disagree, with a priority."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ PRIORITIES: tuple[Priority, ...] = ("high", "medium", "low")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """Judges who disagree on one edit."""
+    """The judges' disagreement on one edit."""
 
     priority: Priority
-    apart: Mapping[str, float]
-    """By how much, on every axis where it is too much."""
+    differences: Mapping[str, float]
+    """In points, on every axis where the judges disagree."""
 
 
-def flag(apart: Mapping[str, float]) -> Flag | None:
-    """Flag an edit by the largest difference between two judges on each axis; None if they agree well enough."""
+def flag(differences: Mapping[str, float]) -> Flag | None:
+    """Flag an edit by the largest difference between two judges on each axis; None if they agree."""
     rules = rubric.load().flags
-    # Scores such as 4.3 and 3.3 are one point apart, whatever their binary fractions say.
-    wide = {axis: gap for axis, gap in apart.items() if gap > rules.beyond + 1e-9}
-    if not wide:
+    # 4.3 and 3.3 differ by one point, despite floating-point rounding.
+    flagged = {axis: points for axis, points in differences.items() if points > rules.threshold + 1e-9}
+    if not flagged:
         return None
-    if max(wide.values()) >= rules.wide or len(wide) >= rules.several:
-        return Flag(priority="high", apart=wide)
-    if wide.keys() & set(rules.personal):
-        return Flag(priority="medium", apart=wide)
-    return Flag(priority="low", apart=wide)
+    if max(flagged.values()) >= rules.high_points or len(flagged) >= rules.high_axes:
+        return Flag(priority="high", differences=flagged)
+    if flagged.keys() & set(rules.medium_axes):
+        return Flag(priority="medium", differences=flagged)
+    return Flag(priority="low", differences=flagged)

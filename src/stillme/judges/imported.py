@@ -1,4 +1,4 @@
-"""A judge whose scores were made elsewhere and came with `stillme import judgements`.
+"""A judge whose scores were made elsewhere and imported with `stillme import judgements`.
 
     [[judges]]
     use = "imported"
@@ -26,10 +26,10 @@ from stillme.types import Abstained, Assessment, Pair
 
 
 class ImportedParameters(Parameters):
-    """Whose scores they are, and on which axes."""
+    """Where the scores come from, and their axes."""
 
     source: str = Field(min_length=1)
-    """Where the scores come from. Another source is another judge: its scores stand beside these."""
+    """Where the scores come from. Another source is another judge."""
     kind: Literal["model", "instrument", "person"] = "model"
     """People are compared with the other judges and never averaged with them."""
     axes: tuple[str, ...] = Field(min_length=1)
@@ -42,12 +42,12 @@ class ImportedParameters(Parameters):
         for axis in axes:
             if axis not in known:
                 raise ValueError(f"there is no axis {axis!r}.{did_you_mean(axis, known)} Known: {', '.join(known)}")
-        # In one order, so that the same axes are the same judge.
+        # In a fixed order, so that the same axes have the same key.
         return tuple(name for name in known if name in axes)
 
 
 class Imported:
-    """Scores that were made elsewhere; they come with `stillme import judgements`."""
+    """Scores made elsewhere, imported with `stillme import judgements`."""
 
     Parameters: ClassVar[type[BaseModel]] = ImportedParameters
     needs: ClassVar[Needs] = Needs()
@@ -58,10 +58,10 @@ class Imported:
         self.capabilities = JudgeCapabilities(kind=parameters.kind, axes=parameters.axes, given=True)
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """It has looked at nothing, and says so."""
-        unseen = Abstained(reason=f"the scores of {self.source!r} are imported, and there is none for this picture")
+        """Abstain from every pair: the scores are in the ledger."""
+        unscored = Abstained(reason=f"{self.source!r} has no imported score for this edit")
         for _ in pairs:
-            yield Assessment(ratings=dict.fromkeys(self.capabilities.axes, unseen))
+            yield Assessment(ratings=dict.fromkeys(self.capabilities.axes, unscored))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

@@ -13,12 +13,12 @@ from stillme.judges.settings import JudgeSettings, OpenSettings, settings_of
 from stillme.protocols import JudgeCapabilities, Needs, spec_of
 from stillme.rubric.judging import judging
 from stillme.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
-from stillme.vlm import Answered, Declined, Malformed, Model, Question, Reply, known_models, prices
+from stillme.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models, prices
 from stillme.vlm.settings import KEYS, retired_on
 
 _VERSION = "1"
 _NEEDED = ("pydantic_ai", "genai_prices")
-_AGAIN = "\n\n--- asked again ---\n\n"
+_SECOND_ANSWER = "\n\n--- asked again ---\n\n"
 
 
 class ModelJudge:
@@ -28,10 +28,10 @@ class ModelJudge:
     needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="judges")
 
     def __init__(self, name: str, parameters: JudgeSettings) -> None:
-        words = judging()
+        text = judging()
         self.settings = parameters
         self.model = Model(parameters)
-        self.spec = spec_of(name, f"{_VERSION}.{words.version}-{words.digest}", parameters)
+        self.spec = spec_of(name, f"{_VERSION}.{text.version}-{text.digest}", parameters)
         self.capabilities = JudgeCapabilities(
             kind="model",
             axes=AXES,
@@ -40,58 +40,61 @@ class ModelJudge:
             views=2 if parameters.order == "both" else 1,
         )
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Settings that the model would ignore, a model that is gone, labels that are wanted and missing."""
-        gone = retired_on(self.settings.model)
-        if gone and date.today() >= gone:
-            yield f'{self.settings.model} was shut down on {gone}; write profile = "current", or name another `model`'
-        yield from self.model.objections()
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """Settings that the model would ignore, a model that was shut down, labels that are needed and missing."""
+        retired = retired_on(self.settings.model)
+        if retired and date.today() >= retired:
+            yield f'{self.settings.model} was shut down on {retired}; write profile = "current" or another `model`'
+        yield from self.model.problems()
         if self.settings.delivery == "batch":
             if self.settings.provider == "openai-chat":
-                yield 'a server of one\'s own has no batch service; write delivery = "now"'
+                yield 'a self-hosted server has no batch API; write delivery = "now"'
             if self.settings.service_tier:
-                yield f"a batch has no `service_tier`; leave {self.settings.service_tier!r} out"
+                yield f"a batch has no `service_tier`; remove {self.settings.service_tier!r}"
         if self.settings.disclosure == "paper":
             for portrait in portraits:
-                if lacking := missing_labels(portrait.attributes):
-                    yield f'disclosure = "paper" tells race, gender and age; {portrait.id} has no {", ".join(lacking)}'
+                if missing := missing_labels(portrait.attributes):
+                    yield (
+                        f'disclosure = "paper" needs race, gender and age; {portrait.id} has no {", ".join(missing)}: '
+                        'add them to the portraits, or write disclosure = "blind"'
+                    )
                     return
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
         """One question per pair."""
         for pair in pairs:
-            yield self.assessment(pair, self.unfit(pair) or self.model.ask(self.question(pair)))
+            yield self.assessment(pair, self.check_labels(pair) or self.model.ask(self.question(pair)))
 
-    def unfit(self, pair: Pair) -> Failed | None:
-        """Why a pair cannot be shown as the settings ask."""
-        lacking = missing_labels(pair.labels or {}) if self.settings.disclosure == "paper" else []
-        if not lacking:
+    def check_labels(self, pair: Pair) -> Failed | None:
+        """Fail a pair that lacks labels which the settings disclose; None if it can be asked."""
+        missing = missing_labels(pair.labels or {}) if self.settings.disclosure == "paper" else []
+        if not missing:
             return None
-        return Failed(error=f'disclosure = "paper" needs the labels {", ".join(lacking)}', retryable=False)
+        return Failed(error=f'disclosure = "paper" needs the labels {", ".join(missing)}', retryable=False)
 
     def question(self, pair: Pair) -> Question:
         """What the model is asked about a pair."""
         return _form(pair).question(pair, disclosure=self.settings.disclosure, swapped=self._swapped(pair))
 
     def assessment(self, pair: Pair, reply: Reply) -> Assessment:
-        """What a reply says of a pair. Nothing is filled in: every axis asked is rated, abstained or failed."""
+        """Turn a reply into ratings. Nothing is filled in: every axis is rated, abstained or failed."""
         form = _form(pair)
         match reply:
             case Answered(value=value):
-                return _assessed(form.ratings(value, swapped=self._swapped(pair)), reply, _joined(reply))
-            case Declined():
+                return _assessment(form.ratings(value, swapped=self._swapped(pair)), reply)
+            case ModelDeclined():
                 declined = Abstained(reason=f"{reply.kind}: {reply.reason}")
-                return _assessed(dict.fromkeys(form.axes, declined), reply, _joined(reply))
+                return _assessment(dict.fromkeys(form.axes, declined), reply)
             case Malformed():
                 failed = Failed(error=f"malformed twice: {reply.problem}", retryable=False)
-                return _assessed(dict.fromkeys(form.axes, failed), reply, _joined(reply))
+                return _assessment(dict.fromkeys(form.axes, failed), reply)
             case Failed():
                 return Assessment(ratings=dict.fromkeys(form.axes, reply), cost=reply.cost)
             case never:
                 assert_never(never)
 
     def expected_dollars(self) -> float | None:
-        """What one question costs, by the price list and the usual number of tokens."""
+        """The approximate cost of one question, by the price list and a typical number of tokens."""
         return prices.expected(self.settings, batch=self.settings.delivery == "batch")
 
     def close(self) -> None:
@@ -103,7 +106,7 @@ class ModelJudge:
 
 
 class Vlm(ModelJudge):
-    """Any vision-language model: `vlm:gpt-5.6-terra`, or a `provider` and a `model` of your own."""
+    """Any vision-language model: `vlm:gpt-5.6-terra`, or any `provider` and `model`."""
 
     shorthand: ClassVar[str] = "preset"
     """`vlm:claude` sets this parameter."""
@@ -114,32 +117,30 @@ class Vlm(ModelJudge):
         super().__init__("vlm", parameters)
 
 
-def named(title: str, name: str) -> type[ModelJudge]:
-    """The judge class of a preset. `title` is the name that it is bound to in `named.py`."""
-    about = known_models()[name]
-    variables = (KEYS[about["provider"]],) if about["provider"] in KEYS else ()
+def preset_judge(title: str, name: str) -> type[ModelJudge]:
+    """The judge class of a preset. `title` is its name in `named.py`."""
+    entry = known_models()[name]
+    variables = (KEYS[entry["provider"]],) if entry["provider"] in KEYS else ()
 
-    class Named(ModelJudge):
+    class PresetJudge(ModelJudge):
         Parameters: ClassVar[type[BaseModel]] = settings_of(title, name)
         needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="judges", variables=variables)
 
         def __init__(self, parameters: JudgeSettings) -> None:
             super().__init__(name, parameters)
 
-    Named.__doc__ = about["summary"]
-    Named.__name__ = Named.__qualname__ = title
-    Named.__module__ = "stillme.judges.named"
-    return Named
+    PresetJudge.__doc__ = entry["summary"]
+    PresetJudge.__name__ = PresetJudge.__qualname__ = title
+    PresetJudge.__module__ = "stillme.judges.named"
+    return PresetJudge
 
 
 def _form(pair: Pair) -> Form:
     return form_of(pair.prompt, len(pair.sources))
 
 
-def _assessed(ratings: Mapping[str, Rating], reply: Answered | Declined | Malformed, raw: str | None) -> Assessment:
+def _assessment(ratings: Mapping[str, Rating], reply: Answered | ModelDeclined | Malformed) -> Assessment:
+    raw = reply.raw if isinstance(reply, ModelDeclined) else reply.text
+    if reply.earlier is not None:
+        raw = f"{reply.earlier}{_SECOND_ANSWER}{raw or ''}"
     return Assessment(ratings=ratings, raw=raw, effective=reply.effective, cost=reply.cost)
-
-
-def _joined(reply: Answered | Declined | Malformed) -> str | None:
-    last = reply.raw if isinstance(reply, Declined) else reply.text
-    return last if reply.earlier is None else f"{reply.earlier}{_AGAIN}{last or ''}"

@@ -1,10 +1,10 @@
-"""The presets as classes, for the entry points."""
+"""The presets as judge classes, for the entry points."""
 
 from __future__ import annotations
 
-from stillme.judges.model import named
+from stillme.judges.model import preset_judge
 
-Gemini3Flash = named("Gemini3Flash", "gemini-3-flash")
-Gpt5Mini = named("Gpt5Mini", "gpt-5-mini")
-Claude = named("Claude", "claude")
-OpenAICompatible = named("OpenAICompatible", "openai-compatible")
+Gemini3Flash = preset_judge("Gemini3Flash", "gemini-3-flash")
+Gpt5Mini = preset_judge("Gpt5Mini", "gpt-5-mini")
+Claude = preset_judge("Claude", "claude")
+OpenAICompatible = preset_judge("OpenAICompatible", "openai-compatible")

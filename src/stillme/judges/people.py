@@ -1,4 +1,4 @@
-"""The judge that is people: a human study's ratings, read beside the models'."""
+"""People as a judge: the ratings of a human study, in the same form as the models'."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stillme.types import Abstained, Assessment, Pair
 
 
 class PeopleParameters(Parameters):
-    """Nothing to set: who was asked what is in the study."""
+    """None: the study says who was asked what."""
 
 
 class People:
-    """What the raters of human studies answered; `epochs` says how many ratings an edit may have."""
+    """Ratings by people, from a human study; `epochs` is the largest number of ratings per edit."""
 
     Parameters: ClassVar[type[BaseModel]] = PeopleParameters
     needs: ClassVar[Needs] = Needs()
@@ -28,10 +28,10 @@ class People:
         self.capabilities = JudgeCapabilities(kind="person", axes=scales, given=True)
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """A program cannot ask people: `stillme study close` brings their ratings."""
-        unseen = Abstained(reason="people rate in a study, and none has rated this picture")
+        """Abstain from every pair: `stillme study close` adds the ratings."""
+        unrated = Abstained(reason="nobody has rated this edit in a study")
         for _ in pairs:
-            yield Assessment(ratings=dict.fromkeys(self.capabilities.axes, unseen))
+            yield Assessment(ratings=dict.fromkeys(self.capabilities.axes, unrated))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

@@ -1,4 +1,4 @@
-"""The judge that says what it is told: for tests, and for measuring everything around a judge."""
+"""A judge with scripted answers, for tests and for measuring everything around a judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ScriptedParameters(Parameters):
     """The answer on each axis."""
     outcome: Literal["rate", "abstain", "fail"] = "rate"
     share: float = Field(default=0.0, ge=0, le=1)
-    """The share of pairs, picked by hash, that get `otherwise` instead of `outcome`."""
+    """The share of pairs, selected by hash, that get `otherwise` instead of `outcome`."""
     otherwise: Literal["rate", "abstain", "fail"] = "abstain"
 
 
@@ -40,17 +40,17 @@ class Scripted:
         self.capabilities = JudgeCapabilities(kind="model", axes=tuple(parameters.scores), batch=16)
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """The script, pair by pair."""
+        """The same answer for every pair."""
         for pair in pairs:
             yield Assessment(ratings={axis: self._answer(axis, pair) for axis in self._parameters.scores})
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     def _answer(self, axis: str, pair: Pair) -> Rating:
         script = self._parameters
-        picked = script.share > 0 and int(digest([pair.edit, pair.epoch])[:8], 16) / 2**32 < script.share
-        match script.otherwise if picked else script.outcome:
+        selected = script.share > 0 and int(digest([pair.edit, pair.epoch])[:8], 16) / 2**32 < script.share
+        match script.otherwise if selected else script.outcome:
             case "rate":
                 return Rated(score=script.scores[axis])
             case "abstain":

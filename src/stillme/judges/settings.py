@@ -1,4 +1,4 @@
-"""What an audit can set of a model judge, with a preset's values as defaults."""
+"""The settings of a model judge, with a preset's values as defaults."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, create_model, model_validator
 
+from stillme.errors import did_you_mean
 from stillme.vlm import ModelSettings, Profile
 from stillme.vlm.settings import known_models, preset
 
@@ -14,18 +15,18 @@ Disclosure = Literal["blind", "paper"]
 
 
 class JudgeSettings(ModelSettings):
-    """Which model judges, what it is told, and how it is asked. How an answer is delivered is no part of the key."""
+    """Which model judges, what it is told, and how it is asked. How an answer is delivered is not part of the key."""
 
     disclosure: Disclosure = "blind"
     """`paper` tells the judge the subject's race, gender and age, as the paper did."""
     order: Literal["source_first", "both"] = "source_first"
-    """`both` asks every question twice, once with the edited picture first, to expose position bias."""
+    """`both` asks every question twice, once with the edited image first, to expose position bias."""
     delivery: Literal["now", "batch"] = Field(default="now", exclude=True)
-    """`batch` hands all questions over at once and collects the answers within a day, for about half the price."""
+    """`batch` submits all questions at once and collects the answers within a day, for about half the price."""
     poll_seconds: float = Field(default=60.0, gt=0, exclude=True)
-    """How often a batch is looked at."""
+    """How often the state of a batch is polled."""
     batch_size: int = Field(default=1000, ge=1, le=50_000, exclude=True)
-    """Questions in one batch, fewer where the provider's limit on bytes says so."""
+    """Questions in one batch; fewer if they would exceed the limit on bytes."""
 
 
 class PresetSettings(JudgeSettings):
@@ -36,38 +37,40 @@ class PresetSettings(JudgeSettings):
 
 
 class OpenSettings(PresetSettings):
-    """A preset of models.toml to start from, or a provider and a model of your own."""
+    """A preset of models.toml to start from, or any provider and model."""
 
     preset: str | None = Field(default=None, exclude=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _start_from_the_preset(cls, given: Any) -> Any:
+    def _apply_preset(cls, given: Any) -> Any:
         if not isinstance(given, dict) or "preset" not in given:
             return cast("Any", given)
-        chosen = cast("dict[str, Any]", given)
-        if chosen["preset"] not in known_models():
-            raise ValueError(f"there is no preset {chosen['preset']!r}, only {', '.join(known_models())}")
-        return {**preset(chosen["preset"], chosen.get("profile", "paper")), **chosen}
+        values = cast("dict[str, Any]", given)
+        name = values["preset"]
+        if name not in known_models():
+            known = known_models()
+            raise ValueError(f"there is no preset {name!r}.{did_you_mean(str(name), known)} Known: {', '.join(known)}")
+        return {**preset(name, values.get("profile", "paper")), **values}
 
 
 def settings_of(title: str, name: str) -> type[PresetSettings]:
-    """The settings of a named judge: the preset's values as defaults, its successor's under the profile `current`."""
-    ours = preset(name)
-    theirs = {**dict.fromkeys(ours), **preset(name, "current")}
+    """The settings of a preset's judge: its values as defaults, its successor's under the profile `current`."""
+    defaults = preset(name)
+    current = {**dict.fromkeys(defaults), **preset(name, "current")}
 
-    class Following(PresetSettings):
+    class WithProfile(PresetSettings):
         @model_validator(mode="before")
         @classmethod
-        def _follow_the_profile(cls, given: Any) -> Any:
+        def _apply_profile(cls, given: Any) -> Any:
             if isinstance(given, dict) and cast("dict[str, Any]", given).get("profile") == "current":
-                return {**theirs, **cast("dict[str, Any]", given)}
+                return {**current, **cast("dict[str, Any]", given)}
             return cast("Any", given)
 
     fields = PresetSettings.model_fields
-    replaced: dict[str, Any] = {}
-    for key, value in ours.items():
+    overridden: dict[str, Any] = {}
+    for key, value in defaults.items():
         field = copy(fields[key])
         field.default = value
-        replaced[key] = (field.annotation, field)
-    return create_model(f"{title}Settings", __base__=Following, __doc__=known_models()[name]["summary"], **replaced)
+        overridden[key] = (field.annotation, field)
+    return create_model(f"{title}Settings", __base__=WithProfile, __doc__=known_models()[name]["summary"], **overridden)

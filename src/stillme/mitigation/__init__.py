@@ -1,4 +1,4 @@
-"""Keep people themselves by words alone: the feature prompt, its placebo, and the linter that guards both.
+"""Mitigate identity changes through the prompt: the feature prompt, its placebo, and the linter for both.
 
     match feature_prompt("anna.jpg"):
         case FeaturePrompt(sentence=sentence):
@@ -7,15 +7,16 @@
             ...
 
 A feature prompt describes what can be seen in a portrait (the paper's Appendix F) and asks the editor to keep it. It
-names no demographic group: `lint` finds such words, and an extractor that insists on them is not used.
+names no demographic group: `lint` finds such words, and an answer that keeps using them is rejected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
-from stillme.mitigation.arms import NEEDS_FEATURES, NOTHING, Position, combined, instruction
+from stillme.mitigation.arms import NEEDS_FEATURES, NOOP_INSTRUCTION, Position, combined, instruction
 from stillme.mitigation.extractors import extractor_named
 from stillme.mitigation.features import (
     DIMENSIONS,
@@ -36,7 +37,7 @@ from stillme.types import ImageFile
 __all__ = [
     "DIMENSIONS",
     "NEEDS_FEATURES",
-    "NOTHING",
+    "NOOP_INSTRUCTION",
     "Declined",
     "Described",
     "Extraction",
@@ -64,17 +65,16 @@ __all__ = [
 def feature_prompt(
     image: Path | str | ImageFile, extractors: Sequence[str | Extractor] = ("measured",)
 ) -> FeaturePrompt | NoFeaturePrompt:
-    """Describe the person in a picture so that an editor can be asked to keep them.
+    """Describe the person in an image so that an editor can be asked to keep their appearance.
 
-    `measured` works offline and says little; a vision-language model such as `gemini-3-flash` answers the paper's
-    question. Several are merged. No feature prompt is ever made up: the reason stands in `NoFeaturePrompt`.
+    `measured` works offline and describes little; a vision-language model such as `gemini-3-flash` answers the paper's
+    question. Several extractors are merged. Without a usable description the result is `NoFeaturePrompt`, with the
+    reason.
     """
     file = image if isinstance(image, ImageFile) else ImageFile.of(Path(image))
-    said: list[tuple[str, Extraction]] = []
-    for each in extractors:
-        extractor = extractor_named(each) if isinstance(each, str) else each
-        try:
-            said.append((extractor.spec.use, extractor.extract(file)))
-        finally:
-            extractor.close()
-    return merge(said)
+    extractions: list[tuple[str, Extraction]] = []
+    for name_or_extractor in extractors:
+        extractor = extractor_named(name_or_extractor) if isinstance(name_or_extractor, str) else name_or_extractor
+        with closing(extractor):
+            extractions.append((extractor.spec.use, extractor.extract(file)))
+    return merge(extractions)

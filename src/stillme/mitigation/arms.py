@@ -1,4 +1,4 @@
-"""How an arm turns a prompt into the words that the editor reads."""
+"""How an arm turns a prompt into the editor's instruction."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stillme.mitigation.placebo import placebo
 from stillme.types import Arm, Prompt
 
 Position = Literal["prepend", "append"]
-"""Where the sentence stands: the paper says before the prompt, its authors' code puts it behind."""
+"""Where the sentence goes: before the prompt (the paper's text) or after it (its authors' code)."""
 
-NOTHING = "Return the photo exactly as it is. Do not change anything."
-"""The no-op arm's instruction: whatever changes under it is the editor's floor."""
+NOOP_INSTRUCTION = "Return the photo exactly as it is. Do not change anything."
+"""Whatever still changes under this instruction is the editor's noise floor."""
 
 NEEDS_FEATURES = frozenset({Arm.FEATURE, Arm.PLACEBO})
-"""Arms that need a feature sentence of every portrait: the placebo is as long as it."""
+"""Arms that need a feature sentence for every portrait; the placebo matches its length."""
 
 _ORDINALS = ("first", "second", "third", "fourth")
 
@@ -24,16 +24,16 @@ _ORDINALS = ("first", "second", "third", "fourth")
 def instruction(
     prompt: Prompt, arm: Arm, sentences: Sequence[str] = (), *, position: Position = "prepend", seed: str = ""
 ) -> str:
-    """The editor's instruction: the prompt as the arm changes it.
+    """The instruction that the editor gets in this arm.
 
     `sentences` holds one feature sentence per portrait of the request, for the arms of `NEEDS_FEATURES`; `seed` names
-    the request's portraits and prompt, and chooses the placebo's words.
+    the request's portraits and prompt, and determines the placebo's words.
     """
     match arm:
         case Arm.BASELINE:
             return prompt.text
         case Arm.NOOP:
-            return NOTHING
+            return NOOP_INSTRUCTION
         case Arm.FEATURE:
             return combined(prompt.text, _joined(sentences), position)
         case Arm.PLACEBO:
@@ -48,10 +48,10 @@ def combined(prompt: str, sentence: str, position: Position = "prepend") -> str:
 
 
 def _joined(sentences: Sequence[str]) -> str:
-    """The sentences of all portraits of a request; where there are several, each says whose it is."""
+    """The sentences of all portraits of a request; of several, each names its person."""
     if not sentences:
-        raise ValueError("this arm needs a feature sentence of every portrait")
+        raise ValueError("this arm needs a feature sentence for every portrait")
     if len(sentences) == 1:
         return sentences[0]
-    whose = (OPENING.replace("person", f"{ordinal} person") for ordinal in _ORDINALS)
-    return " ".join(f"{start}{sentence[len(OPENING) :]}" for start, sentence in zip(whose, sentences, strict=False))
+    openings = (OPENING.replace("person", f"{ordinal} person") for ordinal in _ORDINALS)
+    return " ".join(f"{opening}{text[len(OPENING) :]}" for opening, text in zip(openings, sentences, strict=False))

@@ -1,4 +1,4 @@
-"""What an extractor says of a portrait: seven dimensions of appearance, and one sentence that asks to keep them."""
+"""What an extractor returns: seven dimensions of appearance, and one sentence that asks to keep them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _OPENING = re.compile(r"Maintain the person['’]s\b")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """A person's appearance, in words that name no group."""
+    """A person's appearance, in words that name no demographic group."""
 
     dimensions: Mapping[str, str]
-    """By the names of `DIMENSIONS`; what could not be seen is left out."""
+    """By the names of `DIMENSIONS`; those that could not be seen are missing."""
     sentence: str
     """`Maintain the person's …`"""
 
     def problems(self) -> Iterator[str]:
-        """Why these must not reach an editor, each as a sentence: labels, first of all."""
+        """Why these features must not reach an editor, each as a sentence."""
         for name, text in {**self.dimensions, "identity_prompt": self.sentence}.items():
             # A skin tone that is only "Black" or "White" names a group; a hair colour does not.
-            said = f"{text} skin" if name == "skin_tone" and "skin" not in text.casefold() else text
-            yield from (f"{name}: {label}" for label in lint(said))
+            phrase = f"{text} skin" if name == "skin_tone" and "skin" not in text.casefold() else text
+            yield from (f"{name}: {label}" for label in lint(phrase))
         if not _OPENING.match(self.sentence):
             yield f"identity_prompt: does not begin with {OPENING!r}"
         if (words := len(self.sentence.split())) > MOST_WORDS:
@@ -45,7 +45,7 @@ class Features:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """The demographic labels of the sentence; none in features that an extractor returned."""
+        """The demographic labels in the sentence; an extractor returns only features without any."""
         return lint(self.sentence)
 
 
@@ -55,19 +55,19 @@ def _nothing() -> Mapping[str, Json]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """The extractor described the person, and named no group."""
+    """A description that names no demographic group."""
 
     features: Features
     raw: str | None = None
-    """Its answers as they came, a rejected first one included."""
+    """The raw answers, including a rejected first one."""
     effective: Mapping[str, Json] = field(default_factory=_nothing)
-    """What really applied, and what the words rest on."""
+    """The settings that really applied, or the measurements behind the words."""
     cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
-    """The extractor would not describe this person, or found nobody to describe. A finding, never an error."""
+    """The extractor refused to describe this person, or found nobody. A finding, never an error."""
 
     reason: str
     raw: str | None = None
@@ -77,7 +77,7 @@ class Declined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unusable:
-    """The extractor answered, was told why that cannot be used, and answered no better."""
+    """The answer was rejected twice, the second time after the extractor was told why."""
 
     problem: str
     raw: str | None = None
@@ -89,43 +89,43 @@ Extraction = Described | Declined | Unusable | Failed
 
 
 class Extractor(Protocol):
-    """Describes the person in a picture. What goes wrong is a value, not an exception."""
+    """Describes the person in an image. Failures are values, not exceptions."""
 
     @property
     def spec(self) -> Spec:
-        """Who describes, and every setting that can change the words."""
+        """The extractor, and every setting that can change its words."""
         ...
 
     @property
     def needs(self) -> Needs:
-        """What this machine must have."""
+        """What the machine must have."""
         ...
 
     @property
     def concurrency(self) -> int:
-        """Pictures that may be looked at at once."""
+        """Images that may be described at once."""
         ...
 
-    def objections(self) -> Iterator[str]:
-        """What it could not do, told before the first picture."""
+    def problems(self) -> Iterator[str]:
+        """What would go wrong, one sentence per problem, before the first image."""
         ...
 
     def extract(self, image: ImageFile) -> Extraction:
-        """Look once; ask again at most once."""
+        """Describe one image, in at most two attempts."""
         ...
 
     def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
         ...
 
 
 def extraction_key(image: ImageFile, extractor: Spec) -> str:
-    """Names what one extractor says of one picture: the same picture and settings are never paid for twice."""
+    """The key of one extraction: the same image and settings are never paid for twice."""
     return digest([image.sha256, extractor.key])
 
 
 def listed(phrases: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b, and c`: as the paper's examples list features."""
+    """`a`, `a and b`, `a, b, and c`, as in the paper's examples."""
     *first, last = phrases
     if not first:
         return last

@@ -1,9 +1,9 @@
-"""Find demographic labels in a text: a feature sentence says what can be seen, never which group it is taken for.
+"""Find demographic labels in a text: a feature sentence describes what can be seen, and names no group.
 
     lint("Maintain the Black woman's black hair.")      # "Black" and "woman's", not "black"
 
-Words, phrases and exceptions are data, in `labels.toml`; English only, which is why a sentence must also begin as the
-paper's do. A colour is a label only where it colours a person.
+Words, phrases and exceptions are data, in `labels.toml`. They are English only, so a sentence must also begin as the
+paper's do. A colour is a label only where it describes a person.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PREDICATE = (
     r"(?:\s(?:is|are)|['’](?:s|re)|\s(?:appears?|looks?|seems?|presents?|reads?|identif(?:y|ies)))\s+"
     r"(?:to\s+be\s+|as\s+|like\s+)?(?:an?\s+)?(?:\w+ly\s+)?(?P<label>{colours})(?![\w-])(?!\s+hair)"
 )
-_SOON = 5
-"""Words within which the thing that a colour colours must come."""
+_NEARBY_WORDS = 5
+"""The thing that a colour describes must follow within so many words."""
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(])\s*$")
 
 
@@ -36,13 +36,13 @@ class Label:
 
     kind: Kind
     word: str
-    """As it stands in the text."""
+    """As written in the text."""
     start: int
-    """Where it begins, in characters from 0."""
+    """The offset of its first character."""
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+        """The offset after its last character."""
         return self.start + len(self.word)
 
     def __str__(self) -> str:
@@ -57,17 +57,17 @@ _NAMES: Mapping[Kind, str] = {
 
 
 def lint(text: str) -> tuple[Label, ...]:
-    """Every demographic label in a text, in its order; none is the verdict that the text may be used."""
+    """Every demographic label in a text, in order; a text without labels may be used."""
     return tuple(_outermost(sorted(_lexicon().labels(text), key=lambda label: (label.start, -label.end))))
 
 
 def _outermost(labels: Iterable[Label]) -> Iterator[Label]:
-    """Labels that do not lie inside an earlier one: `Asian` within `East Asian` is not told twice."""
-    reached = -1
+    """Drop labels inside an earlier one: `Asian` within `East Asian` is not reported twice."""
+    covered = -1
     for label in labels:
-        if label.end > reached:
+        if label.end > covered:
             yield label
-            reached = label.end
+            covered = label.end
 
 
 class _Lexicon:
@@ -95,38 +95,40 @@ class _Lexicon:
         return [*plain, *self._coloured(text, {label.start: label.kind for label in plain})]
 
     def _without_allowed(self, text: str, labels: Iterable[Label]) -> list[Label]:
-        spans = [found.span() for found in self._allowed.finditer(text)]
-        return [each for each in labels if not any(start <= each.start and each.end <= end for start, end in spans)]
+        allowed = [match.span() for match in self._allowed.finditer(text)]
+        return [
+            label for label in labels if not any(start <= label.start and label.end <= end for start, end in allowed)
+        ]
 
     def _named(self, text: str) -> Iterator[Label]:
         for kind, pattern in self._plain.items():
-            yield from (_label(kind, found) for found in pattern.finditer(text))
-        yield from (_label("ethnicity", found) for found in self._places.finditer(text))
+            yield from (_label(kind, match) for match in pattern.finditer(text))
+        yield from (_label("ethnicity", match) for match in self._places.finditer(text))
 
     def _inside_sentences(self, text: str) -> Iterator[Label]:
-        """Words that are a label only with a capital which the start of a sentence does not explain."""
-        for found in self._capitalised.finditer(text):
-            if not _starts_sentence(text, found.start()):
-                yield _label("ethnicity", found)
+        """Words that are a label only when capitalised, and not merely because they start a sentence."""
+        for match in self._capitalised.finditer(text):
+            if not _starts_sentence(text, match.start()):
+                yield _label("ethnicity", match)
 
     def _coloured(self, text: str, labels: Mapping[int, Kind]) -> Iterator[Label]:
-        for found in self._predicate.finditer(text):
-            yield Label(kind="ethnicity", word=found["label"], start=found.start("label"))
-        for found in self._colours.finditer(text):
-            if self._colours_a_person(found, text, labels):
-                yield _label("ethnicity", found)
+        for match in self._predicate.finditer(text):
+            yield Label(kind="ethnicity", word=match["label"], start=match.start("label"))
+        for match in self._colours.finditer(text):
+            if self._describes_a_person(match, text, labels):
+                yield _label("ethnicity", match)
 
-    def _colours_a_person(self, found: re.Match[str], text: str, labels: Mapping[int, Kind]) -> bool:
-        colour = found[0].casefold()
-        if text.startswith("-", found.end()):
-            joined = _WORD.match(text, found.end() + 1)
+    def _describes_a_person(self, match: re.Match[str], text: str, labels: Mapping[int, Kind]) -> bool:
+        colour = match[0].casefold()
+        if text.startswith("-", match.end()):
+            joined = _WORD.match(text, match.end() + 1)
             word = joined[0].casefold() if joined else ""
             return word in self._colour["suffixes"] or (word == "skinned" and colour in self._colour["skin"])
-        capital = found[0][0].isupper() and not _starts_sentence(text, found.start())
+        capitalised = match[0][0].isupper() and not _starts_sentence(text, match.start())
         if colour.endswith("s"):
-            # The whites of the eyes are no people.
-            return capital
-        following = _words_up_to_punctuation(text, found.end())
+            # The whites of the eyes are not people.
+            return capitalised
+        following = _words_up_to_punctuation(text, match.end())
         while following and (following[0][1] in self._colour["between"] or following[0][0] in labels):
             if labels.get(following[0][0]) in ("gender", "age"):
                 return True
@@ -136,10 +138,10 @@ class _Lexicon:
             return True
         if first in self._colour["skin_nouns"] and colour in self._colour["skin"]:
             return second not in self._colour["skin_marks"]
-        if not capital or (first and first not in self._colour["function_words"]):
+        if not capitalised or (first and first not in self._colour["function_words"]):
             return False
-        soon = _WORD.findall(text, found.end())[:_SOON]
-        return not any(word.casefold() in self._colour["things"] for word in soon)
+        nearby = _WORD.findall(text, match.end())[:_NEARBY_WORDS]
+        return not any(word.casefold() in self._colour["things"] for word in nearby)
 
 
 @cache
@@ -147,16 +149,16 @@ def _lexicon() -> _Lexicon:
     return _Lexicon(tomllib.loads(files("stillme.mitigation").joinpath("labels.toml").read_text("utf-8")))
 
 
-def _label(kind: Kind, found: re.Match[str]) -> Label:
-    return Label(kind=kind, word=found[0], start=found.start())
+def _label(kind: Kind, match: re.Match[str]) -> Label:
+    return Label(kind=kind, word=match[0], start=match.start())
 
 
 def _words_up_to_punctuation(text: str, start: int) -> list[tuple[int, str]]:
-    """Where the words of this phrase after `start` begin, and the words in lower case without a possessive ending."""
+    """The words of this phrase after `start`: offset, and the word in lower case without a possessive ending."""
     words: list[tuple[int, str]] = []
-    while found := _NEXT_WORD.match(text, start):
-        words.append((found.start(1), re.sub(r"['’]s?$", "", found[1].casefold())))
-        start = found.end()
+    while match := _NEXT_WORD.match(text, start):
+        words.append((match.start(1), re.sub(r"['’]s?$", "", match[1].casefold())))
+        start = match.end()
     return words
 
 
@@ -170,7 +172,7 @@ def _whole(*alternatives: str, ignore_case: bool = True) -> re.Pattern[str]:
 
 
 def _any(phrases: Iterable[str]) -> str:
-    """Longer ones first, so that the whole of a phrase is found; a space may be any space."""
+    """Longest first, so that a whole phrase matches; a space matches any whitespace."""
     return "|".join(re.escape(phrase).replace(r"\ ", r"\s+") for phrase in sorted(phrases, key=len, reverse=True))
 
 

@@ -1,9 +1,9 @@
-"""The offline extractor: only what can be measured in the picture, in plain words; the rest is left out.
+"""The offline extractor: describes only what can be measured in the image, and leaves out the rest.
 
-A face that looks away is not described. Skin and hair are described as they look in this picture, and only where its
-light can be trusted: even, and bright enough for the whites of the eyes to be white. Without that, a dim picture would
-make everybody dark. Shape is read from the face mesh. Eye colour, lips, hair texture, wrinkles, marks and
-glasses cannot be measured well enough, nor can hair be told from a head covering; so it is not.
+A face that looks away is not described. Skin and hair are described as they appear in this image, and only where the
+light can be trusted: even, and bright enough for the whites of the eyes to be white. Otherwise a dim image would make
+everybody look dark. Shape is measured on the face mesh. Eye colour, lips, hair texture, wrinkles, marks and glasses
+cannot be measured well enough, and hair cannot be distinguished from a head covering.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOSE_WINGS = (129, 358)
 _EYE_CORNERS = (33, 263)
 
 
-class Measured:
+class MeasuredExtractor:
     """Describes skin tone, face shape, nose and hair as measured offline; needs no key."""
 
     def __init__(self) -> None:
@@ -48,33 +48,32 @@ class Measured:
         self.needs = Needs()
         self.concurrency = 2
 
-    def objections(self) -> Iterator[str]:
-        """None: it needs nothing."""
+    def problems(self) -> Iterator[str]:
+        """None: it has no settings and needs no key."""
         yield from ()
 
     def extract(self, image: ImageFile) -> Extraction:
-        """Measure one picture. Nobody to measure is a `Declined` that says why."""
+        """Measure one image. Without exactly one frontal face it is `Declined`, with the reason."""
         try:
             rgb = fit(images.read_rgb(image.path), _LONGEST)
         except UnreadableImage as error:
             return Failed(error=str(error), retryable=False)
-        found = faces.find(rgb)
+        detections = faces.find(rgb)
         limits = _limits()["face"]
-        if not found:
+        if not detections:
             return Declined(reason="no face found")
-        if found[0].size < limits["smallest"]:
-            return Declined(reason=f"face too small: {found[0].size:.0f} of at least {limits['smallest']} pixels")
-        if len(found) > 1:
-            rival = faces.prominence(found[1], rgb.shape) / faces.prominence(found[0], rgb.shape)
-            if rival >= limits["rival"]:
-                return Declined(reason="several faces, none clearly the main one")
-        face = _Face(rgb=rgb, mesh=faces.mesh(rgb, found[0]))
+        main, *others = detections
+        if main.size < limits["smallest"]:
+            return Declined(reason=f"face too small: {main.size:.0f} of at least {limits['smallest']} pixels")
+        if others and faces.prominence(others[0], rgb.shape) / faces.prominence(main, rgb.shape) >= limits["rival"]:
+            return Declined(reason="several faces, none clearly the main one")
+        face = _Face(rgb=rgb, mesh=faces.mesh(rgb, main))
         if face.turned > limits["turned"]:
             return Declined(reason="the face is turned away", effective={"measured": {"turned": round(face.turned, 3)}})
         return _described(face)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,7 +86,7 @@ class _Face:
 
     @cached_property
     def skin(self) -> Floats:
-        """CIELAB of the skin's pixels, the darkest and brightest left out."""
+        """CIELAB of the skin's pixels, without the darkest and brightest."""
         limits = _limits()["skin"]
         linear = to_linear(self.rgb[faces.skin_mask(self.mesh, self.rgb.shape)])
         order = np.argsort(linear @ _LUMINANCE, kind="stable")
@@ -95,7 +94,7 @@ class _Face:
 
     @cached_property
     def eye_white(self) -> Floats | None:
-        """CIELAB of the brightest part of the eyes: what the light makes of white."""
+        """CIELAB of the brightest part of the eyes: how white appears in this light."""
         limits = _limits()["light"]
         eyes = sum(polygon(self.mesh.points[list(eye)], self.rgb.shape).astype(int) for eye in (LEFT_EYE, RIGHT_EYE))
         pixels = linear_to_lab(to_linear(self.rgb[np.asarray(eyes) > 0]))
@@ -137,7 +136,7 @@ def _shape(face: _Face, numbers: dict[str, Json]) -> dict[str, str]:
 
 
 def _sure_word(value: float, table: Mapping[str, Any]) -> str:
-    """An outer word only where noise cannot have carried the value across its cut."""
+    """The first or last word only if noise cannot have carried the value across its cut-point."""
     (low, high), noise = table["cuts"], table["noise"]
     words: Sequence[str] = table["words"]
     return words[0] if value < low - noise else words[2] if value > high + noise else words[1]
@@ -163,7 +162,7 @@ def _hair_words(face: _Face, numbers: dict[str, Json]) -> str:
     visible = _above_forehead(face, limits) & (faces.person_mask(face.rgb) > limits["person"])
     area = face.distance(_SIDES) * face.distance((FOREHEAD, CHIN))
     whole = 2 * limits["half_width"] * (limits["top"] - limits["bottom"]) * area
-    # The band may lie outside the picture; what is missing there counts as not seen.
+    # Parts of the band outside the image count as not visible.
     if visible.sum() < limits["least_share"] * whole:
         return ""
     lab = linear_to_lab(to_linear(face.rgb[visible]))
@@ -188,7 +187,7 @@ def _above_forehead(face: _Face, limits: Mapping[str, Any]) -> Mask:
 
 
 def _hair_colour(lab: Floats) -> str:
-    """A colour that hair grows in; nothing for others."""
+    """A natural hair colour; empty for any other."""
     limits = _limits()["hair"]
     lightness, chroma, hue = float(lab[0]), _chroma(lab), _hue(lab)
     if chroma < max(limits["grey_chroma"], limits["grey_share"] * lightness):

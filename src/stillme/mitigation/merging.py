@@ -1,4 +1,4 @@
-"""From what the extractors say to one feature prompt, or to the reason why there is none."""
+"""Merge the extractors' descriptions into one feature prompt, or say why there is none."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ _NOUNS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeaturePrompt:
-    """The sentence that asks an editor to keep a person as they look."""
+    """The sentence that asks an editor to keep a person's appearance."""
 
     sentence: str
     dimensions: Mapping[str, str]
-    """What the sentence rests on, by the names of `DIMENSIONS`."""
+    """What the sentence is based on, by the names of `DIMENSIONS`."""
     by: Mapping[str, Features]
-    """What each extractor said."""
+    """Each extractor's features, by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoFeaturePrompt:
-    """There is none for this portrait, and none is made up."""
+    """This portrait has no feature prompt; none is made up."""
 
     reason: str
     retryable: bool = False
-    """Whether another run may find one."""
+    """Whether another run may produce one."""
 
 
-def merge(said: Sequence[tuple[str, Extraction]]) -> FeaturePrompt | NoFeaturePrompt:
-    """One prompt from one or several extractors, by name.
+def merge(extractions: Sequence[tuple[str, Extraction]]) -> FeaturePrompt | NoFeaturePrompt:
+    """One prompt from the extractions of one or several extractors, with their names.
 
-    The first extractor's sentence leads; dimensions that it left out are added from the next that has them. Every
-    extractor must have answered: otherwise some portraits would be described by two and others by one.
+    The first extractor's sentence is used; dimensions that it lacks are added from the next extractor that has them.
+    Every extractor must have succeeded: otherwise some portraits would be described by two and others by one.
     """
     described: dict[str, Features] = {}
-    lacking: list[NoFeaturePrompt] = []
-    for name, extraction in said:
+    failures: list[NoFeaturePrompt] = []
+    for name, extraction in extractions:
         match extraction:
             case Described(features=features):
                 described[name] = features
             case Declined(reason=reason):
-                lacking.append(NoFeaturePrompt(reason=f"{name} declined: {reason}"))
+                failures.append(NoFeaturePrompt(reason=f"{name} declined: {reason}"))
             case Unusable(problem=problem):
-                lacking.append(NoFeaturePrompt(reason=f"{name} gave no usable answer: {problem}"))
+                failures.append(NoFeaturePrompt(reason=f"{name} gave no usable answer: {problem}"))
             case Failed(error=error, retryable=retryable):
-                lacking.append(NoFeaturePrompt(reason=f"{name} failed: {error}", retryable=retryable))
+                failures.append(NoFeaturePrompt(reason=f"{name} failed: {error}", retryable=retryable))
             case never:
                 assert_never(never)
-    if lacking or not described:
-        reason = "; ".join(each.reason for each in lacking) or "no extractor was asked"
-        return NoFeaturePrompt(reason=reason, retryable=bool(lacking) and all(each.retryable for each in lacking))
+    if failures or not described:
+        reason = "; ".join(failure.reason for failure in failures) or "no extractor was asked"
+        return NoFeaturePrompt(reason=reason, retryable=bool(failures) and all(one.retryable for one in failures))
     return _merged(described)
 
 
@@ -71,10 +71,10 @@ def _merged(described: Mapping[str, Features]) -> FeaturePrompt | NoFeaturePromp
     added = {name: dimensions[name] for name in DIMENSIONS if name in dimensions and name not in first.dimensions}
     sentence = first.sentence
     if added:
-        also = listed([f"{_NOUNS.get(name, name)} ({text.rstrip('.')})" for name, text in added.items()])
-        sentence = f"{sentence} Also maintain the {also}."
+        phrases = listed([f"{_NOUNS.get(name, name)} ({text.rstrip('.')})" for name, text in added.items()])
+        sentence = f"{sentence} Also maintain the {phrases}."
     if labels := lint(sentence):
-        # Each part passed alone; together they may say more, as a colour before a person does.
+        # Each part passed alone; together they may form a label, such as a colour before a person.
         return NoFeaturePrompt(reason=f"the merged sentence has labels: {'; '.join(map(str, labels))}")
     ordered = {name: dimensions[name] for name in DIMENSIONS if name in dimensions}
     return FeaturePrompt(sentence=sentence, dimensions=ordered, by=described)

@@ -1,7 +1,7 @@
-"""Whether two requests differ in nothing but the arm, which is what a comparison of arms rests on.
+"""Check that two requests differ only in the arm, so that they can be compared.
 
-In the authors' code the arms ran with other steps and seeds, so that their difference is not the feature prompt's
-alone.
+In the authors' code the arms ran with different steps and seeds, so the difference between them is not due to the
+feature prompt alone.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from stillme.types import Request
 
 
 class NotPaired(StillmeError):
-    """Two requests that must not be compared as arms of one treatment."""
+    """Two requests that must not be compared, because more than the arm differs."""
 
 
 def differences(one: Request, other: Request) -> Iterator[str]:
-    """Each thing beyond arm and instruction in which two requests differ, as `seed: 1 and 2`."""
+    """Every difference between two requests beyond arm and instruction, as `seed: 1 and 2`."""
     if one.arm == other.arm:
         yield f"the arm is {one.arm} in both"
-    people = [[(who.id, who.image.sha256) for who in request.portraits] for request in (one, other)]
-    if people[0] != people[1]:
-        ids = [" + ".join(who.id for who in request.portraits) for request in (one, other)]
-        yield f"portrait: {ids[0]} and {ids[1]}" if ids[0] != ids[1] else f"the picture of portrait {ids[0]}"
+    first, second = (
+        [(portrait.id, portrait.image.sha256) for portrait in request.portraits] for request in (one, other)
+    )
+    if first != second:
+        ids = _ids(one), _ids(other)
+        yield f"portrait: {ids[0]} and {ids[1]}" if ids[0] != ids[1] else f"the image of portrait {ids[0]}"
     if (one.prompt.id, one.prompt.text) != (other.prompt.id, other.prompt.text):
         same = one.prompt.id == other.prompt.id
         yield f"the text of prompt {one.prompt.id}" if same else f"prompt: {one.prompt.id} and {other.prompt.id}"
@@ -38,25 +40,29 @@ def differences(one: Request, other: Request) -> Iterator[str]:
 
 def require_paired(one: Request, other: Request) -> None:
     """Raise `NotPaired` unless the requests differ in the arm alone."""
-    if found := list(differences(one, other)):
+    if more := list(differences(one, other)):
         raise NotPaired(
-            f"{_name(one)} and {_name(other)} differ in more than the arm ({'; '.join(found)}), so their difference "
-            "would not be the arm's. Run both arms in one audit."
+            f"{_name(one)} and {_name(other)} differ in more than the arm ({'; '.join(more)}), so they cannot be "
+            "compared. Run both arms in one audit."
         )
 
 
 def _editor_differences(one: Request, other: Request) -> Iterator[str]:
-    a, b = one.editor, other.editor
-    if a.use != b.use:
-        yield f"editor: {a.use} and {b.use}"
+    first, second = one.editor, other.editor
+    if first.use != second.use:
+        yield f"editor: {first.use} and {second.use}"
         return
-    if a.version != b.version:
-        yield f"version of {a.use}: {a.version} and {b.version}"
-    for name in sorted({*a.parameters, *b.parameters}):
-        left, right = a.parameters.get(name), b.parameters.get(name)
-        if left != right:
-            yield f"{name}: {left!r} and {right!r}"
+    if first.version != second.version:
+        yield f"version of {first.use}: {first.version} and {second.version}"
+    for name in sorted({*first.parameters, *second.parameters}):
+        values = first.parameters.get(name), second.parameters.get(name)
+        if values[0] != values[1]:
+            yield f"{name}: {values[0]!r} and {values[1]!r}"
 
 
 def _name(request: Request) -> str:
-    return f"{' + '.join(who.id for who in request.portraits)} × {request.prompt.id} ({request.arm})"
+    return f"{_ids(request)} × {request.prompt.id} ({request.arm})"
+
+
+def _ids(request: Request) -> str:
+    return " + ".join(portrait.id for portrait in request.portraits)

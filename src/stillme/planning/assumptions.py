@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from stillme import results, rubric
+from stillme import rubric
 from stillme.errors import StillmeError, UnknownName
-from stillme.estimates import Settings, likeness
+from stillme.estimates import Settings, intraclass_correlations
 from stillme.estimates.quantities import Columns, Quantity
 from stillme.planning.power import icc_of
-from stillme.stages import described
+from stillme.results import opened
 from stillme.store import Store
+from stillme.store.summaries import Work
 from stillme.types import Interval
 
 ICC, ICC_RANGE = 0.05, (0.01, 0.15)
@@ -26,10 +27,6 @@ SD = 1.0
 """Of single scores on a 1–5 scale."""
 
 _BASELINE = "baseline"
-_MEASURED = """
-    SELECT s.key, s.use, AVG(e.seconds), AVG(e.cost) FROM {table} e JOIN spec s ON s.key = e.{column}
-    WHERE e.final = 1 GROUP BY s.key
-"""
 
 
 def _none() -> Mapping[str, float]:
@@ -123,14 +120,15 @@ def _likely(rate: float, asked: Asked) -> Likely:
 
 
 def _from_run(path: Path, asked: Asked) -> Assumed:
-    loaded = described.load(path, ready=False)
-    if not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet, so there is nothing to learn from it.")
-    with Store.reading(loaded.folder) as store:
-        gathered = results.gather(loaded, store)
-        seconds, dollars = _measured(store)
-    settings = Settings(factors=(), replicates=400, seed=loaded.config.estimates.seed)
-    found = [each for each in likeness(gathered.edits, gathered.scores, settings) if each.arm == _BASELINE]
+    with opened(path) as run:
+        gathered = run.results
+        seconds, dollars = _measured(run.store)
+        settings = Settings(factors=(), replicates=400, seed=run.settings.seed)
+    found = [
+        each
+        for each in intraclass_correlations(gathered.edits, gathered.scores, settings)
+        if each.arm == _BASELINE
+    ]
     name = asked.quantity or next((each.quantity for each in found if _is_usable(each)), "")
     chosen = [each for each in found if each.quantity == name]
     if asked.quantity and not chosen:
@@ -189,8 +187,9 @@ def _pooled(quantities: list[Quantity]) -> tuple[float, float]:
 def _measured(store: Store) -> tuple[dict[str, float], dict[str, float]]:
     seconds: dict[str, float] = {}
     dollars: dict[str, float] = {}
-    for table, column in (("edit", "editor"), ("assessment", "judge")):
-        for key, use, took, cost in store.query(_MEASURED.format(table=table, column=column)):
+    works: tuple[Work, ...] = ("edit", "assessment")
+    for work in works:
+        for key, use, took, cost in store.averages(work):
             # The same specification speaks first, else the same plugin with other parameters.
             for name in (key, use):
                 seconds.setdefault(name, took)

@@ -129,7 +129,7 @@ def _editor(audit: Audit, named: NamedEditor, asked: Asked, assumed: Assumed) ->
 
 def _judge(named: NamedJudge, pictures: int, assumed: Assumed) -> Bill:
     spec, given = named.judge.spec, named.judge.capabilities.given
-    calls = 0 if given else pictures * named.asked
+    calls = 0 if given else pictures * named.record().asked
     dollars = _dollars(named.judge, calls, _first(assumed.dollars, spec.key, spec.use))
     notes = ["its scores are imported"] if given else [] if dollars is not None else ["price unknown"]
     seconds = _first(assumed.seconds, spec.key, spec.use)

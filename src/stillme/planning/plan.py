@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stillme import audit as audits
+from stillme import numbers
 from stillme.audit import Audit
 from stillme.planning.answers import Alternative, Leaning, Sight, Wish
 from stillme.planning.assumptions import Asked, Assumed, assume
 from stillme.planning.costs import Bill, Bills, bills
 from stillme.planning.power import Terms
-from stillme.planning.sight import Sights
-from stillme.stages import described
+from stillme.planning.sight import PowerAnalysis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +124,10 @@ class Plan:
 def plan_audit(path: Path, asked: Asked | None = None) -> Plan:
     """Plan the audit at `path`; nothing is run, and neither keys nor extras are needed."""
     asked = asked or Asked()
-    loaded: Audit = described.load(path, ready=False)
+    loaded: Audit = audits.load(path, ready=False)
     assumed = assume(asked)
     terms = Terms(confidence=loaded.config.estimates.confidence, power=asked.power)
-    sights = Sights(loaded, assumed, terms)
+    analysis = PowerAnalysis(loaded, assumed, terms)
     work = bills(loaded, asked, assumed)
     return Plan(
         title=loaded.config.title,
@@ -136,10 +137,10 @@ def plan_audit(path: Path, asked: Asked | None = None) -> Plan:
         bills=work,
         assumed=assumed,
         terms=terms,
-        sights=tuple(sights.all()),
-        leanings=tuple(sights.leanings()),
-        wishes=tuple(sights.wishes(asked.detect, work)) if asked.detect else (),
-        alternatives=tuple(sights.alternatives()),
+        sights=tuple(analysis.sights()),
+        leanings=tuple(analysis.leanings()),
+        wishes=tuple(analysis.wishes(asked.detect, work)) if asked.detect else (),
+        alternatives=tuple(analysis.alternatives()),
     )
 
 
@@ -196,7 +197,7 @@ def _design_row(each: Alternative) -> tuple[str, ...]:
 
 
 def _size(gap: float | None, *, rate: bool) -> str:
-    return "none" if gap is None else f"{100 * gap:.1f} points" if rate else f"{gap:.2f}"
+    return "none" if gap is None else numbers.points(gap) if rate else numbers.decimal(gap, 2)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,31 +1,33 @@
-"""How small a gap a design can see.
+"""How small a gap a design can detect.
 
-Edits of one portrait are alike, so m of them say as much as m / (1 + (m - 1) × ICC) independent ones. A gap is seen if
-it is as large as its standard error times the quantile of the test plus the quantile of the power, both Student's with
-the portraits' degrees of freedom.
+Edits of one portrait are correlated, so m of them carry as much information as m / (1 + (m - 1) × ICC) independent
+ones. A gap is detected if it is as large as its standard error times the quantile of the test plus the quantile of the
+power, both of Student's t with the portraits' degrees of freedom.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from typing import Any
 
 import numpy as np
+from scipy.special import expit, stdtrit
 
-from stillme.estimates.bootstrap import ENOUGH
-from stillme.estimates.quantiles import student
+from stillme.estimates.bootstrap import MIN_UNITS
 from stillme.estimates.quantities import Floats
 
 _MOST_PORTRAITS = 1_000_000
-_STEPS = 50
 _LARGEST_SD = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A share of edits: how common it is to begin with, and how alike the edits of one portrait are there."""
+    """A share of edits: its base rate, and the ICC of one portrait's edits at that rate."""
 
     base: float
     icc: float
@@ -34,41 +36,41 @@ class Rate:
         """Of one edit."""
         return value * (1 - value)
 
-    def likeness(self, value: float) -> float:
-        """The ICC at another rate, if portraits differ as much on the logit scale: it is largest at one half."""
+    def icc_at(self, value: float) -> float:
+        """The ICC at another rate if portraits vary as much on the logit scale; it is largest at one half."""
         return float(np.interp(value, _RATES, _iccs(portrait_sd_of(self.icc, self.start))))
 
     @property
     def start(self) -> float:
-        """Gaps are looked for where there is room: from the base rate towards one half."""
+        """Gaps are measured where there is room: from the base rate towards one half."""
         return min(self.base, 1 - self.base)
 
     @property
-    def widest(self) -> float:
+    def largest_gap(self) -> float:
         """The largest gap that is possible."""
         return 1 - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mean:
-    """A mean of scores: how much single scores differ, and how alike those of one portrait are."""
+    """A mean of scores: the standard deviation of single scores, and the ICC of one portrait's scores."""
 
     sd: float
     icc: float
     start: float = 0.0
-    widest: float = 4.0
+    largest_gap: float = 4.0
     """From one end of a 1–5 scale to the other."""
 
     def variance(self, value: float) -> float:
         """Of one edit."""
         return self.sd**2
 
-    def likeness(self, value: float) -> float:
+    def icc_at(self, value: float) -> float:
         """The same everywhere."""
         return self.icc
 
 
-Outcome = Rate | Mean
+Measure = Rate | Mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,109 +84,96 @@ class Side:
 
     @classmethod
     def of(cls, portraits: int, edits_each: float) -> Side:
-        """As many edits of every portrait."""
+        """The same number of edits of every portrait."""
         return cls(edits=np.full(portraits, edits_each), units=portraits)
 
-    def freedom(self, outcome: Outcome) -> int:
-        """Degrees of freedom. Rates of few blocks are given by Wilson's interval, which does not count blocks."""
-        few = isinstance(outcome, Rate) and self.units < ENOUGH
+    def degrees_of_freedom(self, measure: Measure) -> int:
+        """Rates of few blocks get Wilson's interval, which does not count blocks."""
+        few = isinstance(measure, Rate) and self.units < MIN_UNITS
         return max(0, (len(self.edits) if few else self.units) - 1)
 
-    def error(self, outcome: Outcome, value: float) -> float:
+    def variance(self, measure: Measure, value: float) -> float:
         """The variance of this side's mean or rate, where it has this value."""
-        return outcome.variance(value) / effective(self.edits, outcome.likeness(value))
+        return measure.variance(value) / effective_size(self.edits, measure.icc_at(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How sure one wants to be."""
+    """The confidence and power that a gap must be detected with."""
 
     confidence: float = 0.95
     power: float = 0.8
     comparisons: int = 1
-    """Of how many this is the first by Holm; 1 for one that was declared beforehand."""
+    """Holm: the first of so many comparisons; 1 for one that was declared beforehand."""
 
-    @property
-    def tail(self) -> float:
-        """The quantile of a two-sided test."""
-        return 1 - (1 - self.confidence) / (2 * self.comparisons)
+    def standard_errors(self, freedom: int) -> float:
+        """How many standard errors a gap must span: the quantile of the two-sided test plus that of the power."""
+        tail = (1 - self.confidence) / (2 * self.comparisons)
+        return float(stdtrit(freedom, 1 - tail) + stdtrit(freedom, self.power))
 
 
-def effective(edits: Sequence[float] | Floats, icc: float) -> float:
-    """How many independent edits say as much as these, given each portrait's number of them."""
+def effective_size(edits: Sequence[float] | Floats, icc: float) -> float:
+    """How many independent edits carry as much information as these, given the number of edits of each portrait."""
     counts = np.asarray(edits, dtype=np.float64)
     total = float(counts.sum())
     return total**2 / float((counts * (1 + (counts - 1) * icc)).sum()) if total else 0.0
 
 
-def smallest_gap(outcome: Outcome, one: Side, other: Side, terms: Terms, *, paired: bool = False) -> float | None:
-    """The smallest gap between two sides that is found with the wished power; None if even the widest is not."""
-    freedom = one.freedom(outcome) if paired else one.freedom(outcome) + other.freedom(outcome)
+def smallest_gap(measure: Measure, one: Side, other: Side, terms: Terms, *, paired: bool = False) -> float | None:
+    """The smallest gap between two sides that is detected with the wanted power; None if even the largest is not."""
+    freedom = one.degrees_of_freedom(measure) + (0 if paired else other.degrees_of_freedom(measure))
     if freedom < 1 or not (one.edits.any() and other.edits.any()):
         return None
-    reach = student(terms.tail, freedom) + student(terms.power, freedom)
-    known = other.error(outcome, outcome.start)
+    standard_errors = terms.standard_errors(freedom)
+    base_variance = other.variance(measure, measure.start)
 
-    def seen(gap: float) -> bool:
-        return gap >= reach * math.sqrt(known + one.error(outcome, outcome.start + gap))
+    def excess(gap: float) -> float:
+        return gap - standard_errors * math.sqrt(base_variance + one.variance(measure, measure.start + gap))
 
-    low, high = 0.0, outcome.widest
-    if not seen(high):
-        return None
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
-    return high
+    return _root(excess, 0.0, measure.largest_gap) if excess(measure.largest_gap) >= 0 else None
 
 
 def smallest_departure(icc: float, side: Side, terms: Terms) -> float | None:
-    """The smallest distance of a share from one half that is found; None if even 0 or 1 is not."""
+    """The smallest distance of a share from one half that is detected; None if even 0 or 1 is not."""
     if side.units < 2:
         return None
-    outcome = Rate(base=0.5, icc=icc)
-    freedom = side.units - 1
-    # At one half a share varies most, so this errs on the careful side.
-    found = (student(terms.tail, freedom) + student(terms.power, freedom)) * math.sqrt(side.error(outcome, 0.5))
-    return found if found <= outcome.widest else None
+    measure = Rate(base=0.5, icc=icc)
+    # A share varies most at one half, so this is conservative.
+    departure = terms.standard_errors(side.units - 1) * math.sqrt(side.variance(measure, 0.5))
+    return departure if departure <= measure.largest_gap else None
 
 
-def portraits_needed(gap: float, outcome: Outcome, edits_each: float, terms: Terms) -> int | None:
-    """Portraits in each of two groups for a gap to be found; None if no number does."""
+def portraits_needed(gap: float, measure: Measure, edits_each: float, terms: Terms) -> int | None:
+    """Portraits in each of two groups for a gap to be detected; None if no number is enough."""
 
     def enough(portraits: int) -> bool:
         side = Side.of(portraits, edits_each)
-        found = smallest_gap(outcome, side, side, terms)
-        return found is not None and found <= gap
+        smallest = smallest_gap(measure, side, side, terms)
+        return smallest is not None and smallest <= gap
 
-    low, high = 1, 2
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > _MOST_PORTRAITS:
+    most = 2
+    while not enough(most):
+        most *= 2
+        if most > _MOST_PORTRAITS:
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_left(range(most), True, lo=most // 2, key=enough)
 
 
 def icc_of(portrait_sd: float, rate: float) -> float:
-    """The ICC of a rate when portraits differ by a normal effect with this standard deviation on the logit scale."""
-    low, high = -60.0, 60.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _moments(middle, portrait_sd)[0] > rate else (middle, high)
-    mean, variance = _moments((low + high) / 2, portrait_sd)
+    """The ICC of a rate when portraits vary by a normal effect with this standard deviation on the logit scale."""
+    intercept = _root(lambda logit: _moments(logit, portrait_sd)[0] - rate, -60.0, 60.0)
+    mean, variance = _moments(intercept, portrait_sd)
     return variance / (mean * (1 - mean))
 
 
 @cache
 def portrait_sd_of(icc: float, rate: float) -> float:
     """The standard deviation on the logit scale that gives this ICC at this rate."""
-    low, high = 0.0, _LARGEST_SD
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if icc_of(middle, rate) > icc else (middle, high)
-    return (low + high) / 2
+    if icc <= 0:
+        return 0.0
+    if icc >= icc_of(_LARGEST_SD, rate):
+        return _LARGEST_SD
+    return _root(lambda portrait_sd: icc_of(portrait_sd, rate) - icc, 0.0, _LARGEST_SD)
 
 
 @cache
@@ -192,12 +181,17 @@ def _iccs(portrait_sd: float) -> Floats:
     return np.array([icc_of(portrait_sd, rate) for rate in _RATES])
 
 
-def _moments(middle: float, portrait_sd: float) -> tuple[float, float]:
-    each = 1 / (1 + np.exp(-(middle + portrait_sd * _POINTS)))
-    mean = float(_WEIGHTS @ each)
-    return mean, float(_WEIGHTS @ (each - mean) ** 2)
+def _moments(intercept: float, portrait_sd: float) -> tuple[float, float]:
+    rates = expit(intercept + portrait_sd * _POINTS)
+    mean = float(_WEIGHTS @ rates)
+    return mean, float(_WEIGHTS @ (rates - mean) ** 2)
 
 
-_POINTS, _WEIGHED = np.polynomial.hermite_e.hermegauss(80)
-_WEIGHTS = _WEIGHED / _WEIGHED.sum()
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    optimize: Any = import_module("scipy.optimize")
+    return float(optimize.brentq(function, low, high, xtol=1e-12))
+
+
+_POINTS, _RAW_WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+_WEIGHTS = _RAW_WEIGHTS / _RAW_WEIGHTS.sum()
 _RATES = np.linspace(0.005, 0.995, 100)

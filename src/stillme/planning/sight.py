@@ -1,4 +1,4 @@
-"""Which gaps a design can see, and what a thinner or a wider design would see."""
+"""Which gaps a design can detect, and which ones a sparser or a larger design would."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stillme.planning.assumptions import Assumed, Likely
 from stillme.planning.costs import Bills
 from stillme.planning.power import (
     Mean,
-    Outcome,
+    Measure,
     Rate,
     Side,
     Terms,
-    effective,
+    effective_size,
     portraits_needed,
     smallest_departure,
     smallest_gap,
@@ -31,60 +31,63 @@ from stillme.types import Arm
 Flags = NDArray[np.bool_]
 
 
-class Sights:
-    """An audit's portraits and cells, ready to be asked."""
+class PowerAnalysis:
+    """What an audit's design can detect, from its portraits and cells."""
 
     def __init__(self, audit: Audit, assumed: Assumed, terms: Terms) -> None:
         self._audit, self._assumed, self._terms = audit, assumed, terms
         self._columns = Columns.of(_no_edits(audit))
-        place = {portrait.id: index for index, portrait in enumerate(self._columns.portraits)}
-        self.counts = {named.name: _counts(audit, named, place, people=1) for named in audit.editors}
-        self._couples = {named.name: _counts(audit, named, place, people=2) for named in audit.editors}
+        index = {portrait.id: number for number, portrait in enumerate(self._columns.portraits)}
+        self._counts = {named.name: _counts(audit, named, index, people=1) for named in audit.editors}
+        self._pair_counts = {named.name: _counts(audit, named, index, people=2) for named in audit.editors}
 
     @property
-    def grouped(self) -> bool:
-        """Whether there are edits of single people, whose groups can be compared."""
-        return any(counts.any() for counts in self.counts.values())
+    def _factors(self) -> Sequence[str]:
+        """Factors whose groups can be compared: only edits of single people have a group."""
+        return self._audit.factors if any(counts.any() for counts in self._counts.values()) else ()
 
-    def all(self) -> Iterator[Sight]:
-        """For every factor, comparison and quantity, what the editor sees that sees least."""
-        for factor in self._audit.factors if self.grouped else ():
+    def sights(self) -> Iterator[Sight]:
+        """For every factor, comparison and quantity, the editor with the largest detectable gap."""
+        scores = self._assumed.sd_icc
+        measures: list[tuple[Measure, Likely]] = [
+            *((Rate(base=likely.rate, icc=likely.icc), likely) for likely in self._assumed.rates),
+            (Mean(sd=self._assumed.sd, icc=scores.icc), scores),
+        ]
+        for factor in self._factors:
             plan = design.by_factor(self._columns, factor, self._audit.config.estimates.reference.get(factor))
             if len(plan.levels) < 2:
                 continue
-            rates = [(Rate(base=each.rate, icc=each.icc), each) for each in self._assumed.rates]
-            scores = self._assumed.sd_icc
-            for outcome, likely in (*rates, (Mean(sd=self._assumed.sd, icc=scores.icc), scores)):
+            for measure, likely in measures:
                 for against in ("another group", "the others"):
-                    seen = [self._sight(plan, name, outcome, likely, against) for name in self.counts]
-                    yield max(seen, key=lambda each: (each.gap.value is None, each.gap.value or 0.0))
+                    sights = [self._sight(plan, editor, measure, likely, against) for editor in self._counts]
+                    yield max(sights, key=lambda sight: (sight.gap.value is None, sight.gap.value or 0.0))
 
     def leanings(self) -> Iterator[Leaning]:
         """Role requests with two people: 0.5 is no bias."""
-        for name, counts in self._couples.items():
+        for editor, counts in self._pair_counts.items():
             side = Side(edits=counts[counts > 0], units=int((counts > 0).sum()))
             if side.units:
                 yield Leaning(
-                    editor=name,
+                    editor=editor,
                     requests=int(counts.sum()),
                     portraits=side.units,
                     departure=smallest_departure(self._assumed.rates[0].icc, side, self._terms),
                 )
 
     def wishes(self, gap: float, work: Bills) -> Iterator[Wish]:
-        """How many portraits it would take to see the gap between two groups, with as many edits of each."""
-        for factor in self._audit.factors if self.grouped else ():
-            levels = self._audit_levels(factor)
-            each = min(float(counts[counts > 0].mean()) for counts in self.counts.values() if counts.any())
+        """How many portraits it takes to detect the gap between two groups, with as many edits of each."""
+        for factor in self._factors:
+            levels = self._level_count(factor)
+            edits_each = min(float(counts[counts > 0].mean()) for counts in self._counts.values() if counts.any())
             for likely in self._assumed.rates:
-                found = portraits_needed(gap, Rate(base=likely.rate, icc=likely.icc), each, self._terms)
-                portraits = found * levels if found else None
+                per_group = portraits_needed(gap, Rate(base=likely.rate, icc=likely.icc), edits_each, self._terms)
+                portraits = per_group * levels if per_group else None
                 times = portraits / len(self._audit.portraits) if portraits else None
                 yield Wish(
                     factor=factor,
                     base=likely.rate,
                     gap=gap,
-                    per_group=found,
+                    per_group=per_group,
                     portraits=portraits,
                     edits=round(times * work.edits) if times else None,
                     judge_calls=round(times * work.questions) if times else None,
@@ -93,57 +96,54 @@ class Sights:
 
     def alternatives(self) -> Iterator[Alternative]:
         """From all prompts for every portrait and editor down to one, for the first factor and base rate."""
-        audit, editors = self._audit, len(self._audit.editors)
+        audit, likely = self._audit, self._assumed.rates[0]
         prompts = [prompt for prompt in audit.prompts if not (audit.config.roles and prompt.target)]
-        whole = len(prompts) * max(len(named.seeds) for named in audit.editors)
-        people, likely = len(audit.portraits), self._assumed.rates[0]
-        if not self.grouped or not audit.factors or whole < 2:
+        full = len(prompts) * max(len(named.seeds) for named in audit.editors)
+        if not self._factors or full < 2:
             return
-        groups = self._audit_levels(audit.factors[0])
-        mine = float(np.mean([counts.sum() for counts in self.counts.values()])) / people
+        people, groups = len(audit.portraits), self._level_count(self._factors[0])
+        current = float(np.mean([counts.sum() for counts in self._counts.values()])) / people
 
-        def gap(portraits: int, each: float) -> float | None:
-            side = Side.of(portraits // groups, each)
+        def gap(portraits: int, edits_each: float) -> float | None:
+            side = Side.of(portraits // groups, edits_each)
             return smallest_gap(Rate(base=likely.rate, icc=likely.icc), side, side, self._terms)
 
-        for each in _thinner(whole, mine):
-            buys = int(people * whole / each)
+        for edits_each in _sparser(full, current):
+            portraits = int(people * full / edits_each)
             yield Alternative(
-                edits_each=each,
-                size=round(people * editors * each),
-                share=each / whole,
-                information=effective([each], likely.icc) / effective([whole], likely.icc),
-                gap=gap(people, each),
-                portraits=buys,
-                wider_gap=gap(buys, each),
-                chosen=abs(each - mine) < 1e-9,
+                edits_each=edits_each,
+                size=round(people * len(audit.editors) * edits_each),
+                share=edits_each / full,
+                information=effective_size([edits_each], likely.icc) / effective_size([full], likely.icc),
+                gap=gap(people, edits_each),
+                portraits=portraits,
+                wider_gap=gap(portraits, edits_each),
+                chosen=abs(edits_each - current) < 1e-9,
             )
 
-    def _audit_levels(self, factor: str) -> int:
+    def _level_count(self, factor: str) -> int:
         return len(self._columns.edits.levels(factor)[0])
 
-    def _sight(self, plan: Plan, editor: str, outcome: Outcome, likely: Likely, against: Against) -> Sight:
-        counts = self.counts[editor]
-        groups = [each.members for each in plan.comparisons if each.scope == "group"]
+    def _sight(self, plan: Plan, editor: str, measure: Measure, likely: Likely, against: Against) -> Sight:
+        counts = self._counts[editor]
+        groups = [comparison.members for comparison in plan.comparisons if comparison.scope == "group"]
         contrasts = [
-            (each.members, each.against)
-            for each in plan.comparisons
-            if each.scope == "contrast" and each.against is not None
+            (comparison.members, comparison.against)
+            for comparison in plan.comparisons
+            if comparison.scope == "contrast" and comparison.against is not None
         ]
         if against == "another group":
-            smallest = sorted(groups, key=lambda members: float(counts[members].sum()))[:2]
-            pairs = [(smallest[0], smallest[1])]
+            smallest = sorted(groups, key=lambda members: float(counts[members].sum()))
+            pair = (smallest[0], smallest[1])
         else:
-            pairs = [min(contrasts, key=lambda sides: float(counts[sides[0]].sum()))] if contrasts else []
-        comparisons = len(contrasts) * len(self.counts)
+            pair = min(contrasts, key=lambda sides: float(counts[sides[0]].sum()), default=None)
+        comparisons = len(contrasts) * len(self._counts)
 
-        def find(icc: float, terms: Terms) -> float | None:
-            supposed = replace(outcome, icc=icc)
-            found = [
-                smallest_gap(supposed, _side(plan, counts, one), _side(plan, counts, two), terms, paired=plan.paired)
-                for one, two in pairs
-            ]
-            return None if not found or None in found else max(each for each in found if each is not None)
+        def gap(icc: float, terms: Terms) -> float | None:
+            if pair is None:
+                return None
+            one, other = (_side(plan, counts, members) for members in pair)
+            return smallest_gap(replace(measure, icc=icc), one, other, terms, paired=plan.paired)
 
         return Sight(
             factor=plan.factor,
@@ -152,48 +152,48 @@ class Sights:
             portraits=min(int((counts[members] > 0).sum()) for members in groups),
             edits_each=float(counts[counts > 0].mean()) if counts.any() else 0.0,
             against=against,
-            quantity="rate" if isinstance(outcome, Rate) else "mean",
-            base=outcome.base if isinstance(outcome, Rate) else None,
-            gap=_gap(find, likely, self._terms, comparisons),
+            quantity="rate" if isinstance(measure, Rate) else "mean",
+            base=measure.base if isinstance(measure, Rate) else None,
+            gap=_gap(gap, likely, self._terms, comparisons),
             comparisons=comparisons,
         )
 
 
-def _gap(find: Callable[[float, Terms], float | None], likely: Likely, terms: Terms, comparisons: int) -> Gap:
+def _gap(gap: Callable[[float, Terms], float | None], likely: Likely, terms: Terms, comparisons: int) -> Gap:
     return Gap(
-        value=find(likely.icc, terms),
-        low=find(likely.low, terms),
-        high=find(likely.high, terms),
-        corrected=find(likely.icc, replace(terms, comparisons=max(1, comparisons))),
+        value=gap(likely.icc, terms),
+        low=gap(likely.low, terms),
+        high=gap(likely.high, terms),
+        corrected=gap(likely.icc, replace(terms, comparisons=max(1, comparisons))),
     )
 
 
 def _side(plan: Plan, counts: Floats, members: Flags) -> Side:
-    seen = members & (counts > 0)
-    return Side(edits=counts[seen], units=len(np.unique(plan.unit[seen])))
+    edited = members & (counts > 0)
+    return Side(edits=counts[edited], units=len(np.unique(plan.unit[edited])))
 
 
-def _thinner(whole: int, mine: float) -> Sequence[float]:
-    """The whole grid, halves of it down to one edit each, and the audit as it stands."""
-    steps: list[float] = [float(whole)]
+def _sparser(full: int, current: float) -> Sequence[float]:
+    """The full grid, halves of it down to one edit of each portrait, and the audit as it is."""
+    steps: list[float] = [float(full)]
     while steps[-1] > 1:
         steps.append(float(max(1, round(steps[-1] / 2))))
-    return sorted({*steps, mine}, reverse=True)
+    return sorted({*steps, current}, reverse=True)
 
 
-def _counts(audit: Audit, named: NamedEditor, place: dict[str, int], *, people: int) -> Floats:
-    """Edits of each portrait under the arm that is compared, as the first of so many people."""
+def _counts(audit: Audit, named: NamedEditor, index: dict[str, int], *, people: int) -> Floats:
+    """Edits of each portrait under the arm that is compared, where it is the first of so many people."""
     arms = [arm for arm in audit.config.arms if arm is not Arm.NOOP]
     compared = Arm.BASELINE if Arm.BASELINE in arms or not arms else arms[0]
-    counts = np.zeros(len(place))
+    counts = np.zeros(len(index))
     for portraits, arm, _ in audit.cells(named):
         if arm is compared and len(portraits) == people:
-            counts[place[portraits[0].id]] += len(named.seeds)
+            counts[index[portraits[0].id]] += len(named.seeds)
     return counts
 
 
 def _no_edits(audit: Audit) -> Edits:
-    """The audit's portraits without a row: enough to know who would be compared with whom."""
+    """The audit's portraits without a row: enough to know which groups would be compared."""
     none = np.zeros(0, dtype=np.int32)
     return Edits(
         keys=(),

@@ -1,8 +1,9 @@
-"""Read a folder of pictures with a CSV that says who gave which label."""
+"""Read a folder of pictures with a CSV of labels."""
 
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,8 +14,14 @@ from stillme.types import ImageFile, Portrait
 TABLE = "portraits.csv"
 """The file of attributes inside a folder of portraits."""
 
-_OWN = frozenset({"id", "file", "sha256", "licence", "label_origin", "consent", "block"})
+TERMS = ("licence", "label_origin", "consent")
+"""The columns that say who may use a picture, who labelled it, and what the person agreed to."""
+
+OWN_COLUMNS = frozenset({"id", "file", "sha256", "block", *TERMS})
 """Columns with a meaning of their own; every other column is an attribute."""
+
+
+NO_ROWS = Problem(place="", message="has no rows; list at least one picture under the column 'file'")
 
 
 def load(folder: Path) -> tuple[Portrait, ...]:
@@ -23,20 +30,22 @@ def load(folder: Path) -> tuple[Portrait, ...]:
     Columns: `file` (needed), `id` (else the file's stem), `licence`, `label_origin`, `consent`, `block`, `sha256`;
     all others are attributes. Every problem is reported, not only the first.
     """
+    if not folder.is_dir():
+        raise InvalidPortraits(str(folder), [Problem(place="", message="is not a folder")])
     table = folder / TABLE
     problems: list[Problem] = []
-    found: dict[str, Portrait] = {}
-    for place, row in _rows(folder, table):
+    portraits: dict[str, Portrait] = {}
+    for place, row in table_rows(table):
         portrait = _portrait(folder, place, row, problems)
-        if portrait and portrait.id in found:
+        if portrait and portrait.id in portraits:
             problems.append(Problem(place=place, message=f"the id {portrait.id!r} is used twice; ids must differ"))
         elif portrait:
-            found[portrait.id] = portrait
-    if not found and not problems:
-        problems.append(Problem(place="", message="has no rows; list at least one picture under the column 'file'"))
+            portraits[portrait.id] = portrait
+    if not portraits and not problems:
+        problems.append(NO_ROWS)
     if problems:
         raise InvalidPortraits(str(table), problems)
-    return tuple(found.values())
+    return tuple(portraits.values())
 
 
 def check(portraits: tuple[Portrait, ...]) -> list[Problem]:
@@ -50,27 +59,37 @@ def check(portraits: tuple[Portrait, ...]) -> list[Problem]:
     return problems
 
 
-def _rows(folder: Path, table: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    if not folder.is_dir():
-        raise InvalidPortraits(str(folder), [Problem(place="", message="is not a folder")])
+def table_rows(table: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a CSV with a column `file`, one at a time, each with its place in the file."""
     try:
-        text = table.read_text("utf-8-sig")
+        with table.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream, strict=True)
+            columns = list(reader.fieldnames or ())
+            if "file" not in columns:
+                raise _fault(table, 1, f"has no column 'file'; its columns are {', '.join(columns) or 'none'}")
+            if repeated := [name for name, count in Counter(columns).items() if count > 1]:
+                raise _fault(table, 1, f"has the column {repeated[0]!r} twice; give each its own name")
+            try:
+                for cells in reader:
+                    if None in cells:
+                        raise csv.Error("more cells than the header")
+                    yield f"line {reader.line_num}", {name: (value or "").strip() for name, value in cells.items()}
+            except csv.Error as error:
+                raise _fault(table, reader.line_num, f"cannot be read ({error})") from None
     except FileNotFoundError:
-        hint = "is missing; write one with the columns file, licence, label_origin and your attributes"
-        raise InvalidPortraits(str(table), [Problem(place="", message=hint)]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidPortraits(str(table), [Problem(place="", message=f"cannot be read ({error})")]) from None
-    reader = csv.DictReader(text.splitlines(), strict=True)
-    if "file" not in (reader.fieldnames or ()):
-        hint = f"has no column 'file'; its columns are {', '.join(reader.fieldnames or ()) or 'none'}"
-        raise InvalidPortraits(str(table), [Problem(place="line 1", message=hint)])
-    try:
-        for row in reader:
-            if None in row:
-                raise csv.Error("a row has more cells than the header")
-            yield f"line {reader.line_num}", {name: (value or "").strip() for name, value in row.items()}
-    except csv.Error as error:
-        raise InvalidPortraits(str(table), [Problem(place=f"line {reader.line_num}", message=str(error))]) from None
+        columns = "file, licence, label_origin, consent and your attributes"
+        raise _fault(table, 0, f"is missing; write one with the columns {columns}") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise _fault(table, 0, f"cannot be read ({error})") from None
+
+
+def attributes_of(row: Mapping[str, str]) -> dict[str, str]:
+    """The attributes of a table's row."""
+    return {name: value for name, value in row.items() if name not in OWN_COLUMNS and value}
+
+
+def _fault(table: Path, line: int, message: str) -> InvalidPortraits:
+    return InvalidPortraits(str(table), [Problem(place=f"line {line}" if line else "", message=message)])
 
 
 def _portrait(folder: Path, place: str, row: Mapping[str, str], problems: list[Problem]) -> Portrait | None:
@@ -92,7 +111,7 @@ def _portrait(folder: Path, place: str, row: Mapping[str, str], problems: list[P
     return Portrait(
         id=row.get("id") or path.stem,
         image=image,
-        attributes={name: value for name, value in row.items() if name not in _OWN and value},
+        attributes=attributes_of(row),
         label_origin=row.get("label_origin") or "not stated",
         licence=row.get("licence") or "not stated",
         block=row.get("block", ""),

@@ -1,4 +1,4 @@
-"""A set of portraits at one glance: a contact sheet, with the card that says what its labels are and are not."""
+"""A contact sheet of a set of portraits, with the card that says what its labels are and are not."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from stillme import images
 from stillme.errors import StillmeError
+from stillme.files import whole, write_whole
 from stillme.portraits.folder import TABLE
 from stillme.types import Portrait
 
@@ -29,16 +30,17 @@ def write_sheet(portraits: Sequence[Portrait], file: Path) -> Path:
     """Write the contact sheet as `.png`, or as `.html` with the set's card."""
     match file.suffix.lower():
         case ".png":
-            _draw(portraits).save(file)
+            with whole(file) as draft:
+                _draw(portraits).save(draft, "PNG")
         case ".html":
-            file.write_text(_page(portraits), "utf-8")
+            write_whole(file, _page(portraits))
         case other:
-            raise StillmeError(f"A contact sheet is .png or .html, not {other or 'a file without a suffix'!r}.")
+            raise StillmeError(f"A contact sheet cannot be {other or 'without a suffix'!r}; name a .png or .html file.")
     return file
 
 
 def rows_of(portraits: Sequence[Portrait]) -> list[list[Portrait]]:
-    """Matched portraits share a row; where nothing is matched, rows are simply filled."""
+    """Matched portraits share a row; otherwise rows are filled one after the other."""
     blocks: dict[str, list[Portrait]] = {}
     for portrait in portraits:
         blocks.setdefault(portrait.block, []).append(portrait)
@@ -76,7 +78,7 @@ def _page(portraits: Sequence[Portrait]) -> str:
 
 
 def _card(portrait: Portrait) -> str:
-    """The card of the set that a portrait belongs to, or nothing."""
+    """The card of the set that a portrait belongs to; empty where it has none."""
     homes = [folder for folder in portrait.image.path.parents if (folder / TABLE).is_file()]
     return (homes[0] / CARD).read_text("utf-8") if homes and (homes[0] / CARD).is_file() else ""
 

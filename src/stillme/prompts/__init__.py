@@ -14,7 +14,7 @@ from stillme.errors import InvalidPrompts, Problem, did_you_mean
 from stillme.types import Prompt
 
 COLUMNS = ("id", "text", "category", "subcategory", "years", "target", "stereotype", "pronoun")
-"""What a prompt may carry. `id` and `text` are needed."""
+"""What a prompt may have. `id` and `text` are required."""
 
 
 @cache
@@ -31,7 +31,7 @@ def roles() -> tuple[Prompt, ...]:
 
 @cache
 def roles_counterbalance() -> tuple[Prompt, ...]:
-    """The role sentences that have a pronoun, with the other gender's pronoun and with a neutral one."""
+    """The role sentences that have a pronoun, once with the other gender's pronoun and once with a neutral one."""
     return _packaged("roles_counterbalance.csv")
 
 
@@ -63,8 +63,7 @@ def _toml_entries(path: Path, text: str) -> Iterable[tuple[str, Mapping[str, Any
         tables = tomllib.loads(text).get("prompts", [])
     except tomllib.TOMLDecodeError as error:
         raise InvalidPrompts(str(path), [Problem(place="", message=f"is not TOML: {error}")]) from None
-    listed = cast("list[Any]", tables) if isinstance(tables, list) else [tables]
-    for index, table in enumerate(listed):
+    for index, table in enumerate(cast("list[Any]", tables) if isinstance(tables, list) else [tables]):
         if not isinstance(table, dict):
             problem = Problem(place=f"prompts[{index}]", message="is not a table; write one `[[prompts]]` per prompt")
             raise InvalidPrompts(str(path), [problem])
@@ -98,7 +97,7 @@ def _prompt(place: str, entry: Mapping[str, Any], problems: list[Problem]) -> Pr
         if name not in COLUMNS:
             hint = did_you_mean(str(name), COLUMNS) if name else ""
             problems.append(
-                Problem(place=place, message=f"unknown column {name!r}.{hint} Known are {', '.join(COLUMNS)}")
+                Problem(place=place, message=f"unknown column {name!r}.{hint} Known columns: {', '.join(COLUMNS)}")
             )
     value = {name: str(entry.get(name) or "").strip() for name in COLUMNS}
     for name in ("id", "text"):

@@ -1,6 +1,6 @@
-"""The page that people look at."""
+"""The report: one self-contained page."""
 
-from stillme.report.data import Described, ReportData
+from stillme.report.data import Description, ReportData
 from stillme.report.writing import render, write
 
-__all__ = ["Described", "ReportData", "render", "write"]
+__all__ = ["Description", "ReportData", "render", "write"]

@@ -1,4 +1,4 @@
-"""What these numbers cannot tell: written from the audit itself, not from a boilerplate."""
+"""What the numbers cannot tell, from the audit itself."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from stillme import numbers
 from stillme.estimates import Disparity, EditState, PairedEffect
-from stillme.report import numbers
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
 from stillme.types import Arm, Estimate, Interval, NotEstimable
 
-FEW = 12
-"""Portraits in a group below which only large gaps can be seen."""
+FEW_PORTRAITS = 12
+"""Portraits in a group below which only large gaps can be detected."""
 
-MUCH = 0.05
-"""The share of left-out edits from which on a reader is warned."""
+MUCH_MISSING = 0.05
+"""The share of edits without a value above which a reader is warned."""
 
 
 class Caveat(NamedTuple):
@@ -31,7 +31,7 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     """Every limit that applies to this audit."""
     yield from _rows(data)
     yield from _people(data, findings)
-    yield from _hidden(data, findings)
+    yield from _inconclusive(data, findings)
     yield from _judges(data)
     count = len(data.edits.prompts)
     yield Caveat(
@@ -47,11 +47,11 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
         )
     if data.redact != "none":
         yield Caveat("You cannot look for yourself.", "The portraits were blurred or left out of this page on purpose.")
-    silent = sum(isinstance(each.outcome, NotEstimable) for each in data.estimates)
-    if silent:
+    not_estimable = sum(isinstance(estimate.outcome, NotEstimable) for estimate in data.estimates)
+    if not_estimable:
         yield Caveat(
             "Some cells have no number.",
-            f"{silent:,} of {len(data.estimates):,} quantities could not be estimated; the table says why.",
+            f"{not_estimable:,} of {len(data.estimates):,} quantities could not be estimated; the table says why.",
         )
 
 
@@ -73,21 +73,21 @@ def _rows(data: ReportData) -> Iterator[Caveat]:
             "The run is not finished.",
             f"{missing:,} of {len(data.edits):,} edits have not been made; the numbers will move.",
         )
-    everyone = [each for each in data.estimates if each.scope == "all" and each.judge]
-    most = max(everyone, key=lambda each: (_left_out(each), each.editor), default=None)
-    if most is not None and _left_out(most) > MUCH:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(most.excluded.items()))
+    everyone = [estimate for estimate in data.estimates if estimate.scope == "all" and estimate.judge]
+    worst = max(everyone, key=lambda estimate: (_missing_share(estimate), estimate.editor), default=None)
+    if worst is not None and _missing_share(worst) > MUCH_MISSING:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(worst.excluded.items()))
         yield Caveat(
             "Not every edit has a score.",
-            f"{100 * _left_out(most):.0f} % of the edits by {most.editor} have no value for "
-            f"“{numbers.title(most.quantity)}” ({reasons}). Where groups lose different edits, "
+            f"{numbers.percent(_missing_share(worst), 0)} of the edits by {worst.editor} have no value for "
+            f"“{numbers.title(worst.quantity)}” ({reasons}). Where groups lose different edits, "
             "what is left compares unlike things.",
         )
 
 
-def _left_out(found: Estimate) -> float:
-    gone = sum(found.excluded.values())
-    return gone / (gone + found.edits) if gone else 0.0
+def _missing_share(estimate: Estimate) -> float:
+    excluded = sum(estimate.excluded.values())
+    return excluded / (excluded + estimate.edits) if excluded else 0.0
 
 
 def _people(data: ReportData, findings: Findings) -> Iterator[Caveat]:
@@ -97,10 +97,10 @@ def _people(data: ReportData, findings: Findings) -> Iterator[Caveat]:
         "between those labels’ portraits; who a person is, and how they would describe themselves, is not in the data.",
     )
     for factor in data.settings.factors:
-        name = numbers.factor(factor)
+        name = numbers.factor_name(factor)
         levels, codes = data.edits.levels(factor)
-        sizes = {level: int((codes == place).sum()) for place, level in enumerate(levels)}
-        if sizes and min(sizes.values()) < FEW:
+        sizes = {level: int((codes == code).sum()) for code, level in enumerate(levels)}
+        if sizes and min(sizes.values()) < FEW_PORTRAITS:
             smallest = min(sizes, key=lambda level: (sizes[level], level))
             yield Caveat(
                 f"Few people per group of {name}.",
@@ -123,34 +123,34 @@ def _people(data: ReportData, findings: Findings) -> Iterator[Caveat]:
 
 
 def _single_cells(data: ReportData) -> Iterator[Caveat]:
-    """Where groups meet, one portrait may stand for everybody."""
+    """Combinations of labels that only one portrait has."""
     factors = data.settings.factors
-    labels = [tuple(each.attributes.get(factor, "") for factor in factors) for each in data.edits.portraits]
-    alone = sum(count == 1 for count in Counter(each for each in labels if all(each)).values())
-    if len(factors) > 1 and alone:
+    cells = [tuple(portrait.attributes.get(factor, "") for factor in factors) for portrait in data.edits.portraits]
+    single = sum(count == 1 for count in Counter(cell for cell in cells if all(cell)).values())
+    if len(factors) > 1 and single:
         yield Caveat(
             "One portrait per cell.",
-            f"{alone} of {len(set(labels))} combinations of {', '.join(map(numbers.factor, factors))} are one portrait "
-            "each: what looks like their fate may be one face’s.",
+            f"{single} of {len(set(cells))} combinations of {', '.join(map(numbers.factor_name, factors))} are one "
+            "portrait each: what looks like a gap may be one face.",
         )
 
 
-def _hidden(data: ReportData, findings: Findings) -> Iterator[Caveat]:
+def _inconclusive(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     """How large a gap could be and still look like chance."""
-    quiet = [gap for gap in findings.gaps if not gap.beyond_chance and numbers.is_rate(gap.found.quantity)]
-    if quiet:
-        widest = max(quiet, key=lambda gap: gap.interval.high)
+    inconclusive = [gap for gap in findings.gaps if not gap.beyond_chance and numbers.is_rate(gap.disparity.quantity)]
+    if inconclusive:
+        widest = max(inconclusive, key=lambda gap: gap.interval.high)
         yield Caveat(
             "No gap found is not no gap.",
-            f"For “{widest.title}” by {numbers.factor(widest.found.factor)} ({widest.found.editor}) the data allow "
-            f"a true gap of up to {numbers.number(widest.found.quantity, widest.interval.high)}.",
+            f"For “{widest.title}” by {numbers.factor_name(widest.disparity.factor)} ({widest.disparity.editor}) "
+            f"the data allow a true gap of up to {numbers.number(widest.disparity.quantity, widest.interval.high)}.",
         )
-    tests = sum(isinstance(each, Disparity) and isinstance(each.outcome, Interval) for each in data.estimates)
-    if tests > len(findings.gaps):
+    disparities = [estimate for estimate in data.estimates if isinstance(estimate, Disparity)]
+    if sum(isinstance(disparity.outcome, Interval) for disparity in disparities) > len(findings.gaps):
         yield Caveat(
-            "Many numbers, some by luck.",
-            f"Only the {len(findings.gaps)} comparisons of headline quantities are corrected for being many (Holm). "
-            "Other gaps and every contrast in the table are not.",
+            "Many numbers, some large by chance.",
+            f"Only the {len(findings.gaps)} comparisons of headline quantities are adjusted for multiple "
+            "comparisons (Holm). Other gaps and every contrast in the table are not.",
         )
 
 
@@ -180,8 +180,8 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
 
 
 def _mitigation(data: ReportData) -> Iterator[Caveat]:
-    effects = [each for each in data.mitigation if isinstance(each, PairedEffect)]
-    if effects and not any(isinstance(each.beyond_untreated, Interval) for each in effects):
+    effects = [effect for effect in data.mitigation if isinstance(effect, PairedEffect)]
+    if effects and not any(isinstance(effect.beyond_untreated, Interval) for effect in effects):
         yield Caveat(
             "No edit was run again untreated.",
             "If the edits were chosen because their baseline was bad, running them again improves them by itself; "

@@ -4,75 +4,63 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 from stillme import __version__, calibration
-from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.calibration.limits import AxisLimits
 from stillme.calibration.limits import load as load_limits
 from stillme.calibration.records import EVERYONE, AxisResult, Share
-from stillme.estimates import Disparity, PairedEffect, Settings, Standing, likeness, paired_effects
+from stillme.design import EditorRecord, JudgeRecord
+from stillme.estimates import Disparity, PairedEffect, Settings, intraclass_correlations, paired_effects
 from stillme.estimates.agreement import AgainstPeople, Agreement, against_people, agreement, mean_of
 from stillme.estimates.roles import adherence
-from stillme.protocols import Vouched
-from stillme.report.data import Calibrated, CalibratedAxis, Described, Dose, Redaction, Remark, ReportData, Spent, Tried
-from stillme.results import Results, known_answers
+from stillme.report.data import (
+    Calibrated,
+    CalibratedAxis,
+    Description,
+    Dose,
+    GroupShare,
+    Redaction,
+    Remark,
+    ReportData,
+    Spending,
+)
+from stillme.results import Results, Run, known_answers
 from stillme.results.disputes import raters
-from stillme.store import Store
-from stillme.types import Arm, Estimate, Spec
+from stillme.store.summaries import Work
+from stillme.types import Arm, Estimate
 
 EARLIER = "earlier configurations of this audit"
 
-_SPENT = (
-    ("editor", "SELECT editor, COUNT(DISTINCT key), SUM(attempts), SUM(seconds), SUM(cost) FROM edit GROUP BY editor"),
-    (
-        "judge",
-        "SELECT judge, COUNT(DISTINCT key), SUM(attempts), SUM(seconds), SUM(cost) FROM assessment GROUP BY judge",
-    ),
-)
-_EVIDENCE = (
-    "SELECT a.edit, a.judge, j.axis, j.reason FROM assessment a JOIN judgement j ON j.assessment = a.id "
-    "WHERE a.final = 1 AND a.epoch = 0 AND j.reason IS NOT NULL ORDER BY a.id, j.axis"
-)
-_OWN_WORDS = "SELECT key, message FROM edit WHERE final = 1 AND message IS NOT NULL ORDER BY id"
 
-
-def report_data(
-    loaded: Audit,
-    store: Store,
-    gathered: Results,
-    found: Sequence[Estimate],
-    *,
-    settings: Settings,
-    standing: Standing,
-    redact: Redaction = "none",
-) -> ReportData:
+def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = "none") -> ReportData:
     """Everything that the page and the figures show."""
+    design, results, settings = run.design, run.results, run.settings
     return ReportData(
-        title=loaded.config.title,
-        audit_hash=loaded.hash,
+        title=design.title,
+        audit_hash=design.hash,
         version=__version__,
-        edits=gathered.edits,
-        scores=gathered.scores,
-        estimates=tuple(found),
+        edits=results.edits,
+        scores=results.scores,
+        estimates=tuple(estimates),
         settings=settings,
-        image_path=store.pictures.find,
-        folder=loaded.folder,
-        editors=tuple(_editor(named) for named in loaded.editors),
-        judges=tuple(_judge(named) for named in loaded.judges),
-        standing=standing,
-        calibrated=tuple(_calibrated(loaded)),
-        headline_judges=_combining(loaded, gathered),
-        badges=("synthetic portraits",) if loaded.config.portraits.source == "synthetic" else (),
-        mitigation=tuple(_mitigation(gathered, settings)),
-        roles=tuple(adherence(gathered.edits, gathered.scores, settings)),
-        agreement=tuple(_agreement(loaded, gathered, settings)),
-        against_people=tuple(_against_people(loaded, gathered, settings)),
-        likeness=tuple(likeness(gathered.edits, gathered.scores, settings)),
-        planted=tuple(known_answers.gaps(loaded, gathered)),
-        spent=tuple(_spent(loaded, store)),
-        remarks=partial(_remarks, loaded, store),
+        image_path=run.store.pictures.find,
+        folder=run.folder,
+        editors=tuple(_described(editor) for editor in design.editors),
+        judges=tuple(_described(judge) for judge in design.judges),
+        standing=calibration.standing_of(run),
+        calibrated=tuple(_calibrated(run)),
+        headline_judges=_combining(run),
+        badges=("synthetic portraits",) if design.synthetic else (),
+        mitigation=tuple(_mitigation(results, settings)),
+        roles=tuple(adherence(results.edits, results.scores, settings)),
+        agreement=tuple(_agreement(run)),
+        against_people=tuple(_against_people(run)),
+        intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),
+        planted=tuple(known_answers.gaps(run)),
+        spending=tuple(_spent(run)),
+        remarks=partial(_remarks, run),
         redact=redact,
     )
 
@@ -85,90 +73,78 @@ def _mitigation(gathered: Results, settings: Settings) -> Iterator[PairedEffect 
             yield from paired_effects(gathered.edits, gathered.scores, settings, arm=arm)
 
 
-def _agreement(loaded: Audit, gathered: Results, settings: Settings) -> list[Agreement]:
+def _agreement(run: Run) -> list[Agreement]:
     """The audit's judges among themselves, on the scales."""
-    said = raters(loaded, gathered)
-    return agreement(gathered.edits, said, settings) if len({score.judge for score in said}) > 1 else []
+    said = raters(run)
+    several = len({score.judge for score in said}) > 1
+    return agreement(run.results.edits, said, run.settings) if several else []
 
 
-def _against_people(loaded: Audit, gathered: Results, settings: Settings) -> Iterator[AgainstPeople]:
+def _against_people(run: Run) -> Iterator[AgainstPeople]:
     """Every other judge against the mean of the people who rated the same edits."""
-    people = {named.name for named in loaded.judges if named.judge.capabilities.kind == "person"}
-    for axis in dict.fromkeys(score.axis for score in gathered.scores if score.judge in people):
-        rated = mean_of([score for score in gathered.scores if score.axis == axis and score.judge in people])
-        for score in gathered.scores:
+    people, scores = run.design.people, run.results.scores
+    for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
+        rated = mean_of([score for score in scores if score.axis == axis and score.judge in people])
+        for score in scores:
             if score.axis == axis and score.judge not in people:
-                yield from against_people(gathered.edits, score, rated, settings, by_editor=False)
+                yield from against_people(run.results.edits, score, rated, run.settings, by_editor=False)
 
 
-def _combining(loaded: Audit, gathered: Results) -> tuple[str, ...]:
+def _combining(run: Run) -> tuple[str, ...]:
     """Judges that are made of the audit's own: where one answers, it speaks for them."""
-    own = {named.name for named in loaded.judges}
-    return tuple(dict.fromkeys(score.judge for score in gathered.scores if score.judge not in own))
+    return tuple(dict.fromkeys(score.judge for score in run.results.scores if score.kind == "ensemble"))
 
 
-def _editor(named: NamedEditor) -> Described:
-    return _described(named.name, named.editor, named.editor.spec)
-
-
-def _judge(named: NamedJudge) -> Described:
-    cards = tuple(named.judge.cards()) if isinstance(named.judge, Vouched) else ()
-    return replace(_described(named.name, named.judge, named.judge.spec), cards=cards)
-
-
-def _described(name: str, plugin: object, spec: Spec) -> Described:
-    return Described(
-        name=name,
-        text=(type(plugin).__doc__ or "").partition("\n")[0],
+def _described(record: EditorRecord | JudgeRecord) -> Description:
+    spec = record.spec
+    return Description(
+        name=record.name,
+        text=record.summary,
         use=f"{spec.use} {spec.version}",
         parameters=json.dumps(dict(spec.parameters), sort_keys=True, ensure_ascii=False) if spec.parameters else "",
+        cards=record.cards if isinstance(record, JudgeRecord) else (),
     )
 
 
-def _spent(loaded: Audit, store: Store) -> Iterator[Spent]:
+def _spent(run: Run) -> Iterator[Spending]:
     """One line per editor and judge of this configuration, and one for what others in the same folder took."""
-    names = {
-        "editor": {named.editor.spec.key: named.name for named in loaded.editors},
-        "judge": {named.judge.spec.key: named.name for named in loaded.judges},
-    }
-    for kind, query in _SPENT:
-        rows = {spec: numbers for spec, *numbers in store.query(query)}
-        known = [spec for spec in names[kind] if spec in rows]
-        earlier = sorted(set(rows) - set(known))
-        for name, specs in [*((names[kind][spec], [spec]) for spec in known), (EARLIER, earlier)]:
-            if specs:
-                calls, attempts, seconds, dollars = (sum(each) for each in zip(*(rows[s] for s in specs), strict=True))
-                yield Spent(
-                    kind="editor" if kind == "editor" else "judge",
-                    name=name,
-                    calls=calls,
-                    attempts=attempts,
-                    seconds=seconds,
-                    dollars=dollars,
-                )
+    parts: tuple[tuple[Literal["editor", "judge"], Work, dict[str, str]], ...] = (
+        ("editor", "edit", {editor.spec.key: editor.name for editor in run.design.editors}),
+        ("judge", "assessment", {judge.spec.key: judge.name for judge in run.judges}),
+    )
+    for kind, work, names in parts:
+        efforts = run.store.efforts(work)
+        current = [(name, [efforts[spec]]) for spec, name in names.items() if spec in efforts]
+        earlier = [effort for spec, effort in sorted(efforts.items()) if spec not in names]
+        for name, effort in (*current, *([(EARLIER, earlier)] if earlier else [])):
+            yield Spending(
+                kind=kind,
+                name=name,
+                calls=sum(one.calls for one in effort),
+                attempts=sum(one.attempts for one in effort),
+                seconds=sum(one.seconds for one in effort),
+                dollars=sum(one.dollars for one in effort),
+            )
 
 
-def _remarks(loaded: Audit, store: Store, keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
+def _remarks(run: Run, keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
     """What judges gave as evidence for these edits, and what editors said when they declined."""
-    wanted = set(keys)
-    names = {named.judge.spec.key: named.name for named in loaded.judges}
-    found: dict[str, list[Remark]] = {}
-    for key, message in store.query(_OWN_WORDS):
-        if key in wanted:
-            found.setdefault(key, []).append(Remark(who="editor", axis="", text=message))
-    for key, judge, axis, reason in store.query(_EVIDENCE):
-        if key in wanted and judge in names:
-            found.setdefault(key, []).append(Remark(who=names[judge], axis=axis, text=reason))
-    return found
+    names = {judge.spec.key: judge.name for judge in run.judges} | {"": "editor"}
+    remarks: dict[str, list[Remark]] = {}
+    for spoken in run.store.spoken(set(keys)):
+        if spoken.judge in names:
+            remark = Remark(who=names[spoken.judge], axis=spoken.axis, text=spoken.text)
+            remarks.setdefault(spoken.edit, []).append(remark)
+    return remarks
 
 
-def _calibrated(loaded: Audit) -> Iterator[Calibrated]:
-    for named in loaded.judges:
-        known = calibration.find(named.judge.spec)
+def _calibrated(run: Run) -> Iterator[Calibrated]:
+    limits = load_limits().axes
+    for judge in run.judges:
+        known = calibration.calibration_of_judge(judge)
         if known is not None:
-            limits = load_limits().axes
             yield Calibrated(
-                judge=named.name,
+                judge=judge.name,
                 portraits=known.portraits,
                 pairs=known.pairs,
                 axes=tuple(
@@ -184,10 +160,10 @@ def _axis(axis: str, groups: Mapping[str, AxisResult], verdict: str, limits: Axi
         axis=axis,
         verdict=verdict,
         false_alarms=_tried({group: result.false_alarm for group, result in groups.items()}),
-        noticed=_tried({group: result.sensitivity for group, result in groups.items()}),
+        sensitivity=_tried({group: result.sensitivity for group, result in groups.items()}),
         curve=tuple(_doses(groups)),
-        most_alarms=limits.false_alarm,
-        least_noticed=limits.sensitivity,
+        false_alarm_limit=limits.false_alarm,
+        sensitivity_limit=limits.sensitivity,
         smallest=groups[EVERYONE].smallest if EVERYONE in groups else None,
     )
 
@@ -198,12 +174,12 @@ def _doses(groups: Mapping[str, AxisResult]) -> Iterator[Dose]:
             group: next((each.share for each in result.curve if each.amount == amount), None)
             for group, result in groups.items()
         }
-        yield Dose(amount=amount, noticed=_tried(shares))
+        yield Dose(amount=amount, shares=_tried(shares))
 
 
-def _tried(shares: Mapping[str, Share | None]) -> tuple[Tried, ...]:
+def _tried(shares: Mapping[str, Share | None]) -> tuple[GroupShare, ...]:
     return tuple(
-        Tried(group=group, value=share.value, low=share.low, high=share.high)
+        GroupShare(group=group, value=share.value, low=share.low, high=share.high)
         for group, share in shares.items()
         if share is not None
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from stillme.estimates import Disparity, Edits, Likeness, PairedEffect, Scores, Settings, Standing
+from stillme.estimates import Disparity, Edits, IntraclassCorrelation, PairedEffect, Scores, Settings, Standing
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.roles import Adherence
 from stillme.protocols import ValidityCard
@@ -18,7 +18,7 @@ Redaction = Literal["none", "blur", "omit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class Description:
     """An editor or a judge: the name that the audit gives it, and what it is."""
 
     name: str
@@ -33,7 +33,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """What a judge gave as evidence, or an editor as its reason to refuse."""
+    """A judge's evidence, or an editor's reason to refuse."""
 
     who: str
     axis: str
@@ -42,12 +42,12 @@ class Remark:
 
 
 Remarks = Callable[[Sequence[str]], Mapping[str, Sequence[Remark]]]
-"""From keys of edits to what was said of them."""
+"""From keys of edits to the remarks on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """What one editor or judge has taken until now, retries included."""
+class Spending:
+    """What one editor or judge has used so far, retries included."""
 
     kind: Literal["editor", "judge"]
     name: str
@@ -58,8 +58,8 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """A share of known pairs in one group of portraits, with its 95 % interval."""
+class GroupShare:
+    """A share of calibration pairs in one group of portraits, with its 95 % interval."""
 
     group: str
     value: float
@@ -72,24 +72,22 @@ class Dose:
     """A known change of one size, and the share of pairs in which it was noticed, by group."""
 
     amount: float
-    noticed: tuple[Tried, ...]
+    shares: tuple[GroupShare, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedAxis:
-    """What a judge did on changes of known size, on one axis."""
+    """A judge's answers to changes of known size, on one axis."""
 
     axis: str
     verdict: str
-    false_alarms: tuple[Tried, ...]
+    false_alarms: tuple[GroupShare, ...]
     """By skin-tone group, everyone first."""
-    noticed: tuple[Tried, ...]
+    sensitivity: tuple[GroupShare, ...]
     curve: tuple[Dose, ...]
     """From the smallest change to the largest; empty where the change has no size."""
-    most_alarms: float
-    """The limit for false alarms."""
-    least_noticed: float
-    """The limit for changes that must be noticed."""
+    false_alarm_limit: float
+    sensitivity_limit: float
     smallest: float | None
 
 
@@ -103,13 +101,13 @@ class Calibrated:
     axes: tuple[CalibratedAxis, ...]
 
 
-def _nothing_said(_keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
+def _no_remarks(_keys: Sequence[str]) -> Mapping[str, Sequence[Remark]]:
     return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportData:
-    """Everything that the page shows. It carries no time of day: the same rows make the same bytes."""
+    """Everything that the page shows. It carries no time of day: the same rows give the same bytes."""
 
     title: str
     audit_hash: str
@@ -120,60 +118,62 @@ class ReportData:
     estimates: tuple[Estimate, ...]
     settings: Settings
     image_path: Callable[[str], Path | None]
-    """Where an edited image with this SHA-256 lies, if it still does."""
+    """The file of an edited image with this SHA-256, if it still exists."""
     folder: Path | None = None
-    """Where the page will lie; pictures under it can be opened in full from the page."""
-    editors: tuple[Described, ...] = ()
-    judges: tuple[Described, ...] = ()
+    """The folder of the page; pictures under it can be opened in full from the page."""
+    editors: tuple[Description, ...] = ()
+    judges: tuple[Description, ...] = ()
     standing: Standing = field(default_factory=lambda: dict[str, dict[str, str]]())
-    """What calibration says of each judge and axis; whoever is absent is marked as not calibrated."""
+    """Calibration verdicts by judge and axis; judges that are absent are marked as not calibrated."""
     calibrated: tuple[Calibrated, ...] = ()
     mitigation: tuple[PairedEffect | Disparity, ...] = ()
     """What other arms change against the baseline, edit by edit."""
     roles: tuple[Adherence, ...] = ()
     """How often role instructions are drawn as the stereotype has it."""
     agreement: tuple[Agreement, ...] = ()
-    """How far judges agree with one another."""
+    """Agreement among judges."""
     against_people: tuple[AgainstPeople, ...] = ()
-    """How far judges agree with people."""
-    likeness: tuple[Likeness, ...] = ()
+    """Agreement of judges with people."""
+    intraclass_correlations: tuple[IntraclassCorrelation, ...] = ()
     """How alike the edits of one portrait are."""
     planted: tuple[PlantedGap, ...] = ()
-    """What known-answer editors planted and what was found of it."""
+    """What known-answer editors planted, and what the audit recovered of it."""
     headline_judges: tuple[str, ...] = ()
-    """Judges that the first screen and the figures go by where they answer, such as an ensemble; empty for all."""
+    """Judges that the first screen and the figures use where they answer, such as an ensemble; empty for all."""
     badges: tuple[str, ...] = ()
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
-    spent: tuple[Spent, ...] = ()
-    remarks: Remarks = _nothing_said
+    spending: tuple[Spending, ...] = ()
+    remarks: Remarks = _no_remarks
     redact: Redaction = "none"
     picture_bytes: int = 5_400_000
     """The most that thumbnails may add to the page."""
 
     @property
-    def plain_arm(self) -> str:
-        """The arm that the first screen and the figures are about: the others are compared with it."""
+    def main_arm(self) -> str:
+        """The arm that the first screen and the figures are about; the others are compared with it."""
         arms = self.edits.arms
         return Arm.BASELINE if Arm.BASELINE in arms or not arms else arms[0]
 
     @property
     def headlines(self) -> tuple[Estimate, ...]:
         """The estimates that the first screen and the figures are made from."""
-        answered = {each.quantity for each in self.estimates if each.judge in self.headline_judges}
+        answered = {estimate.quantity for estimate in self.estimates if estimate.judge in self.headline_judges}
         return tuple(
-            each
-            for each in self.estimates
-            if each.arm == self.plain_arm
-            if not each.judge or each.judge in self.headline_judges or each.quantity not in answered
+            estimate
+            for estimate in self.estimates
+            if estimate.arm == self.main_arm
+            if not estimate.judge or estimate.judge in self.headline_judges or estimate.quantity not in answered
         )
 
     @property
     def headline_scores(self) -> tuple[Scores, ...]:
         """The scores behind them."""
-        answered = {each.axis for each in self.scores if each.judge in self.headline_judges}
-        return tuple(each for each in self.scores if each.judge in self.headline_judges or each.axis not in answered)
+        answered = {score.axis for score in self.scores if score.judge in self.headline_judges}
+        return tuple(
+            score for score in self.scores if score.judge in self.headline_judges or score.axis not in answered
+        )
 
     @property
-    def marks(self) -> tuple[str, ...]:
-        """What must be said beside the title and on every figure."""
+    def disclosures(self) -> tuple[str, ...]:
+        """What every figure must say about made-up data."""
         return (*self.badges, *(("planted effects",) if self.planted else ()))

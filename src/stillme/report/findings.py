@@ -1,4 +1,4 @@
-"""The first screen: did the edits happen, did people stay themselves, for whom worst, how sure, what was left out."""
+"""The first screen: were edits made, did people stay themselves, for whom worst, how sure, what was left out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme import numbers, rubric
 from stillme.estimates import Disparity, EditState, NullBand, RatingState, Scores, mark
 from stillme.estimates.multiplicity import holm
-from stillme.report import numbers
+from stillme.report import headlines
 from stillme.report.data import ReportData
 from stillme.types import Estimate, Interval
 
@@ -21,11 +21,11 @@ from stillme.types import Estimate, Interval
 class Line:
     """One number of one editor, with its interval."""
 
-    found: Estimate
+    estimate: Estimate
     value: str
     span: str
     share: float | None
-    """For the bar: the rate, or None where the quantity is no rate."""
+    """For the bar; None where the quantity is not a rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,11 @@ class Grid:
 class Gap:
     """One disparity, and whether chance explains it."""
 
-    found: Disparity
+    disparity: Disparity
     interval: Interval
     null: NullBand
     adjusted: float
-    """The p-value of the groups' differences after Holm, over all gaps of headline quantities."""
+    """The p value after Holm, over all gaps of headline quantities."""
     beyond_chance: bool
     worst: Estimate
     best: Estimate
@@ -54,19 +54,19 @@ class Gap:
     @property
     def title(self) -> str:
         """What differs."""
-        return numbers.title(self.found.quantity)
+        return numbers.title(self.disparity.quantity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The answers, ready to be set."""
+    """The answers of the first screen."""
 
-    happened: Grid
-    themselves: Grid
+    edits_made: Grid
+    preservation: Grid
     gaps: tuple[Gap, ...]
-    """All that were tested, the most certain first."""
+    """All that were tested, the smallest p value first."""
     worst: tuple[Gap, ...]
-    """For each editor its most certain gap beyond chance, if any."""
+    """Of each editor, its gap beyond chance with the smallest p value, if any."""
     portraits: int
     blocks: int
     edits: int
@@ -76,12 +76,12 @@ class Findings:
 
     @property
     def beyond_chance(self) -> int:
-        """In how many comparisons chance does not explain the differences."""
+        """The number of comparisons in which chance does not explain the differences."""
         return sum(gap.beyond_chance for gap in self.gaps)
 
     @property
     def verdict(self) -> str:
-        """One sentence for whoever reads only one."""
+        """The result in one sentence."""
         if not self.edits:
             return "No edit has been made yet, so there is nothing to say."
         if not self.gaps:
@@ -91,26 +91,32 @@ class Findings:
                 f"In none of {len(self.gaps)} comparisons do groups differ more than chance makes them. "
                 "That is no proof of fairness: see how large a gap could hide."
             )
-        uneven = list(dict.fromkeys(gap.found.editor for gap in self.worst))
-        treats = "treats groups" if len(uneven) == 1 else "treat groups"
+        unequal = list(dict.fromkeys(gap.disparity.editor for gap in self.worst))
+        treats = "treats groups" if len(unequal) == 1 else "treat groups"
         return (
-            f"{_listed(uneven)} {treats} differently. In {self.beyond_chance} of {len(self.gaps)} comparisons "
+            f"{_listed(unequal)} {treats} differently. In {self.beyond_chance} of {len(self.gaps)} comparisons "
             "the groups are further apart than chance makes them."
         )
 
 
 def find(data: ReportData) -> Findings:
-    """Read the answers off the estimates and the rows."""
-    everyone = [each for each in data.headlines if each.scope == "all" and isinstance(each.outcome, Interval)]
-    lines = [_line(each, each.outcome) for each in everyone if isinstance(each.outcome, Interval)]
-    shown = sorted((line for line in lines if numbers.is_headline(line.found.quantity)), key=_line_place)
+    """Take the answers from the estimates and the rows."""
+    lines = sorted(
+        (
+            _line(estimate, estimate.outcome)
+            for estimate in data.headlines
+            if estimate.scope == "all" and isinstance(estimate.outcome, Interval)
+            if headlines.is_headline(estimate.quantity)
+        ),
+        key=_line_order,
+    )
     gaps = _gaps(data)
     edits = data.edits
     used = set(edits.portrait.tolist())
-    portraits = [portrait for place, portrait in enumerate(edits.portraits) if place in used]
+    portraits = [portrait for index, portrait in enumerate(edits.portraits) if index in used]
     return Findings(
-        happened=_grid(data, _informative([line for line in shown if line.found.quantity in numbers.HAPPENED])),
-        themselves=_grid(data, [line for line in shown if line.found.quantity not in numbers.HAPPENED]),
+        edits_made=_grid(data, _informative([line for line in lines if line.estimate.quantity in headlines.EDIT_MADE])),
+        preservation=_grid(data, [line for line in lines if line.estimate.quantity not in headlines.EDIT_MADE]),
         gaps=gaps,
         worst=_first_by_editor(gap for gap in gaps if gap.beyond_chance),
         portraits=len(portraits),
@@ -121,50 +127,48 @@ def find(data: ReportData) -> Findings:
     )
 
 
-def alikeness(data: ReportData) -> str:
-    """What it costs that many edits show the same face: the most costly headline quantity, in a sentence."""
-    headlines = {(each.quantity, each.judge) for each in data.headlines if numbers.is_headline(each.quantity)}
-    known = [each for each in data.likeness if (each.quantity, each.judge) in headlines and each.design_effect]
-    most = max(known, key=lambda each: (each.design_effect or 0.0, each.editor, each.quantity), default=None)
-    if most is None or not isinstance(most.icc, Interval) or most.effective is None:
+def clustering(data: ReportData) -> str:
+    """What many edits of the same face cost: the headline quantity with the largest design effect, in a sentence."""
+    shown = {(e.quantity, e.judge) for e in data.headlines if headlines.is_headline(e.quantity)}
+    clustered = [e for e in data.intraclass_correlations if (e.quantity, e.judge) in shown and e.design_effect]
+    worst = max(clustered, key=lambda e: (e.design_effect or 0.0, e.editor, e.quantity), default=None)
+    if worst is None or not isinstance(worst.icc, Interval) or worst.effective is None:
         return ""
+    value, low, high = (numbers.decimal(icc, 2) for icc in (worst.icc.value, worst.icc.low, worst.icc.high))
     return (
-        f"Edits of one portrait are alike: for “{numbers.title(most.quantity)}” ({most.editor}) the intraclass "
-        f"correlation is {most.icc.value:.2f} ({most.icc.low:.2f} to {most.icc.high:.2f}), so {most.edits:,} edits say "
-        f"as much as {most.effective:,.0f} independent ones."
+        f"Edits of one portrait are alike: for “{numbers.title(worst.quantity)}” ({worst.editor}) the intraclass "
+        f"correlation is {value} ({low} to {high}), so {worst.edits:,} edits say as much as {worst.effective:,.0f} "
+        "independent ones."
     )
 
 
-def _line(found: Estimate, interval: Interval) -> Line:
-    plus = numbers.signed(found.quantity)
+def _line(estimate: Estimate, interval: Interval) -> Line:
+    quantity = estimate.quantity
+    plus = numbers.is_signed(quantity)
     return Line(
-        found=found,
-        value=f"{numbers.number(found.quantity, interval.value, plus=plus)} {numbers.symbol(found.quantity)}".strip(),
-        span=numbers.span(found.quantity, interval, plus=plus),
-        share=interval.value if numbers.is_rate(found.quantity) else None,
+        estimate=estimate,
+        value=f"{numbers.number(quantity, interval.value, plus=plus)} {numbers.symbol(quantity)}".strip(),
+        span=numbers.span(quantity, interval, plus=plus),
+        share=interval.value if numbers.is_rate(quantity) else None,
     )
 
 
-def _line_place(line: Line) -> tuple[int, str, str, str, str]:
-    return (
-        numbers.headline_place(line.found.quantity),
-        line.found.quantity,
-        line.found.judge,
-        line.found.editor,
-        line.found.arm,
-    )
+def _line_order(line: Line) -> tuple[int, str, str, str, str]:
+    estimate = line.estimate
+    order = headlines.order_of(estimate.quantity)
+    return order, estimate.quantity, estimate.judge, estimate.editor, estimate.arm
 
 
 def _informative(lines: Sequence[Line]) -> tuple[Line, ...]:
     """Leave out refusals where nothing was refused: the last card counts them anyway."""
-    refusing = any(line.share for line in lines if line.found.quantity == "refused")
-    return tuple(line for line in lines if line.found.quantity != "refused" or refusing)
+    refused = any(line.share for line in lines if line.estimate.quantity == "refused")
+    return tuple(line for line in lines if line.estimate.quantity != "refused" or refused)
 
 
 def _grid(data: ReportData, lines: Sequence[Line]) -> Grid:
-    columns = tuple(sorted({(line.found.editor, line.found.arm) for line in lines}))
-    cells = {(line.found.quantity, line.found.judge, line.found.editor, line.found.arm): line for line in lines}
-    rows = dict.fromkeys((line.found.quantity, line.found.judge) for line in lines)
+    columns = tuple(sorted({(line.estimate.editor, line.estimate.arm) for line in lines}))
+    cells = {(e.quantity, e.judge, e.editor, e.arm): line for line in lines for e in [line.estimate]}
+    rows = dict.fromkeys((line.estimate.quantity, line.estimate.judge) for line in lines)
     return Grid(
         columns=columns,
         rows=tuple(
@@ -179,62 +183,61 @@ def _grid(data: ReportData, lines: Sequence[Line]) -> Grid:
 
 
 def _source(data: ReportData, quantity: str, judge: str) -> str:
-    spelled_out = "" if numbers.symbol(quantity) else numbers.unit(quantity)
-    return ", ".join(part for part in (judge, mark(data.standing, judge, quantity), spelled_out) if part)
+    unit = "" if numbers.symbol(quantity) else numbers.unit(quantity)
+    return ", ".join(part for part in (judge, mark(data.standing, judge, quantity), unit) if part)
 
 
 def _gaps(data: ReportData) -> tuple[Gap, ...]:
     tested = [
-        (each, each.outcome, each.null)
-        for each in data.headlines
-        if isinstance(each, Disparity) and isinstance(each.outcome, Interval) and each.null
-        if numbers.is_headline(each.quantity) and (each.outcome.value > 0 or each.null.high > 0)
+        (disparity, disparity.outcome, disparity.null)
+        for disparity in data.headlines
+        if isinstance(disparity, Disparity) and isinstance(disparity.outcome, Interval) and disparity.null
+        if headlines.is_headline(disparity.quantity) and (disparity.outcome.value > 0 or disparity.null.high > 0)
     ]
-    groups = {_of_group(each): each for each in data.headlines if each.scope == "group"}
+    groups = {
+        (*_identity(estimate), estimate.group): estimate for estimate in data.headlines if estimate.scope == "group"
+    }
     adjusted = holm([null.omnibus for _, _, null in tested])
     gaps = [
         Gap(
-            found=found,
+            disparity=disparity,
             interval=interval,
             null=null,
             adjusted=p,
             beyond_chance=p <= 1 - data.settings.confidence,
-            **_extremes(found, groups),
+            **_extremes(disparity, groups),
         )
-        for (found, interval, null), p in zip(tested, adjusted, strict=True)
+        for (disparity, interval, null), p in zip(tested, adjusted, strict=True)
     ]
-    return tuple(sorted(gaps, key=_certainty))
+    return tuple(sorted(gaps, key=_by_certainty))
 
 
-def _certainty(gap: Gap) -> tuple[float, float, int, str, str]:
-    beyond = gap.interval.value / gap.null.high if gap.null.high > 0 else 0.0
-    return gap.adjusted, -beyond, numbers.headline_place(gap.found.quantity), gap.found.editor, gap.found.factor
+def _by_certainty(gap: Gap) -> tuple[float, float, int, str, str]:
+    disparity = gap.disparity
+    ratio = gap.interval.value / gap.null.high if gap.null.high > 0 else 0.0
+    return gap.adjusted, -ratio, headlines.order_of(disparity.quantity), disparity.editor, disparity.factor
 
 
-def _extremes(found: Disparity, groups: dict[tuple[str, ...], Estimate]) -> dict[str, Estimate]:
+def _extremes(disparity: Disparity, groups: dict[tuple[str, ...], Estimate]) -> dict[str, Estimate]:
     """Which end of the range is the bad one: furthest from an unchanged person, or the least success."""
-    ends = [groups[*_identity(found), level] for level in (found.highest, found.lowest)]
-    if found.quantity == "success":
+    ends = [groups[*_identity(disparity), level] for level in (disparity.highest, disparity.lowest)]
+    if disparity.quantity == "success":
         ends.reverse()
-    axis = rubric.load().axes.get(found.quantity)
+    axis = rubric.load().axes.get(disparity.quantity)
     if axis is not None and axis.unchanged is not None:
         unchanged = axis.unchanged
-        ends.sort(key=lambda each: -abs(each.outcome.value - unchanged) if isinstance(each.outcome, Interval) else 0)
+        ends.sort(key=lambda end: -abs(end.outcome.value - unchanged) if isinstance(end.outcome, Interval) else 0)
     return {"worst": ends[0], "best": ends[1]}
 
 
-def _identity(found: Estimate) -> tuple[str, ...]:
-    return found.quantity, found.editor, found.arm, found.judge, found.factor
-
-
-def _of_group(found: Estimate) -> tuple[str, ...]:
-    return (*_identity(found), found.group)
+def _identity(estimate: Estimate) -> tuple[str, ...]:
+    return estimate.quantity, estimate.editor, estimate.arm, estimate.judge, estimate.factor
 
 
 def _first_by_editor(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
     first: dict[str, Gap] = {}
     for gap in gaps:
-        first.setdefault(gap.found.editor, gap)
+        first.setdefault(gap.disparity.editor, gap)
     return tuple(first.values())
 
 
@@ -253,24 +256,24 @@ def _left_out(data: ReportData) -> Iterable[tuple[str, str, int, int]]:
                 yield editor, reason, states[state], total
     unrated: dict[tuple[str, str, int, int], list[str]] = {}
     for score in data.scores:
-        due = _due(data, score)
-        states: Counter[int] = Counter(score.state[due].tolist())
+        expected = _expected(data, score)
+        states: Counter[int] = Counter(score.state[expected].tolist())
         for state, reason in (
             (RatingState.MISSING, "not judged yet"),
             (RatingState.ABSTAINED, "abstained"),
             (RatingState.FAILED, "judge failed"),
         ):
             if states[state]:
-                key = score.judge, reason, states[state], int(due.sum())
+                key = score.judge, reason, states[state], int(expected.sum())
                 unrated.setdefault(key, []).append(numbers.title(score.axis))
     for (judge, reason, count, total), axes in unrated.items():
-        # A judge that fails on a picture fails on all its axes: one line says it.
+        # A judge that fails on a picture fails on all its axes, so one line is enough.
         what = axes[0] if len(axes) == 1 else f"{len(axes)} axes alike"
         yield f"{judge} ({what})", reason, count, total
 
 
-def _due(data: ReportData, score: Scores) -> NDArray[np.bool_]:
-    """The edits that this judge had to answer for on this axis."""
+def _expected(data: ReportData, score: Scores) -> NDArray[np.bool_]:
+    """The edits that this judge had to rate on this axis."""
     axis = rubric.load().axes.get(score.axis)
     only = axis.only if axis else ""
     fits = np.array([not only or prompt.subcategory == only for prompt in data.edits.prompts], dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Forest plots as SVG, drawn by hand: groups with their intervals, and the gap against what chance makes."""
+"""Forest plots as SVG: groups with their intervals, and the gap against what chance gives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from stillme import numbers
 from stillme.estimates import Disparity
-from stillme.report import links, numbers
+from stillme.report import links, svg
+from stillme.report.svg import LABEL, VALUES, WIDTH, px
 from stillme.types import Estimate, Interval
 
-WIDTH, ROW, LABEL, VALUES, TOP = 470, 26, 112, 138, 26
+ROW, TOP = 26, 26
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +38,19 @@ class Scale:
     high: float
 
     def at(self, value: float) -> float:
-        """The horizontal place of a value, kept inside the plot."""
+        """The x of a value, kept inside the plot."""
         share = (value - self.low) / (self.high - self.low)
         return LABEL + min(1.0, max(0.0, share)) * (WIDTH - LABEL - VALUES)
 
-    def length(self, value: float) -> float:
-        """The horizontal place of a difference, measured from the left edge in the same unit."""
-        return self.at(self.low + value)
+    def length(self, difference: float) -> float:
+        """The x of a difference, measured from the left edge in the same unit."""
+        return self.at(self.low + difference)
 
     def ticks(self) -> list[float]:
         """Round numbers, about four of them."""
         step = _round_step((self.high - self.low) / 4)
         first = math.ceil(self.low / step - 1e-9)
-        return [place * step for place in range(first, math.floor(self.high / step + 1e-9) + 1)]
+        return [multiple * step for multiple in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
 def scale(panels: Iterable[Panel]) -> Scale:
@@ -56,46 +58,48 @@ def scale(panels: Iterable[Panel]) -> Scale:
     ends: list[float] = []
     widest = 0.0
     for panel in panels:
-        for each in (panel.overall, *panel.groups):
-            if isinstance(each.outcome, Interval):
-                ends += [each.outcome.low, each.outcome.high]
+        for estimate in (panel.overall, *panel.groups):
+            if isinstance(estimate.outcome, Interval):
+                ends += [estimate.outcome.low, estimate.outcome.high]
         if panel.gap and isinstance(panel.gap.outcome, Interval):
             widest = max(widest, panel.gap.outcome.value, panel.gap.null.high if panel.gap.null else 0.0)
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     high = max(high, low + 1.05 * widest)
-    room = 0.04 * (high - low) or 0.5
-    return Scale(low=low - room, high=high + room)
+    margin = 0.04 * (high - low) or 0.5
+    return Scale(low=low - margin, high=high + margin)
 
 
 def draw(panel: Panel, on: Scale) -> Markup:
     """One panel as an inline SVG with a text alternative."""
-    quantity = panel.quantity
-    height = TOP + ROW * len(panel.groups) + (ROW * 3 if panel.gap else 8)
     bottom = TOP + ROW * len(panel.groups)
-    body = [axis(quantity, on, bottom)]
+    parts = [axis(panel.quantity, on, bottom)]
     if isinstance(panel.overall.outcome, Interval):
-        body.append(_overall(panel.overall.outcome, on, bottom))
+        parts.append(_overall(panel.overall.outcome, on, bottom))
     extremes = {panel.gap.highest, panel.gap.lowest} if panel.gap else set[str]()
     for row, group in enumerate(panel.groups):
-        body.append(_row(group, on, TOP + ROW * row + ROW / 2, strong=group.group in extremes))
+        parts.append(_row(group, on, TOP + ROW * row + ROW / 2, strong=group.group in extremes))
     if panel.gap:
-        body.append(_gap(panel.gap, on, bottom + ROW * 1.9))
-    return Markup('<svg class="forest" viewBox="0 0 {} {}" role="group" aria-label="{}">{}</svg>').format(
-        WIDTH, round(height), _spoken(panel), Markup("").join(body)
-    )
+        parts.append(_gap(panel.gap, on, bottom + ROW * 1.9))
+    # Its values are links, so it is a group and not one image.
+    return svg.svg("forest", (WIDTH, bottom + (ROW * 3 if panel.gap else 8)), _alt(panel), parts, role="group")
 
 
 def axis(quantity: str, on: Scale, bottom: float) -> Markup:
     """Grid lines with their numbers."""
     parts: list[Markup] = []
     for tick in on.ticks():
-        x = _px(on.at(tick))
-        text = f"{100 * tick:.0f} %" if numbers.is_rate(quantity) else f"{tick + 0.0:g}".replace("-", "−")
+        text = numbers.percent(tick, 0) if numbers.is_rate(quantity) else f"{tick + 0.0:g}".replace("-", "−")
         parts.append(
-            Markup('<line class="grid" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>').format(x, TOP - 6, _px(bottom + 4))
+            Markup(
+                '<line class="grid" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/><text class="tick" x="{0}" y="{3}">{4}</text>'
+            ).format(px(on.at(tick)), TOP - 6, px(bottom + 4), TOP - 12, text)
         )
-        parts.append(Markup('<text class="tick" x="{}" y="{}">{}</text>').format(x, TOP - 12, text))
     return Markup("").join(parts)
+
+
+def bare(quantity: str, value: float) -> str:
+    """A limit without its unit: the value beside it carries one."""
+    return numbers.decimal(100 * value, 0) if numbers.is_rate(quantity) else numbers.number(quantity, value)
 
 
 def _overall(interval: Interval, on: Scale, bottom: float) -> Markup:
@@ -104,105 +108,77 @@ def _overall(interval: Interval, on: Scale, bottom: float) -> Markup:
         '<rect class="overall" x="{}" y="{}" width="{}" height="{}"/>'
         '<line class="overall-mean" x1="{}" x2="{}" y1="{}" y2="{}"/>'
     ).format(
-        _px(low),
+        px(low),
         TOP - 6,
-        _px(max(1.0, high - low)),
-        _px(bottom - TOP + 10),
-        _px(on.at(interval.value)),
-        _px(on.at(interval.value)),
+        px(max(1.0, high - low)),
+        px(bottom - TOP + 10),
+        px(on.at(interval.value)),
+        px(on.at(interval.value)),
         TOP - 6,
-        _px(bottom + 4),
+        px(bottom + 4),
     )
 
 
 def _row(group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
-    label = Markup('<text class="label{}" x="{}" y="{}">{}<title>{}</title></text>').format(
-        " strong" if strong else "", LABEL - 10, _px(y + 4), shortened(group.group), group.group
-    )
+    label = svg.label(y, group.group, strong=strong)
     if not isinstance(group.outcome, Interval):
-        reason = Markup('<text class="none" x="{}" y="{}">{}</text>').format(LABEL, _px(y + 4), group.outcome.reason)
-        return label + reason
-    interval = group.outcome
+        return label + svg.no_value(y, group.outcome.reason)
     return (
         label
-        + Markup('<line class="whisker" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-            _px(on.at(interval.low)), _px(on.at(interval.high)), _px(y), _px(y)
-        )
-        + Markup('<circle class="point{}" cx="{}" cy="{}" r="{}"/>').format(
-            " strong" if strong else "", _px(on.at(interval.value)), _px(y), 5.5 if strong else 4.5
-        )
-        + _value(group, interval, y, plus=numbers.signed(group.quantity), strong=strong)
+        + svg.whisker(on.at(group.outcome.low), on.at(group.outcome.high), y)
+        + svg.point(on.at(group.outcome.value), y, 5.5 if strong else 4.5, strong=strong)
+        + _value(group, group.outcome, y, plus=numbers.is_signed(group.quantity), strong=strong)
     )
 
 
 def _gap(gap: Disparity, on: Scale, y: float) -> Markup:
-    rule = Markup('<line class="rule" x1="0" x2="{}" y1="{}" y2="{}"/>').format(WIDTH, _px(y - ROW), _px(y - ROW))
-    label = Markup('<text class="label strong" x="{}" y="{}">largest gap</text>').format(LABEL - 10, _px(y + 4))
+    parts = [
+        Markup('<line class="rule" x1="0" x2="{}" y1="{}" y2="{}"/>').format(WIDTH, px(y - ROW), px(y - ROW)),
+        svg.label(y, "largest gap", strong=True),
+    ]
     if not isinstance(gap.outcome, Interval):
-        reason = Markup('<text class="none" x="{}" y="{}">{}</text>').format(LABEL, _px(y + 4), gap.outcome.reason)
-        return rule + label + reason
-    parts = [rule, label]
+        return Markup("").join([*parts, svg.no_value(y, gap.outcome.reason)])
     if gap.null:
-        width = on.length(gap.null.high) - LABEL
         parts.append(
             Markup(
                 '<rect class="chance" x="{}" y="{}" width="{}" height="22"><title>{}</title></rect>'
                 '<text class="chance-label" x="{}" y="{}">chance alone: up to {}</text>'
             ).format(
                 LABEL,
-                _px(y - 11),
-                _px(max(1.0, width)),
-                "Where the gap falls when group labels are dealt at random",
+                px(y - 11),
+                px(max(1.0, on.length(gap.null.high) - LABEL)),
+                "Gaps when group labels are permuted at random",
                 LABEL,
-                _px(y + 25),
+                px(y + 25),
                 numbers.number(gap.quantity, gap.null.high),
             )
         )
     interval = gap.outcome
-    left, right = on.length(max(0.0, interval.low)), on.length(interval.high)
-    parts.append(
-        Markup('<line class="whisker" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(_px(left), _px(right), _px(y), _px(y))
-    )
+    right = on.length(interval.high)
+    parts.append(svg.whisker(on.length(max(0.0, interval.low)), right, y))
     if interval.high > on.high - on.low:
         # The upper limit lies outside the plot; an arrow says that the line goes on.
-        parts.append(Markup('<path class="arrow" d="M{} {}l7 4l-7 4z"/>').format(_px(right - 3), _px(y - 4)))
+        parts.append(Markup('<path class="arrow" d="M{} {}l7 4l-7 4z"/>').format(px(right - 3), px(y - 4)))
     x = on.length(interval.value)
-    parts.append(
-        Markup('<path class="gap-point" d="M{} {}l6.5 6.5l-6.5 6.5l-6.5 -6.5z"/>').format(_px(x), _px(y - 6.5))
-    )
+    parts.append(Markup('<path class="gap-point" d="M{} {}l6.5 6.5l-6.5 6.5l-6.5 -6.5z"/>').format(px(x), px(y - 6.5)))
     parts.append(_value(gap, interval, y, plus=False, strong=True))
     return Markup("").join(parts)
 
 
-def _value(found: Estimate, interval: Interval, y: float, *, plus: bool, strong: bool) -> Markup:
-    quantity = found.quantity
-    return Markup(
-        '<a href="{}"><text class="value{}" x="{}" y="{}">{}<tspan class="span" dx="6">{}</tspan></text></a>'
-    ).format(
-        links.rows_of(found),
-        " strong" if strong else "",
-        WIDTH - VALUES + 14,
-        _px(y + 4),
-        numbers.number(quantity, interval.value, plus=plus),
-        f"{bare(quantity, interval.low)} to {bare(quantity, interval.high)}",
-    )
+def _value(estimate: Estimate, interval: Interval, y: float, *, plus: bool, strong: bool) -> Markup:
+    value = numbers.number(estimate.quantity, interval.value, plus=plus)
+    span = f"{bare(estimate.quantity, interval.low)} to {bare(estimate.quantity, interval.high)}"
+    return Markup('<a href="{}">{}</a>').format(links.rows_of(estimate), svg.value(y, value, span, strong=strong))
 
 
-def bare(quantity: str, value: float) -> str:
-    """A limit without its unit: the value beside it carries one."""
-    if numbers.is_rate(quantity):
-        return f"{round(100 * value) + 0:d}".replace("-", "−")
-    return numbers.number(quantity, value)
-
-
-def _spoken(panel: Panel) -> str:
-    groups = "; ".join(f"{each.group} {numbers.limits(each)}" for each in panel.groups)
-    said = f"{numbers.title(panel.quantity)}, {panel.editor}, by {panel.factor}: {groups}."
+def _alt(panel: Panel) -> str:
+    groups = "; ".join(f"{group.group} {numbers.with_interval(group)}" for group in panel.groups)
+    text = f"{numbers.title(panel.quantity)}, {panel.editor}, by {panel.factor}: {groups}."
     if panel.gap:
-        said += f" Largest gap {numbers.limits(panel.gap)}"
+        text += f" Largest gap {numbers.with_interval(panel.gap)}"
         if panel.gap.null:
-            said += f", chance alone up to {numbers.number(panel.quantity, panel.gap.null.high)}"
-    return said
+            text += f", chance alone up to {numbers.number(panel.quantity, panel.gap.null.high)}"
+    return text
 
 
 def _round_step(rough: float) -> float:
@@ -210,21 +186,12 @@ def _round_step(rough: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * 0.999)
 
 
-def shortened(name: str) -> str:
-    """A label that fits beside a plot."""
-    return name if len(name) <= 15 else name[:14] + "…"
-
-
-def _px(value: float) -> str:
-    return f"{value:.1f}"
-
-
 def dumbbell(planted: float, recovered: Interval, span: tuple[float, float]) -> Markup:
-    """A planted value as a tick, what was recovered as a point with its interval."""
+    """A planted value as a tick, the recovered one as a point with its interval."""
     low, high = span
 
     def x(value: float) -> str:
-        return _px(6 + 168 * (value - low) / (high - low))
+        return px(6 + 168 * (value - low) / (high - low))
 
     return Markup(
         '<svg class="dumbbell" viewBox="0 0 180 22" aria-hidden="true">'

@@ -1,9 +1,11 @@
-"""Which edits are worst, and which stand side by side."""
+"""Which edits are worst, and which are shown side by side."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from stillme import rubric
 from stillme.estimates import EditState, RatingState, Scores
 from stillme.estimates.cuts import rate_of
-from stillme.report import album, numbers
+from stillme.report import headlines, thumbnails
 from stillme.report.data import ReportData
 from stillme.types import Arm, digest
 
@@ -19,12 +21,12 @@ MOSAIC = 480
 """Tiles of the mosaic, as in the paper's Figure 12."""
 
 _FEWEST_TILES = 48
-_GRID_PROMPTS = 6
+_PROMPTS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One pair that stands in the page itself."""
+    """A source and its edit, inside the page itself."""
 
     row: int
     source: str
@@ -36,14 +38,14 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
-    """One person of each group, alike in all other labels, under the same instructions (the paper's Figure 13)."""
+class SideBySide:
+    """One portrait of each group, matched in all other labels, under the same instructions (the paper's Figure 13)."""
 
     factor: str
     levels: tuple[str, ...]
     portraits: tuple[int, ...]
-    alike: tuple[tuple[str, str], ...]
-    """The labels that they share."""
+    shared: tuple[tuple[str, str], ...]
+    """The labels that they have in common."""
     prompts: tuple[int, ...]
     rows: Mapping[tuple[int, int], tuple[tuple[int, ...], ...]]
     """By editor and arm: for each prompt and level the row, -1 where there is none."""
@@ -57,164 +59,162 @@ def worst(data: ReportData, count: int) -> list[tuple[int, Scores]]:
     for score, badness in _badness(data):
         for code in range(len(edits.editors)):
             rows = np.flatnonzero((edits.editor == code) & (badness > 0))
-            first = rows[np.lexsort((rank[rows], -badness[rows]))][:count]
-            queues.append(iter([(int(row), score) for row in first]))
+            ranked = rows[np.lexsort((rank[rows], -badness[rows]))][:count]
+            queues.append(iter([(int(row), score) for row in ranked]))
     chosen: dict[int, Scores] = {}
     while queues and len(chosen) < count:
         for queue in list(queues):
-            found = next((each for each in queue if each[0] not in chosen), None)
-            if found is None:
+            row, score = next((fault for fault in queue if fault[0] not in chosen), (None, None))
+            if row is None or score is None:
                 queues.remove(queue)
             elif len(chosen) < count:
-                chosen[found[0]] = found[1]
+                chosen[row] = score
     return list(chosen.items())
 
 
 def example(data: ReportData, *, editor: str, arm: str, axis: str, factor: str, group: str) -> Picture | None:
-    """The worst edit of one group on one axis, to stand beside its number."""
+    """The worst edit of one group on one axis, to show beside its number."""
     edits = data.edits
     levels, codes = edits.levels(factor)
     if group not in levels:
         return None
-    here = (edits.editor == edits.editors.index(editor)) & (edits.arm == edits.arms.index(arm))
-    here &= codes[edits.portrait] == levels.index(group)
+    of_group = (edits.editor == edits.editors.index(editor)) & (edits.arm == edits.arms.index(arm))
+    of_group &= codes[edits.portrait] == levels.index(group)
     rank = _key_rank(data)
     for score, badness in _badness(data):
-        rows = np.flatnonzero(here & (badness > 0))
+        rows = np.flatnonzero(of_group & (badness > 0))
         if score.axis == axis and len(rows):
             return picture(data, int(rows[np.lexsort((rank[rows], -badness[rows]))][0]))
     return None
 
 
 def hero(data: ReportData, ranked: Sequence[tuple[int, Scores]]) -> list[Picture]:
-    """Four different people for the top of the page; none rather than a gap in the row."""
+    """Four different people for the top of the page; none rather than fewer."""
     people: dict[int, Picture] = {}
     for row, score in ranked[:200]:
-        # An edit that did not happen looks like its source.
+        # An edit that was not made looks like its source.
         if score.axis in ("changed_area", "edit_success") or int(data.edits.portrait[row]) in people:
             continue
-        shown = picture(data, row)
-        if shown.source and shown.edited:
-            people[int(data.edits.portrait[row])] = shown
+        pair = picture(data, row)
+        if pair.source and pair.edited:
+            people[int(data.edits.portrait[row])] = pair
         if len(people) == 4:
             return list(people.values())
     return []
 
 
 def picture(data: ReportData, row: int) -> Picture:
-    """One row's pictures and words."""
+    """One row's source, edit and instruction."""
     edits = data.edits
     portrait = edits.portraits[int(edits.portrait[row])]
-    edited = data.image_path(edits.image[row]) if edits.image[row] else None
     return Picture(
         row=row,
-        source=album.uri(portrait.image.path, data.redact),
-        edited=album.uri(edited, data.redact),
+        source=thumbnails.data_uri(portrait.image.path, data.redact),
+        edited=thumbnails.data_uri(path_of(data, row), data.redact),
         portrait=portrait.id,
         editor=edits.editors[int(edits.editor[row])],
         prompt=edits.prompts[int(edits.prompt[row])].text,
     )
 
 
-def crossing(data: ReportData) -> Crossing | None:
-    """One portrait per group of the first factor that has groups; absent where nobody can be matched."""
+def path_of(data: ReportData, row: int) -> Path | None:
+    """The file of a row's edited picture."""
+    return data.image_path(data.edits.image[row]) if data.edits.image[row] else None
+
+
+def side_by_side(data: ReportData) -> SideBySide | None:
+    """One portrait per group of the first factor that has groups; None where no portraits match."""
     edits = data.edits
     for factor in data.settings.factors:
         levels, _ = edits.levels(factor)
-        if len(levels) < 2:
+        matched = _matched(data, factor) if len(levels) > 1 else None
+        if matched is None:
             continue
-        alike = _matched(data, factor)
-        if not alike:
-            continue
-        labels, people = alike
-        rows = _rows_of(data, [people[level] for level in levels])
+        shared, portraits = matched
+        rows = _rows_of(data, [portraits[level] for level in levels])
         prompts = _prompts(data, rows)
-        treatments = sorted({(editor, arm) for editor, arm, _, _ in rows})
-        return Crossing(
+        return SideBySide(
             factor=factor,
             levels=levels,
-            portraits=tuple(people[level] for level in levels),
-            alike=labels,
+            portraits=tuple(portraits[level] for level in levels),
+            shared=shared,
             prompts=prompts,
             rows={
                 (editor, arm): tuple(
-                    tuple(rows.get((editor, arm, people[level], prompt), -1) for level in levels) for prompt in prompts
+                    tuple(rows.get((editor, arm, portraits[level], prompt), -1) for level in levels)
+                    for prompt in prompts
                 )
-                for editor, arm in treatments
+                for editor, arm in sorted({(editor, arm) for editor, arm, _, _ in rows})
                 if edits.arms[arm] != Arm.NOOP
             },
         )
     return None
 
 
-def sample(data: ReportData) -> list[int]:
-    """Rows for the mosaic, drawn by hash so that the same rows give the same sheet."""
+def mosaic_rows(data: ReportData) -> list[int]:
+    """Rows for the mosaic, drawn by hash so that the same rows give the same mosaic."""
     edits = data.edits
-    shown = np.flatnonzero((edits.state == EditState.EDITED) & (edits.arm == edits.arms.index(data.plain_arm)))
-    drawn = sorted((row for row in shown.tolist() if edits.image[row]), key=lambda row: digest(edits.keys[row]))
+    edited = np.flatnonzero((edits.state == EditState.EDITED) & (edits.arm == edits.arms.index(data.main_arm)))
+    drawn = sorted((row for row in edited.tolist() if edits.image[row]), key=lambda row: digest(edits.keys[row]))
     return drawn[:MOSAIC] if len(drawn) >= _FEWEST_TILES else []
 
 
-def arm_mates(data: ReportData) -> Callable[[int], Sequence[int]]:
+def rows_of_request(data: ReportData) -> Callable[[int], Sequence[int]]:
     """From a row to the rows of the same request under every arm, seed by seed, itself included."""
     edits = data.edits
-    turns: dict[tuple[int, ...], int] = {}
-    groups: dict[tuple[int, ...], list[int]] = {}
+    seen: Counter[tuple[int, ...]] = Counter()
+    requests: dict[tuple[int, ...], list[int]] = {}
     keys: list[tuple[int, ...]] = []
-    cells = np.stack([edits.portrait, edits.prompt, edits.editor, edits.arm], axis=1).tolist()
-    for row, cell in enumerate(cells):
-        turn = turns.get(tuple(cell), 0)
-        turns[tuple(cell)] = turn + 1
-        keys.append((*cell[:3], turn))
-        groups.setdefault(keys[-1], []).append(row)
-    return lambda row: groups[keys[row]]
+    columns = (edits.portrait, edits.prompt, edits.editor, edits.arm)
+    for row, cell in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        keys.append((*cell[:3], seen[cell]))
+        seen[cell] += 1
+        requests.setdefault(keys[-1], []).append(row)
+    return lambda row: requests[keys[row]]
 
 
 def with_arms(data: ReportData, rows: Sequence[int]) -> list[int]:
     """Each row followed by the same request under the other arms."""
     if len(data.edits.arms) < 2:
         return list(rows)
-    mates = arm_mates(data)
-    return list(dict.fromkeys(other for row in rows for other in (row, *mates(row))))
+    same_request = rows_of_request(data)
+    return list(dict.fromkeys(other for row in rows for other in (row, *same_request(row))))
 
 
 def axis_of(quantity: str) -> str:
-    """The axis a quantity is read from."""
+    """The axis that a quantity is computed from."""
     rate = rate_of(quantity)
     return rate.axis if rate else quantity
 
 
 def label_origins(data: ReportData) -> Mapping[str, int]:
-    """Who gave the labels, for how many portraits."""
-    origins: dict[str, int] = {}
-    for portrait in data.edits.portraits:
-        origins[portrait.label_origin] = origins.get(portrait.label_origin, 0) + 1
-    return origins
+    """Where the labels come from, for how many portraits."""
+    return Counter(portrait.label_origin for portrait in data.edits.portraits)
 
 
 def _matched(data: ReportData, factor: str) -> tuple[tuple[tuple[str, str], ...], dict[str, int]] | None:
-    """For every level somebody, alike in the other factors as far as anybody is."""
+    """A portrait for every level, with as many other labels in common as possible."""
     levels, codes = data.edits.levels(factor)
     others = [name for name in data.settings.factors if name != factor]
-    # With fewer and fewer labels in common, until every level has somebody.
+    labelled = sorted(np.flatnonzero(codes >= 0).tolist(), key=lambda index: data.edits.portraits[index].id)
+    # With fewer and fewer labels in common, until every level has a portrait.
     for kept in range(len(others), -1, -1):
-        groups: dict[tuple[str, ...], dict[str, int]] = {}
-        for place in sorted(range(len(codes)), key=lambda place: data.edits.portraits[place].id):
-            if codes[place] >= 0:
-                portrait = data.edits.portraits[place]
-                shared = tuple(portrait.attributes.get(name, "") for name in others[:kept])
-                groups.setdefault(shared, {}).setdefault(levels[int(codes[place])], place)
-        for shared in sorted(groups):
-            if len(groups[shared]) == len(levels):
-                return tuple(zip(others[:kept], shared, strict=True)), groups[shared]
+        cells: dict[tuple[str, ...], dict[str, int]] = {}
+        for index in labelled:
+            attributes = data.edits.portraits[index].attributes
+            labels = tuple(attributes.get(name, "") for name in others[:kept])
+            cells.setdefault(labels, {}).setdefault(levels[int(codes[index])], index)
+        for labels in sorted(cells):
+            if len(cells[labels]) == len(levels):
+                return tuple(zip(others[:kept], labels, strict=True)), cells[labels]
     return None
 
 
-def _rows_of(data: ReportData, people: Sequence[int]) -> dict[tuple[int, int, int, int], int]:
+def _rows_of(data: ReportData, portraits: Sequence[int]) -> dict[tuple[int, int, int, int], int]:
+    """The first edited row by editor, arm, portrait and prompt."""
     edits = data.edits
-    mine = np.flatnonzero(np.isin(edits.portrait, people) & (edits.state == EditState.EDITED))
     rows: dict[tuple[int, int, int, int], int] = {}
-    for row in mine.tolist():
+    for row in np.flatnonzero(np.isin(edits.portrait, portraits) & (edits.state == EditState.EDITED)).tolist():
         key = int(edits.editor[row]), int(edits.arm[row]), int(edits.portrait[row]), int(edits.prompt[row])
         rows.setdefault(key, row)
     return rows
@@ -222,9 +222,9 @@ def _rows_of(data: ReportData, people: Sequence[int]) -> dict[tuple[int, int, in
 
 def _prompts(data: ReportData, rows: Mapping[tuple[int, int, int, int], int]) -> tuple[int, ...]:
     """Up to six instructions, spread over the set."""
-    asked = sorted({prompt for *_, prompt in rows if data.edits.prompts[prompt].category != "noop"})
-    count = min(_GRID_PROMPTS, len(asked))
-    return tuple(asked[place * len(asked) // count] for place in range(count))
+    prompts = sorted({prompt for *_, prompt in rows if data.edits.prompts[prompt].category != "noop"})
+    count = min(_PROMPTS, len(prompts))
+    return tuple(prompts[index * len(prompts) // count] for index in range(count))
 
 
 def _key_rank(data: ReportData) -> NDArray[np.intp]:
@@ -235,9 +235,9 @@ def _key_rank(data: ReportData) -> NDArray[np.intp]:
 
 
 def _badness(data: ReportData) -> Iterator[tuple[Scores, NDArray[np.float64]]]:
-    """How far each edit is from what it should be, from 0 to 1, per judge and axis."""
+    """The distance of each edit from what it should be, from 0 to 1, per judge and axis."""
     for score in data.headline_scores:
-        if not numbers.is_telling(score.axis):
+        if not headlines.is_headline_axis(score.axis):
             continue
         rated = (score.state == RatingState.RATED) & (data.edits.state == EditState.EDITED)
         badness = np.zeros(len(data.edits))
@@ -249,7 +249,7 @@ def distance(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     """From 0, as it should be, to 1."""
     axis = rubric.load().axes.get(name)
     if name == "changed_area":
-        # Here too little is the fault: the person asked for an edit and got none.
+        # Here too little change is the fault: an edit was asked for and not made.
         cut = rubric.load().rates["unchanged"].at_most or 0.0
         return np.where(values <= cut, 1.0, 0.0)
     if axis is None or axis.unchanged is None:
@@ -257,6 +257,6 @@ def distance(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     away = np.abs(values - axis.unchanged)
     if axis.is_scale:
         return away / max(5 - axis.unchanged, axis.unchanged - 1)
-    # A quantity in its own unit has no worst value; the largest seen stands for it.
+    # A quantity in its own unit has no worst value; the largest one in the data replaces it.
     largest = away.max(initial=0.0)
     return away / largest if largest > 0 else away

@@ -1,4 +1,4 @@
-"""Group × instruction: where a change happens, and to whom, in one table of shades."""
+"""Heat maps, group × instruction: where a change happens, and to whom."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme import numbers, rubric
 from stillme.estimates import Disparity, EditState, RatingState, Scores
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantiles import wilson
 from stillme.estimates.quantities import holds
-from stillme.report import links, numbers
+from stillme.report import links
 from stillme.report.data import ReportData
+from stillme.report.gallery import axis_of
 from stillme.types import Interval
 
 SHADES = 9
-"""Steps of colour on each side of nothing."""
+"""Steps of colour on each side of no change."""
 
 _FEWEST = 2
-"""Instructions and groups below which a table of shades says no more than a forest plot."""
+"""Instructions and groups below which a heat map says no more than a forest plot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Square:
 
     text: str
     shade: str
-    said: str
+    tooltip: str
     rows: str
     """The address of the rows behind it; empty where there are none."""
 
@@ -49,112 +49,90 @@ class HeatMap:
     """Editor and arm."""
     groups: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[Square, ...]], ...]
-    """Instruction's id and text, and its squares."""
+    """The instruction's id and text, and its squares."""
 
 
 def heat_maps(data: ReportData, order: Sequence[tuple[str, str, str]]) -> list[HeatMap]:
     """A map for each (quantity, judge, factor), in this order, where there are several instructions and groups."""
-    found: list[HeatMap] = []
+    maps: list[HeatMap] = []
     for quantity, judge, factor in order:
-        score = _score(data, quantity, judge)
+        axis = axis_of(quantity)
+        score = next((score for score in data.scores if score.axis == axis and score.judge == judge), None)
         if score is not None and len(data.edits.levels(factor)[0]) >= _FEWEST:
-            heat = _map(data, quantity, score, factor)
-            if len(heat.rows) >= _FEWEST:
-                found.append(heat)
-    return found
+            heat_map = _heat_map(data, quantity, score, factor)
+            if len(heat_map.rows) >= _FEWEST:
+                maps.append(heat_map)
+    return maps
 
 
-def _score(data: ReportData, quantity: str, judge: str) -> Scores | None:
-    rate = rate_of(quantity)
-    axis = rate.axis if rate else quantity
-    return next((each for each in data.scores if each.axis == axis and each.judge == judge), None)
-
-
-def _map(data: ReportData, quantity: str, score: Scores, factor: str) -> HeatMap:
+def _heat_map(data: ReportData, quantity: str, score: Scores, factor: str) -> HeatMap:
     edits = data.edits
     levels, codes = edits.levels(factor)
-    owners = [
-        each
-        for each in data.headlines
-        if isinstance(each, Disparity) and each.quantity == quantity and each.judge == score.judge
-        if each.factor == factor and isinstance(each.outcome, Interval)
+    gaps = [
+        gap
+        for gap in data.headlines
+        if isinstance(gap, Disparity) and (gap.quantity, gap.judge, gap.factor) == (quantity, score.judge, factor)
+        if isinstance(gap.outcome, Interval)
     ]
     rated = (score.state == RatingState.RATED) & (edits.state == EditState.EDITED) & (codes[edits.portrait] >= 0)
-    values = _values(quantity, score.value)
-    sums, counts = (np.zeros((len(owners), len(edits.prompts), len(levels))) for _ in range(2))
-    for place, owner in enumerate(owners):
-        here = rated & (edits.editor == edits.editors.index(owner.editor)) & (edits.arm == edits.arms.index(owner.arm))
-        at = edits.prompt[here], codes[edits.portrait[here]]
-        np.add.at(sums[place], at, values[here])
-        np.add.at(counts[place], at, 1)
+    rate = rate_of(quantity)
+    values = holds(rate, score.value) if rate else score.value
+    sums, counts = (np.zeros((len(gaps), len(edits.prompts), len(levels))) for _ in range(2))
+    for index, gap in enumerate(gaps):
+        rows = rated & (edits.editor == edits.editors.index(gap.editor)) & (edits.arm == edits.arms.index(gap.arm))
+        at = edits.prompt[rows], codes[edits.portrait[rows]]
+        np.add.at(sums[index], at, values[rows])
+        np.add.at(counts[index], at, 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = sums / counts
     largest = float(np.nanmax(np.abs(means))) if np.isfinite(means).any() else 0.0
-    asked = np.flatnonzero(counts.sum(axis=(0, 2)))
+
+    def squares(prompt: int) -> Iterator[Square]:
+        for index, gap in enumerate(gaps):
+            for code, level in enumerate(levels):
+                count = int(counts[index, prompt, code])
+                if not count:
+                    yield Square(text="·", shade="", tooltip="no value", rows="")
+                    continue
+                mean = float(means[index, prompt, code])
+                yield Square(
+                    text=_text(quantity, mean),
+                    shade=_shade(quantity, mean, largest),
+                    tooltip=f"{level}: {_tooltip(quantity, mean, count, data.settings.confidence)}",
+                    rows=links.cell_of(gap, prompt=edits.prompts[prompt].id, group=level),
+                )
+
     return HeatMap(
         quantity=quantity,
         title=numbers.title(quantity),
         unit=numbers.unit(quantity),
         judge=score.judge,
-        factor=numbers.factor(factor),
-        editors=tuple((owner.editor, owner.arm) for owner in owners),
+        factor=numbers.factor_name(factor),
+        editors=tuple((gap.editor, gap.arm) for gap in gaps),
         groups=levels,
         rows=tuple(
-            (
-                edits.prompts[prompt].id,
-                edits.prompts[prompt].text,
-                tuple(_squares(owners, levels, edits.prompts[prompt].id, sums, counts, int(prompt), largest, data)),
-            )
-            for prompt in asked
+            (edits.prompts[prompt].id, edits.prompts[prompt].text, tuple(squares(prompt)))
+            for prompt in np.flatnonzero(counts.sum(axis=(0, 2))).tolist()
         ),
     )
 
 
-def _squares(
-    owners: Sequence[Disparity],
-    levels: Sequence[str],
-    prompt: str,
-    sums: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    row: int,
-    largest: float,
-    data: ReportData,
-) -> Iterator[Square]:
-    for place, owner in enumerate(owners):
-        for column, level in enumerate(levels):
-            count = int(counts[place, row, column])
-            if not count:
-                yield Square(text="·", shade="", said="no value", rows="")
-                continue
-            mean = float(sums[place, row, column]) / count
-            yield Square(
-                text=_text(owner.quantity, mean),
-                shade=_shade(owner.quantity, mean, largest),
-                said=_said(owner.quantity, mean, count, level, data.settings.confidence),
-                rows=links.cell_of(owner, prompt=prompt, group=level),
-            )
-
-
-def _values(quantity: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    rate = rate_of(quantity)
-    return holds(rate, values) if rate else values
-
-
 def _text(quantity: str, mean: float) -> str:
     if numbers.is_rate(quantity):
-        return f"{100 * mean:.0f}"
-    return numbers.number(quantity, mean, plus=numbers.signed(quantity))
+        return numbers.decimal(100 * mean, 0)
+    return numbers.number(quantity, mean, plus=numbers.is_signed(quantity))
 
 
-def _said(quantity: str, mean: float, count: int, level: str, confidence: float) -> str:
+def _tooltip(quantity: str, mean: float, count: int, confidence: float) -> str:
     if not numbers.is_rate(quantity):
-        return f"{level}: {numbers.number(quantity, mean, plus=numbers.signed(quantity))}, mean of {count}"
+        return f"{_text(quantity, mean)}, mean of {count}"
     low, high = wilson(mean, count, confidence)
-    return f"{level}: {round(mean * count)} of {count}, {100 * mean:.0f} % ({100 * low:.0f} to {100 * high:.0f} %)"
+    span = f"{numbers.decimal(100 * low, 0)} to {numbers.percent(high, 0)}"
+    return f"{round(mean * count)} of {count}, {numbers.percent(mean, 0)} ({span})"
 
 
 def _shade(quantity: str, mean: float, largest: float) -> str:
-    """`up-7` or `down-2`; rates share one scale from nothing to everybody, so that maps can be compared."""
+    """`up-7` or `down-2`; all rates are on one scale from 0 to 1, so that maps can be compared."""
     axis = rubric.load().axes.get(quantity)
     middle = axis.unchanged if axis is not None and axis.is_scale and axis.unchanged else 0.0
     reach = 1.0 if numbers.is_rate(quantity) else max(largest - middle, 1e-9)

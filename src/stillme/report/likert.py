@@ -1,4 +1,4 @@
-"""Diverging bars: how each group's answers spread over a scale, to either side of an unchanged person."""
+"""Diverging bars: how each group's answers are distributed over a scale, to either side of an unchanged person."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme import numbers, rubric
 from stillme.estimates import EditState, RatingState, Scores
-from stillme.report import forest, numbers
+from stillme.report import svg
 from stillme.report.data import ReportData
+from stillme.report.svg import LABEL, WIDTH, px
 from stillme.rubric import Axis
 
-WIDTH, ROW, LABEL, END, TOP, BAR = 470, 24, 112, 44, 8, 16
+ROW, END, TOP, BAR = 24, 44, 8, 16
 STEPS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class Distribution:
     """One editor's answers on one axis, by group."""
 
     axis: Axis
@@ -28,11 +29,11 @@ class Spread:
     editor: str
     arm: str
     groups: tuple[tuple[str, tuple[int, ...]], ...]
-    """Group and how many answers fell on 1, 2, 3, 4 and 5."""
+    """Group, and the number of answers 1, 2, 3, 4 and 5."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
+class BarFigure:
     """One axis by one factor: a panel per editor."""
 
     axis: str
@@ -45,18 +46,20 @@ class Bars:
     """Editor, arm, drawing."""
 
 
-def bars(data: ReportData) -> list[Bars]:
-    """Every scale that somebody answered, by every factor; axes on which nothing ever moved are left out."""
-    found: list[Bars] = []
-    for score in sorted(data.headline_scores, key=lambda each: (_place(each.axis), each.judge)):
-        axis = rubric.load().axes.get(score.axis)
+def bar_figures(data: ReportData) -> list[BarFigure]:
+    """Every scale with answers, by every factor; axes on which all answers are the same are left out."""
+    axes = rubric.load().axes
+    order = {name: index for index, name in enumerate(axes)}
+    figures: list[BarFigure] = []
+    for score in sorted(data.headline_scores, key=lambda score: (order.get(score.axis, len(order)), score.judge)):
+        axis = axes.get(score.axis)
         if axis is None or not axis.is_scale:
             continue
         for factor in data.settings.factors:
-            spreads = list(_spreads(data, score, axis, factor))
-            if any(_moved(spread) for spread in spreads):
-                found.append(_figure(factor, spreads))
-    return found
+            distributions = list(_distributions(data, score, axis, factor))
+            if any(_varies(distribution) for distribution in distributions):
+                figures.append(_figure(factor, distributions))
+    return figures
 
 
 def steps(values: NDArray[np.float64], axis: Axis) -> NDArray[np.int64]:
@@ -68,55 +71,55 @@ def steps(values: NDArray[np.float64], axis: Axis) -> NDArray[np.int64]:
     return np.clip(middle + np.trunc(np.round(values - middle, 9)), 1, STEPS).astype(np.int64)
 
 
-def _place(axis: str) -> int:
-    return list(rubric.load().axes).index(axis) if axis in rubric.load().axes else len(rubric.load().axes)
-
-
 def _middle(axis: Axis) -> float:
     # Edit success has no unchanged person; its named rates lie to either side of 3.
     return 3.0 if axis.unchanged is None else axis.unchanged
 
 
-def _spreads(data: ReportData, score: Scores, axis: Axis, factor: str) -> Iterator[Spread]:
+def _distributions(data: ReportData, score: Scores, axis: Axis, factor: str) -> Iterator[Distribution]:
     edits = data.edits
     levels, codes = edits.levels(factor)
     rated = (score.state == RatingState.RATED) & (edits.state == EditState.EDITED) & (codes[edits.portrait] >= 0)
-    for editor in sorted(range(len(edits.editors)), key=edits.editors.__getitem__):
-        here = rated & (edits.editor == editor) & (edits.arm == edits.arms.index(data.plain_arm))
-        if not here.any():
+    rated &= edits.arm == edits.arms.index(data.main_arm)
+    for editor in sorted(edits.editors):
+        rows = rated & (edits.editor == edits.editors.index(editor))
+        if not rows.any():
             continue
         counts = np.zeros((len(levels), STEPS), dtype=np.int64)
-        np.add.at(counts, (codes[edits.portrait[here]], steps(score.value[here], axis) - 1), 1)
-        yield Spread(
+        np.add.at(counts, (codes[edits.portrait[rows]], steps(score.value[rows], axis) - 1), 1)
+        yield Distribution(
             axis=axis,
             judge=score.judge,
-            editor=edits.editors[editor],
-            arm=data.plain_arm,
-            groups=tuple((level, tuple(counts[row].tolist())) for row, level in enumerate(levels)),
+            editor=editor,
+            arm=data.main_arm,
+            groups=tuple((level, tuple(counts[code].tolist())) for code, level in enumerate(levels)),
         )
 
 
-def _moved(spread: Spread) -> bool:
-    total = np.array([counts for _, counts in spread.groups]).sum(axis=0)
+def _varies(distribution: Distribution) -> bool:
+    total = np.array([counts for _, counts in distribution.groups]).sum(axis=0)
     return int(np.count_nonzero(total)) > 1
 
 
-def _figure(factor: str, spreads: Sequence[Spread]) -> Bars:
-    axis = spreads[0].axis
-    shares = [share for spread in spreads for _, counts in spread.groups for share in [_sides(axis, counts)]]
-    left, right = max(share[0] for share in shares), max(share[1] for share in shares)
-    return Bars(
+def _figure(factor: str, distributions: Sequence[Distribution]) -> BarFigure:
+    axis = distributions[0].axis
+    sides = [_sides(axis, counts) for distribution in distributions for _, counts in distribution.groups]
+    left, right = max(left for left, _ in sides), max(right for _, right in sides)
+    return BarFigure(
         axis=axis.name,
         title=axis.title,
-        judge=spreads[0].judge,
-        factor=numbers.factor(factor),
-        legend=tuple((_tone(axis, step), f"{step} {axis.short[step - 1]}") for step in range(1, STEPS + 1)),
-        panels=tuple((spread.editor, spread.arm, _draw(spread, factor, left, right)) for spread in spreads),
+        judge=distributions[0].judge,
+        factor=numbers.factor_name(factor),
+        legend=tuple((_step_class(axis, step), f"{step} {axis.short[step - 1]}") for step in range(1, STEPS + 1)),
+        panels=tuple(
+            (distribution.editor, distribution.arm, _draw(distribution, factor, left, right))
+            for distribution in distributions
+        ),
     )
 
 
 def _sides(axis: Axis, counts: Sequence[int]) -> tuple[float, float]:
-    """How far a bar reaches to the left and to the right of the middle, as shares."""
+    """How far a bar extends to the left and to the right of the middle, as shares."""
     total = sum(counts) or 1
     middle = int(_middle(axis))
     half = counts[middle - 1] / 2 if axis.unchanged != 1 else counts[0]
@@ -124,59 +127,52 @@ def _sides(axis: Axis, counts: Sequence[int]) -> tuple[float, float]:
     return left / total, (sum(counts) - left) / total
 
 
-def _draw(spread: Spread, factor: str, left: float, right: float) -> Markup:
-    axis = spread.axis
-    room = WIDTH - LABEL - END
-    unit = room / max(left + right, 1e-9)
+def _draw(distribution: Distribution, factor: str, left: float, right: float) -> Markup:
+    axis = distribution.axis
+    unit = (WIDTH - LABEL - END) / max(left + right, 1e-9)
     zero = LABEL + left * unit
-    body: list[Markup] = []
-    for row, (group, counts) in enumerate(spread.groups):
+    parts: list[Markup] = []
+    for row, (group, counts) in enumerate(distribution.groups):
         y = TOP + ROW * row
-        body.append(
-            Markup('<text class="label" x="{}" y="{}">{}<title>{}</title></text>').format(
-                LABEL - 10, _px(y + 13), forest.shortened(group), group
-            )
-        )
+        middle = y + 9
+        parts.append(svg.label(middle, group))
         total = sum(counts)
         if not total:
-            body.append(Markup('<text class="none" x="{}" y="{}">no answers</text>').format(LABEL, _px(y + 13)))
+            parts.append(svg.no_value(middle, "no answers"))
             continue
         x = zero - _sides(axis, counts)[0] * unit
         for step, count in enumerate(counts, start=1):
             width = unit * count / total
             if count:
-                body.append(
+                parts.append(
                     Markup(
                         '<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}: {}, {} of {}</title></rect>'
-                    ).format(_tone(axis, step), _px(x), y, _px(width), BAR, group, axis.short[step - 1], count, total)
+                    ).format(
+                        _step_class(axis, step), px(x), y, px(width), BAR, group, axis.short[step - 1], count, total
+                    )
                 )
             x += width
-        body.append(Markup('<text class="count" x="{}" y="{}">{:,}</text>').format(WIDTH, _px(y + 13), total))
-    height = TOP + ROW * len(spread.groups) + 2
-    body.append(Markup('<line class="middle" x1="{0}" x2="{0}" y1="0" y2="{1}"/>').format(_px(zero), height - 4))
-    return Markup('<svg class="forest likert" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        WIDTH, height, _spoken(spread, factor), Markup("").join(body)
-    )
+        parts.append(Markup('<text class="count" x="{}" y="{}">{:,}</text>').format(WIDTH, px(middle + 4), total))
+    height = TOP + ROW * len(distribution.groups) + 2
+    parts.append(Markup('<line class="middle" x1="{0}" x2="{0}" y1="0" y2="{1}"/>').format(px(zero), height - 4))
+    return svg.svg("forest likert", (WIDTH, height), _alt(distribution, factor), parts)
 
 
-def _tone(axis: Axis, step: int) -> str:
-    """The class that colours a step: by its distance from the middle, and on which side it lies."""
+def _step_class(axis: Axis, step: int) -> str:
+    """The class that colours a step, by its distance from the middle and its side."""
     away = step - int(_middle(axis))
     if axis.unchanged == 1:
         return f"up-{away}" if away else "mid"
     return f"{'up' if away > 0 else 'down'}-{2 * abs(away)}" if away else "mid"
 
 
-def _spoken(spread: Spread, factor: str) -> str:
+def _alt(distribution: Distribution, factor: str) -> str:
+    axis = distribution.axis
     groups: list[str] = []
-    for group, counts in spread.groups:
+    for group, counts in distribution.groups:
         total = sum(counts)
-        said = ", ".join(
-            f"{100 * count / total:.0f} % {spread.axis.short[step]}" for step, count in enumerate(counts) if count
+        shares = (
+            f"{numbers.percent(count / total, 0)} {axis.short[step]}" for step, count in enumerate(counts) if count
         )
-        groups.append(f"{group}: {said or 'no answers'}")
-    return f"{spread.axis.title}, {spread.editor}, by {numbers.factor(factor)}. {'; '.join(groups)}."
-
-
-def _px(value: float) -> str:
-    return f"{value:.1f}"
+        groups.append(f"{group}: {', '.join(shares) or 'no answers'}")
+    return f"{axis.title}, {distribution.editor}, by {numbers.factor_name(factor)}. {'; '.join(groups)}."

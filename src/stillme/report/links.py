@@ -1,4 +1,4 @@
-"""From a number to the rows behind it: the page's own addresses."""
+"""Addresses inside the page: from a number to the rows behind it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from stillme.types import Estimate
 ROWS = "#edits?"
 
 
-def rows_of(found: Estimate) -> str:
+def rows_of(estimate: Estimate) -> str:
     """The rows that an estimate was computed from; between groups, all groups side by side."""
-    asked = _who(found.quantity, found.judge, found.editor, found.arm)
-    if found.scope == "group":
-        asked += [(f"label.{found.factor}", found.group)]
-    elif found.scope in ("disparity", "contrast"):
-        asked += [("by", found.factor)]
-    return ROWS + urlencode(asked)
+    query = _query(estimate)
+    if estimate.scope == "group":
+        query += [(f"label.{estimate.factor}", estimate.group)]
+    elif estimate.scope in ("disparity", "contrast"):
+        query += [("by", estimate.factor)]
+    return ROWS + urlencode(query)
 
 
-def cell_of(found: Estimate, *, prompt: str, group: str) -> str:
+def cell_of(estimate: Estimate, *, prompt: str, group: str) -> str:
     """The rows of one group and one instruction."""
-    asked = _who(found.quantity, found.judge, found.editor, found.arm)
-    return ROWS + urlencode([*asked, ("prompt", prompt), (f"label.{found.factor}", group)])
+    return ROWS + urlencode([*_query(estimate), ("prompt", prompt), (f"label.{estimate.factor}", group)])
 
 
-def _who(quantity: str, judge: str, editor: str, arm: str) -> list[tuple[str, str]]:
-    asked = [("view", "table"), ("quantity", quantity), ("judge", judge), ("editor", editor), ("arm", arm)]
-    return [(name, value) for name, value in asked if value]
+def _query(estimate: Estimate) -> list[tuple[str, str]]:
+    names = ("quantity", "judge", "editor", "arm")
+    return [("view", "table"), *((name, value) for name in names if (value := getattr(estimate, name)))]

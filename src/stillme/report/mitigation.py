@@ -1,4 +1,4 @@
-"""What another arm does to whom: dumbbells from before to after, and the asymmetry between groups."""
+"""What another arm changes: dumbbells from before to after, and the asymmetry between groups."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from stillme import numbers
 from stillme.estimates import Disparity, PairedEffect
-from stillme.report import forest, numbers
+from stillme.report import forest, headlines, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale
 from stillme.types import Interval, NotEstimable
@@ -28,7 +29,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dumbbells:
+class DumbbellFigure:
     """One quantity by one factor under one arm."""
 
     quantity: str
@@ -39,7 +40,7 @@ class Dumbbells:
     arm: str
     against: str
     panels: tuple[Panel, ...]
-    uneven: bool
+    unequal: bool
     """Whether the arm helps some groups more than others, beyond chance, for any editor."""
     reruns: bool
     """Whether there is an untreated re-run to compare with."""
@@ -49,26 +50,27 @@ Key = tuple[str, str, str, str]
 """Quantity, judge, factor, arms."""
 
 
-def dumbbells(data: ReportData) -> list[Dumbbells]:
-    """Every headline quantity that an arm was compared on; what is uneven first."""
+def dumbbell_figures(data: ReportData) -> list[DumbbellFigure]:
+    """Every headline quantity that an arm was compared on; unequal effects first."""
     groups: dict[Key, dict[str, list[PairedEffect]]] = {}
     gaps: dict[tuple[Key, str], Disparity] = {}
     everyone: dict[tuple[str, str, str, str], PairedEffect] = {}
-    for each in data.mitigation:
-        if not numbers.is_telling(each.quantity):
+    for effect in data.mitigation:
+        if not headlines.is_headline_axis(effect.quantity):
             continue
-        key = each.quantity, each.judge, each.factor, each.arm
-        if isinstance(each, Disparity):
-            gaps[key, each.editor] = each
-        elif each.scope == "all":
-            everyone[each.quantity, each.judge, each.arm, each.editor] = each
-        elif each.scope == "group":
-            groups.setdefault(key, {}).setdefault(each.editor, []).append(each)
-    found = [_figure(key, editors, gaps, everyone, data) for key, editors in groups.items()]
-    return sorted(
-        (each for each in found if each.panels),
-        key=lambda each: (not each.uneven, numbers.headline_place(each.quantity), each.arm, each.judge, each.factor),
-    )
+        key = effect.quantity, effect.judge, effect.factor, effect.arm
+        if isinstance(effect, Disparity):
+            gaps[key, effect.editor] = effect
+        elif effect.scope == "all":
+            everyone[effect.quantity, effect.judge, effect.arm, effect.editor] = effect
+        elif effect.scope == "group":
+            groups.setdefault(key, {}).setdefault(effect.editor, []).append(effect)
+    figures = [_figure(key, editors, gaps, everyone, data) for key, editors in groups.items()]
+    return sorted((figure for figure in figures if figure.panels), key=_order)
+
+
+def _order(figure: DumbbellFigure) -> tuple[bool, int, str, str, str]:
+    return not figure.unequal, headlines.order_of(figure.quantity), figure.arm, figure.judge, figure.factor
 
 
 def _figure(
@@ -77,120 +79,92 @@ def _figure(
     gaps: dict[tuple[Key, str], Disparity],
     everyone: dict[tuple[str, str, str, str], PairedEffect],
     data: ReportData,
-) -> Dumbbells:
+) -> DumbbellFigure:
     quantity, judge, factor, arms = key
     arm, _, against = arms.partition(" - ")
-    shown = {
-        editor: [each for each in (everyone.get((quantity, judge, arms, editor)), *effects) if each is not None]
+    rows = {
+        editor: [effect for effect in (everyone.get((quantity, judge, arms, editor)), *effects) if effect is not None]
         for editor, effects in sorted(editors.items())
     }
-    ends = [v for effects in shown.values() for e in effects for v in (e.before, e.after) if v is not None]
+    shown = [effect for effects in rows.values() for effect in effects]
+    ends = [value for effect in shown for value in (effect.before, effect.after) if value is not None]
     scale = _scale(ends)
-    panels = [_panel(editor, effects, gaps.get((key, editor)), scale) for editor, effects in shown.items()]
-    chance = 1 - data.settings.confidence
-    bands = [gaps[key, editor].null for editor in shown if (key, editor) in gaps]
-    return Dumbbells(
+    panels = [_panel(editor, effects, gaps.get((key, editor)), scale) for editor, effects in rows.items()]
+    alpha = 1 - data.settings.confidence
+    bands = [gaps[key, editor].null for editor in rows if (key, editor) in gaps]
+    return DumbbellFigure(
         quantity=quantity,
         title=numbers.title(quantity),
         unit=numbers.unit(quantity),
         judge=judge,
-        factor=numbers.factor(factor),
+        factor=numbers.factor_name(factor),
         arm=arm,
         against=against,
         panels=tuple(panels) if len(set(ends)) > 1 else (),
-        uneven=any(band is not None and band.omnibus <= chance for band in bands),
-        reruns=any(isinstance(e.untreated, Interval) for effects in shown.values() for e in effects),
+        unequal=any(band is not None and band.omnibus <= alpha for band in bands),
+        reruns=any(isinstance(effect.untreated, Interval) for effect in shown),
     )
 
 
 def _scale(ends: Sequence[float]) -> Scale:
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
-    room = 0.06 * (high - low) or 0.5
-    return Scale(low=low - room, high=high + room)
+    margin = 0.06 * (high - low) or 0.5
+    return Scale(low=low - margin, high=high + margin)
 
 
 def _panel(editor: str, effects: Sequence[PairedEffect], gap: Disparity | None, on: Scale) -> Panel:
     quantity = effects[0].quantity
     bottom = TOP + ROW * len(effects)
-    body = [forest.axis(quantity, on, bottom)]
-    for row, effect in enumerate(effects):
-        body.append(_row(effect, on, TOP + ROW * row + ROW / 2))
-    said = "; ".join(f"{each.group or 'everyone'} {_change(each)}" for each in effects)
+    parts = [forest.axis(quantity, on, bottom)]
+    parts += [_row(effect, on, TOP + ROW * row + ROW / 2) for row, effect in enumerate(effects)]
+    changes = [(effect.group or "everyone", _change(quantity, effect.outcome)) for effect in effects]
+    alt = f"{numbers.title(quantity)}, {editor}: {'; '.join(f'{group} {change}' for group, change in changes)}"
     return Panel(
         editor=editor,
-        drawing=Markup('<svg class="forest" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-            forest.WIDTH, bottom + 8, f"{numbers.title(quantity)}, {editor}: {said}", Markup("").join(body)
-        ),
+        drawing=svg.svg("forest", (svg.WIDTH, bottom + 8), alt, parts),
         sentence=_sentence(gap),
         rows=tuple(
             (
-                each.group or "everyone",
-                _change(each),
-                "" if each.p is None else f"{each.p:.4f}",
-                _limits(quantity, each.at_equal_baseline),
-                _limits(quantity, each.beyond_untreated),
+                group,
+                change,
+                "" if effect.p is None else numbers.p_number(effect.p),
+                _change(quantity, effect.at_equal_baseline),
+                _change(quantity, effect.beyond_untreated),
             )
-            for each in effects
+            for effect, (group, change) in zip(effects, changes, strict=True)
         ),
     )
 
 
 def _row(effect: PairedEffect, on: Scale, y: float) -> Markup:
-    strong = " strong" if effect.scope == "all" else ""
-    parts = [
-        Markup('<text class="label{}" x="{}" y="{}">{}</text>').format(
-            strong, forest.LABEL - 10, _px(y + 4), forest.shortened(effect.group or "everyone")
-        )
-    ]
+    strong = effect.scope == "all"
+    parts = [svg.label(y, effect.group or "everyone", strong=strong)]
     if effect.before is None or effect.after is None:
         return parts[0]
     before, after = on.at(effect.before), on.at(effect.after)
-    parts.append(
-        Markup('<line class="whisker" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-            _px(before), _px(after), _px(y), _px(y)
-        )
-    )
-    parts.append(Markup('<circle class="point" cx="{}" cy="{}" r="4.5"/>').format(_px(before), _px(y)))
-    parts.append(Markup('<circle class="point strong" cx="{}" cy="{}" r="5"/>').format(_px(after), _px(y)))
+    parts += [svg.whisker(before, after, y), svg.point(before, y, 4.5), svg.point(after, y, 5, strong=True)]
     if isinstance(effect.outcome, Interval):
-        interval = effect.outcome
-        limits = [forest.bare(effect.quantity, each) for each in (interval.low, interval.high)]
-        parts.append(
-            Markup('<text class="value{}" x="{}" y="{}">{}<tspan class="span" dx="6">{}</tspan></text>').format(
-                strong,
-                forest.WIDTH - forest.VALUES + 14,
-                _px(y + 4),
-                numbers.number(effect.quantity, interval.value, plus=True),
-                " to ".join(limits),
-            )
-        )
+        low, high = (forest.bare(effect.quantity, limit) for limit in (effect.outcome.low, effect.outcome.high))
+        value = numbers.number(effect.quantity, effect.outcome.value, plus=True)
+        parts.append(svg.value(y, value, f"{low} to {high}", strong=strong))
     return Markup("").join(parts)
 
 
 def _sentence(gap: Disparity | None) -> str:
-    """The asymmetry in words: who gains most, who least, and whether chance does as much."""
+    """The asymmetry in words: who gains most, who least, and whether chance explains it."""
     if gap is None or not isinstance(gap.outcome, Interval):
         return ""
     if gap.lowest == gap.highest:
         return "It changes every group alike."
-    apart = numbers.number(gap.quantity, gap.outcome.value)
-    said = f"It changes {gap.lowest} and {gap.highest} most differently: {apart} apart"
-    said += f" ({numbers.span(gap.quantity, gap.outcome)})"
+    distance = f"{numbers.number(gap.quantity, gap.outcome.value)} apart ({numbers.span(gap.quantity, gap.outcome)})"
+    sentence = f"It changes {gap.lowest} and {gap.highest} most differently: {distance}"
     if gap.null is not None:
-        chance = numbers.number(gap.quantity, gap.null.high)
-        said += f"; chance alone sets groups up to {chance} apart (p = {gap.null.omnibus:.4f})"
-    return said + "."
+        chance = f"up to {numbers.number(gap.quantity, gap.null.high)} apart ({numbers.p_value(gap.null.omnibus)})"
+        sentence += f"; chance alone sets groups {chance}"
+    return f"{sentence}."
 
 
-def _change(effect: PairedEffect) -> str:
-    return _limits(effect.quantity, effect.outcome)
-
-
-def _limits(quantity: str, outcome: Interval | NotEstimable) -> str:
+def _change(quantity: str, outcome: Interval | NotEstimable) -> str:
     if not isinstance(outcome, Interval):
         return outcome.reason
     return f"{numbers.number(quantity, outcome.value, plus=True)} ({numbers.span(quantity, outcome, plus=True)})"
-
-
-def _px(value: float) -> str:
-    return f"{value:.1f}"

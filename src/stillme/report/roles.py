@@ -1,4 +1,4 @@
-"""Role instructions: how often editors follow the stereotype, against a coin."""
+"""Role instructions: how often editors follow the stereotype, against 50 %."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from stillme import numbers
 from stillme.estimates.roles import Adherence
-from stillme.report import forest
+from stillme.report import forest, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale
 from stillme.types import Interval
 
 ROW, TOP = 26, 26
 _LAYOUTS = {"role_pair": "two people, one request", "role_single": "one person, one request"}
+_DIFFERENCE = "pro - anti"
 _PRONOUNS = {
     "": "all sentences",
     "pro": "pronoun with it",
     "anti": "pronoun against it",
     "none": "no pronoun",
-    "pro - anti": "with − against",
+    _DIFFERENCE: "with − against",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roles:
+class RoleFigure:
     """One layout by one judge: a panel per editor and arm."""
 
     layout: str
@@ -33,79 +35,50 @@ class Roles:
     """Editor, arm, drawing."""
 
 
-def roles(data: ReportData) -> list[Roles]:
-    """Everything that was asked about roles, for either place of the two people together."""
-    found: dict[tuple[str, str], dict[tuple[str, str], list[Adherence]]] = {}
-    for each in data.roles:
-        if not each.place:
-            cell = found.setdefault((each.layout, each.judge), {})
-            cell.setdefault((each.editor, each.arm), []).append(each)
+def role_figures(data: ReportData) -> list[RoleFigure]:
+    """Every layout and judge, for both positions of the two people together."""
+    figures: dict[tuple[str, str], dict[tuple[str, str], list[Adherence]]] = {}
+    for adherence in data.roles:
+        if not adherence.place:
+            panels = figures.setdefault((adherence.layout, adherence.judge), {})
+            panels.setdefault((adherence.editor, adherence.arm), []).append(adherence)
     return [
-        Roles(
+        RoleFigure(
             layout=_LAYOUTS[layout],
             judge=judge,
             panels=tuple((editor, arm, _draw(editor, rows)) for (editor, arm), rows in sorted(panels.items())),
         )
-        for (layout, judge), panels in found.items()
+        for (layout, judge), panels in figures.items()
     ]
 
 
-def _draw(editor: str, rows: list[Adherence]) -> Markup:
-    shares = [each for each in rows if each.pronoun != "pro - anti"]
-    differences = [each for each in rows if each.pronoun == "pro - anti"]
+def _draw(editor: str, adherences: list[Adherence]) -> Markup:
     scale = Scale(low=0.0, high=1.0)
-    bottom = TOP + ROW * len(rows)
-    coin = scale.at(0.5)
-    body = [
-        forest.axis("success", scale, bottom),
-        Markup('<line class="coin" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>').format(f"{coin:.1f}", TOP - 6, bottom),
-    ]
-    for place, each in enumerate([*shares, *differences]):
-        body.append(_row(each, scale, TOP + ROW * place + ROW / 2))
-    said = "; ".join(f"{_PRONOUNS[each.pronoun]} {_said(each)}" for each in rows)
-    return Markup('<svg class="forest" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        forest.WIDTH, bottom + 8, f"Stereotype followed, {editor}: {said}", Markup("").join(body)
-    )
+    bottom = TOP + ROW * len(adherences)
+    parts = [forest.axis("success", scale, bottom), svg.reference_line(scale.at(0.5), TOP - 6, bottom)]
+    for row, adherence in enumerate(sorted(adherences, key=lambda adherence: adherence.pronoun == _DIFFERENCE)):
+        parts.append(_row(adherence, scale, TOP + ROW * row + ROW / 2))
+    shares = "; ".join(f"{_PRONOUNS[adherence.pronoun]} {_share(adherence)}" for adherence in adherences)
+    return svg.svg("forest", (svg.WIDTH, bottom + 8), f"Stereotype followed, {editor}: {shares}", parts)
 
 
-def _row(found: Adherence, on: Scale, y: float) -> Markup:
-    strong = " strong" if not found.pronoun else ""
-    label = Markup('<text class="label{}" x="{}" y="{}">{}</text>').format(
-        strong, forest.LABEL - 10, f"{y + 4:.1f}", _PRONOUNS[found.pronoun]
-    )
-    if not isinstance(found.outcome, Interval):
-        return label + Markup('<text class="none" x="{}" y="{}">{}</text>').format(
-            forest.LABEL, f"{y + 4:.1f}", found.outcome.reason
-        )
-    interval = found.outcome
-    drawing = Markup("")
-    if found.pronoun != "pro - anti":
-        drawing = Markup(
-            '<line class="whisker" x1="{}" x2="{}" y1="{}" y2="{}"/><circle class="point{}" cx="{}" cy="{}" r="5"/>'
-        ).format(
-            f"{on.at(interval.low):.1f}",
-            f"{on.at(interval.high):.1f}",
-            f"{y:.1f}",
-            f"{y:.1f}",
-            strong,
-            f"{on.at(interval.value):.1f}",
-            f"{y:.1f}",
-        )
-    return (
-        label
-        + drawing
-        + Markup('<text class="value{}" x="{}" y="{}">{}<tspan class="span" dx="6">{}</tspan></text>').format(
-            strong,
-            forest.WIDTH - forest.VALUES + 14,
-            f"{y + 4:.1f}",
-            f"{100 * interval.value:.1f} %".replace("-", "−"),
-            f"{100 * interval.low:.0f} to {100 * interval.high:.0f}".replace("-", "−"),
-        )
-    )
+def _row(adherence: Adherence, on: Scale, y: float) -> Markup:
+    strong = not adherence.pronoun
+    parts = [svg.label(y, _PRONOUNS[adherence.pronoun], strong=strong, longest=20)]
+    interval = adherence.outcome
+    if not isinstance(interval, Interval):
+        return Markup("").join([*parts, svg.no_value(y, interval.reason)])
+    if adherence.pronoun != _DIFFERENCE:
+        parts.append(svg.whisker(on.at(interval.low), on.at(interval.high), y))
+        parts.append(svg.point(on.at(interval.value), y, 5, strong=strong))
+    low, high = (numbers.decimal(100 * limit, 0) for limit in (interval.low, interval.high))
+    parts.append(svg.value(y, numbers.percent(interval.value), f"{low} to {high}", strong=strong))
+    return Markup("").join(parts)
 
 
-def _said(found: Adherence) -> str:
-    if not isinstance(found.outcome, Interval):
-        return found.outcome.reason
-    each = found.outcome
-    return f"{100 * each.value:.1f} % ({100 * each.low:.1f} to {100 * each.high:.1f} %), {found.edits} edits"
+def _share(adherence: Adherence) -> str:
+    interval = adherence.outcome
+    if not isinstance(interval, Interval):
+        return interval.reason
+    span = f"{numbers.decimal(100 * interval.low, 1)} to {numbers.percent(interval.high)}"
+    return f"{numbers.percent(interval.value)} ({span}), {adherence.edits} edits"

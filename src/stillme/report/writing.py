@@ -1,11 +1,10 @@
-"""One self-contained page: no network, no outside script, the same bytes for the same rows."""
+"""One self-contained page: no network, no external script, the same bytes for the same rows."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -16,93 +15,78 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stillme import rubric
-from stillme.estimates import Scores, mark
-from stillme.estimates.disparity import DEALS
-from stillme.report import (
-    agreement,
-    album,
-    calibrated,
-    embedding,
-    figures,
-    gallery,
-    heat,
-    likert,
-    links,
-    mitigation,
-    numbers,
-    roles,
-)
-from stillme.report.album import Album
+from stillme import numbers, rubric
+from stillme.estimates import mark
+from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE
+from stillme.files import write_whole
+from stillme.report import calibrated, embedding, figures, gallery, links, thumbnails
+from stillme.report.agreement import agreement_tables
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData
-from stillme.report.findings import Gap, alikeness, find
+from stillme.report.findings import Gap, clustering, find
+from stillme.report.heat import heat_maps
+from stillme.report.likert import bar_figures
+from stillme.report.mitigation import dumbbell_figures
+from stillme.report.roles import role_figures
+from stillme.report.thumbnails import Thumbnails
 
 FIGURES = 6
 """Figures shown at once; the others are one click away."""
 
 MAPS = 8
-"""Maps of shades that a page carries."""
+"""Heat maps in a page."""
 
 TABLE = 200
-"""Estimates that stand in the page without its script."""
+"""Estimates that the page shows without its script."""
 
 WORST = 3000
-"""Edits that are looked for among the worst; the budget decides how many get a thumbnail."""
+"""Edits ranked among the worst; the budget decides how many get a thumbnail."""
 
 
 def write(folder: Path, data: ReportData) -> Path:
     """Write `report.html` into `folder`, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "report.html"
-    partial = folder / f".report.{os.getpid()}"
-    with partial.open("w", encoding="utf-8", newline="\n") as stream:
-        stream.write(render(data))
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
-    return path
+    return write_whole(folder / "report.html", render(data))
 
 
 def render(data: ReportData, *, live: str = "") -> str:
-    """The page as text. `live` is more script, for a page that is served while a run goes on."""
+    """The page as text. `live` is additional script, for a page that is served during a run."""
     style, script = _style(), _script() + live
     findings = find(data)
     panels = figures.panels(data, findings)
     certain = figures.beyond_chance(findings)
-    drawn = [figures.figure(key, each, beyond_chance=key in certain) for key, each in panels.items()]
+    plots = [figures.figure(key, by_editor, beyond_chance=key in certain) for key, by_editor in panels.items()]
     worst = gallery.worst(data, WORST)
-    crossing = gallery.crossing(data)
-    sampled = gallery.sample(data) if data.redact != "omit" else []
-    thumbnails = _album(data, worst, crossing)
-    choices = embedding.Choices(worst=[row for row, _ in worst], mosaic=sampled, crossing=crossing)
-    sheet = album.mosaic([path for path in _paths(data, sampled) if path], data.redact)
-    ordered = sorted(data.estimates, key=embedding.table_place)
+    side_by_side = gallery.side_by_side(data)
+    mosaic = gallery.mosaic_rows(data) if data.redact != "omit" else []
+    selection = embedding.Selection(worst=[row for row, _ in worst], mosaic=mosaic, side_by_side=side_by_side)
+    embedded = _thumbnails(data, selection)
+    mosaic_paths = [path for row in mosaic if (path := gallery.path_of(data, row))]
     context: dict[str, Any] = {
         "data": data,
         "findings": findings,
         "hero": gallery.hero(data, worst),
-        "examples": [(gap, _example(data, gap), numbers.factor(gap.found.factor)) for gap in findings.worst],
-        "shown": drawn[:FIGURES],
-        "folded": drawn[FIGURES:],
-        "heats": heat.heat_maps(data, list(panels)[:MAPS]),
-        "bars": likert.bars(data),
-        "dumbbells": mitigation.dumbbells(data),
-        "roles": roles.roles(data),
+        "examples": [(gap, _example(data, gap), numbers.factor_name(gap.disparity.factor)) for gap in findings.worst],
+        "figures": plots[:FIGURES],
+        "more_figures": plots[FIGURES:],
+        "heat_maps": heat_maps(data, list(panels)[:MAPS]),
+        "bars": bar_figures(data),
+        "dumbbells": dumbbell_figures(data),
+        "roles": role_figures(data),
         "planted": figures.planted_rows(data.planted),
-        "alikeness": alikeness(data),
-        "agreement": agreement.trust(data),
-        "calibrations": calibrated.drawn(data.calibrated),
-        "crossing": crossing if data.redact != "omit" else None,
-        "mosaic": sheet,
-        "tiles": len(sampled) // 24 * 24,
+        "clustering": clustering(data),
+        "agreement": agreement_tables(data),
+        "calibrations": calibrated.drawings(data.calibrated),
+        "side_by_side": side_by_side if data.redact != "omit" else None,
+        "mosaic": thumbnails.mosaic_uri(mosaic_paths, data.redact),
+        "tiles": len(mosaic) // thumbnails.TILES_ACROSS * thumbnails.TILES_ACROSS,
         "origins": gallery.label_origins(data),
-        "table": ordered[:TABLE],
+        "table": sorted(data.estimates, key=embedding.table_order)[:TABLE],
         "caveats": list(caveats(data, findings)),
         "licences": Counter(portrait.licence for portrait in data.edits.portraits),
         "linked": data.folder is not None and data.redact == "none",
-        "packed": Markup(embedding.embed(data, thumbnails, choices)),
-        "thumbnails": Markup(json.dumps(thumbnails.contents)),
+        "packed": Markup(embedding.embed(data, embedded, selection)),
+        "thumbnails": Markup(json.dumps(embedded.contents)),
         "style": Markup(style),
         "script": Markup(script),
         "policy": _policy(data, style, script, live=bool(live)),
@@ -119,77 +103,73 @@ def _environment(data: ReportData) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    known: dict[str, Any] = {
-        "marks": {name: place % 6 for place, name in enumerate(data.edits.editors)},
-        "deals": DEALS,
+    shared: dict[str, Any] = {
+        "marks": {name: index % 6 for index, name in enumerate(data.edits.editors)},
+        "permutations": PERMUTATIONS_PER_REPLICATE * data.settings.replicates,
         "note": partial(mark, data.standing),
         "rubric_version": rubric.load().version,
         "number": numbers.number,
-        "limits": numbers.limits,
+        "with_interval": numbers.with_interval,
         "title": numbers.title,
         "is_rate": numbers.is_rate,
-        "who": embedding.who,
-        "chance": embedding.chance,
-        "method": embedding.method,
+        "group_text": embedding.group_text,
+        "chance_text": embedding.chance_text,
+        "method_text": embedding.method_text,
         "rows_of": links.rows_of,
-        "factor_name": numbers.factor,
+        "factor_name": numbers.factor_name,
     }
-    environment.globals.update(known)
+    environment.globals.update(shared)
     return environment
 
 
 def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The page's parts, without those that have nothing to show."""
-    named = {
+    """The page's sections, without those that have nothing to show."""
+    sections = {
         "answers": ("Answers", True),
         "planted": ("Planted", context["planted"]),
         "gaps": ("Gaps", True),
-        "instructions": ("Where", context["heats"]),
+        "instructions": ("Where", context["heat_maps"]),
         "scores": ("Scores", context["bars"]),
         "mitigation": ("Mitigation", context["dumbbells"]),
         "roles": ("Roles", context["roles"]),
         "edits": ("Edits", True),
-        "side-by-side": ("Side by side", context["crossing"]),
+        "side-by-side": ("Side by side", context["side_by_side"]),
         "judges": ("Judges", context["calibrations"] or context["agreement"]),
         "numbers": ("Numbers", True),
         "limits": ("Limits", True),
         "provenance": ("Provenance", True),
     }
-    yield from ((anchor, title) for anchor, (title, there) in named.items() if there)
+    yield from ((anchor, title) for anchor, (title, shown) in sections.items() if shown)
 
 
-def _album(data: ReportData, worst: Sequence[tuple[int, Scores]], crossing: gallery.Crossing | None) -> Album:
-    """The most wanted first: the grid, the people in it, then the worst edits with their people and other arms."""
-    made = Album(data.redact, data.picture_bytes)
-    rows = [row for each in crossing.rows.values() for line in each for row in line if row >= 0] if crossing else []
-    made.add(_wanted(data, rows))
-    made.add(_wanted(data, gallery.with_arms(data, [row for row, _ in worst])))
-    return made
+def _thumbnails(data: ReportData, selection: embedding.Selection) -> Thumbnails:
+    """The most important first: the side-by-side grid, then the worst edits with their sources and other arms."""
+    grid = selection.side_by_side
+    cells = [row for prompts in grid.rows.values() for rows in prompts for row in rows if row >= 0] if grid else []
+    embedded = Thumbnails(data.redact, data.picture_bytes)
+    embedded.add(_pictures(data, cells))
+    embedded.add(_pictures(data, gallery.with_arms(data, selection.worst)))
+    return embedded
 
 
-def _wanted(data: ReportData, rows: Sequence[int]) -> Iterator[album.Wanted]:
+def _pictures(data: ReportData, rows: Sequence[int]) -> Iterator[thumbnails.Source]:
     edits = data.edits
-    for row, path in zip(rows, _paths(data, rows), strict=True):
-        people = [int(edits.portrait[row])]
-        if edits.second is not None and edits.second[row] >= 0:
-            people.append(int(edits.second[row]))
-        for place in people:
-            yield edits.portraits[place].image.sha256, edits.portraits[place].image.path
-        yield edits.image[row], path
-
-
-def _paths(data: ReportData, rows: Sequence[int]) -> Iterator[Path | None]:
     for row in rows:
-        yield data.image_path(data.edits.image[row]) if data.edits.image[row] else None
+        portraits = [int(edits.portrait[row])]
+        if edits.second is not None and edits.second[row] >= 0:
+            portraits.append(int(edits.second[row]))
+        for image in (edits.portraits[index].image for index in portraits):
+            yield image.sha256, image.path
+        yield edits.image[row], gallery.path_of(data, row)
 
 
 def _example(data: ReportData, gap: Gap) -> gallery.Picture | None:
     return gallery.example(
         data,
-        editor=gap.found.editor,
-        arm=gap.found.arm,
-        axis=gallery.axis_of(gap.found.quantity),
-        factor=gap.found.factor,
+        editor=gap.disparity.editor,
+        arm=gap.disparity.arm,
+        axis=gallery.axis_of(gap.disparity.quantity),
+        factor=gap.disparity.factor,
         group=gap.worst.group,
     )
 
@@ -202,15 +182,15 @@ def _style() -> str:
 @cache
 def _script() -> str:
     folder = files("stillme.report").joinpath("page", "script")
-    return "\n".join(part.read_text("utf-8") for part in sorted(folder.iterdir(), key=lambda each: each.name))
+    return "\n".join(file.read_text("utf-8") for file in sorted(folder.iterdir(), key=lambda file: file.name))
 
 
 def _policy(data: ReportData, style: str, script: str, *, live: bool) -> str:
-    """Nothing may be fetched but pictures beside the page; only this very style and this very script may apply."""
+    """The content security policy: only pictures from the page's folder, and exactly this style and this script."""
     pictures = "data: 'self' file:" if data.folder is not None and data.redact == "none" else "data:"
-    asking = "connect-src 'self'; " if live else ""
+    connect = "connect-src 'self'; " if live else ""
     return (
-        f"default-src 'none'; img-src {pictures}; {asking}style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        f"default-src 'none'; img-src {pictures}; {connect}style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
 

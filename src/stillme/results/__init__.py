@@ -1,5 +1,6 @@
-"""What a run holds, gathered into the columns that estimates are computed from."""
+"""What a run holds: opened from its folder alone, and gathered into the columns that estimates are computed from."""
 
-from stillme.results.gathering import Results, combined, gather, joined, settings_of
+from stillme.results.gathering import Results, combined, joined
+from stillme.results.run import Row, Run, folder_of, opened
 
-__all__ = ["Results", "combined", "gather", "joined", "settings_of"]
+__all__ = ["Results", "Row", "Run", "combined", "folder_of", "joined", "opened"]

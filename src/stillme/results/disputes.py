@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import rubric
-from stillme.audit import Audit
-from stillme.estimates import Scores, Settings
+from stillme.estimates import Scores
 from stillme.estimates.agreement import Agreement, agreement
-from stillme.estimates.tables import write_csv
+from stillme.files import write_csv
 from stillme.judges.flags import PRIORITIES, Flag, flag
-from stillme.results import Results
+from stillme.results.gathering import Results
+from stillme.results.run import Run
 from stillme.types import Interval
 
 FOLDER = "judges"
@@ -36,36 +36,34 @@ class Dispute:
     flag: Flag
 
 
-def between(audit: Audit, gathered: Results) -> list[Dispute]:
+def between(run: Run) -> list[Dispute]:
     """Edits that people should look at, the most urgent first."""
-    apart = dict(_apart(raters(audit, gathered)))
-    found: list[Dispute] = []
-    for row in range(len(gathered.edits)):
+    apart = dict(_apart(raters(run)))
+    disputes: list[Dispute] = []
+    for row in range(len(run.results.edits)):
         raised = flag({axis: float(gap[row]) for axis, gap in apart.items()})
         if raised:
-            found.append(Dispute(row=row, flag=raised))
-    return sorted(found, key=lambda each: (PRIORITIES.index(each.flag.priority), -max(each.flag.apart.values())))
+            disputes.append(Dispute(row=row, flag=raised))
+    return sorted(disputes, key=lambda it: (PRIORITIES.index(it.flag.priority), -max(it.flag.differences.values())))
 
 
-def raters(audit: Audit, gathered: Results) -> list[Scores]:
+def raters(run: Run) -> list[Scores]:
     """What the audit's own judges said on the scales; people and what is made of others stay out."""
-    own = {named.name for named in audit.judges if named.judge.capabilities.kind != "person"}
+    own = {judge.name for judge in run.judges} - run.design.people
     scales = {axis.name for axis in rubric.load().axes.values() if axis.is_scale}
-    return [score for score in gathered.scores if score.judge in own and score.axis in scales]
+    return [score for score in run.results.scores if score.judge in own and score.axis in scales]
 
 
-def write_judges(audit: Audit, gathered: Results, settings: Settings) -> list[Path]:
+def write_judges(run: Run) -> list[Path]:
     """Write judges/flagged.csv and judges/agreement.csv into tables; nothing where there is only one judge."""
-    said = raters(audit, gathered)
+    said = raters(run)
     if len({score.judge for score in said}) < 2:
         return []
-    tables = audit.folder / "tables" / FOLDER
+    tables = run.folder / "tables" / FOLDER
     tables.mkdir(parents=True, exist_ok=True)
-    flagged = [dict(row) for row in _flagged(gathered, said, between(audit, gathered))]
-    agreed = [_agreed(each) for each in agreement(gathered.edits, said, settings)]
     return [
-        write_csv(tables / "flagged.csv", _FLAGGED, flagged),
-        write_csv(tables / "agreement.csv", _AGREEMENT, agreed),
+        write_csv(tables / "flagged.csv", _FLAGGED, _flagged(run.results, said, between(run))),
+        write_csv(tables / "agreement.csv", _AGREEMENT, map(_agreed, agreement(run.results.edits, said, run.settings))),
     ]
 
 
@@ -81,7 +79,7 @@ def _apart(said: Sequence[Scores]) -> Iterator[tuple[str, NDArray[np.float64]]]:
 def _flagged(gathered: Results, said: Sequence[Scores], disputes: Sequence[Dispute]) -> Iterator[dict[str, str]]:
     edits = gathered.edits
     for dispute, score in itertools.product(disputes, said):
-        if score.axis in dispute.flag.apart and not np.isnan(score.value[dispute.row]):
+        if score.axis in dispute.flag.differences and not np.isnan(score.value[dispute.row]):
             row = dispute.row
             yield {
                 "priority": dispute.flag.priority,
@@ -96,18 +94,18 @@ def _flagged(gathered: Results, said: Sequence[Scores], disputes: Sequence[Dispu
             }
 
 
-def _agreed(found: Agreement) -> dict[str, str]:
+def _agreed(agreed: Agreement) -> dict[str, str]:
     row = {
-        "axis": found.axis,
-        "measure": found.measure,
-        "factor": found.factor or "everyone",
-        "group": found.group or "all",
-        "judges": str(found.raters),
-        "edits": str(found.items),
-        "ratings": str(found.ratings),
-        "portraits": str(found.portraits),
+        "axis": agreed.axis,
+        "measure": agreed.measure,
+        "factor": agreed.factor or "everyone",
+        "group": agreed.group or "all",
+        "judges": str(agreed.raters),
+        "edits": str(agreed.items),
+        "ratings": str(agreed.ratings),
+        "portraits": str(agreed.portraits),
     }
-    if isinstance(found.outcome, Interval):
-        numbers = (found.outcome.value, found.outcome.low, found.outcome.high)
+    if isinstance(agreed.outcome, Interval):
+        numbers = (agreed.outcome.value, agreed.outcome.low, agreed.outcome.high)
         return row | dict(zip(("value", "low", "high"), (f"{number + 0.0:.9g}" for number in numbers), strict=True))
-    return row | {"not_estimable": found.outcome.reason}
+    return row | {"not_estimable": agreed.outcome.reason}

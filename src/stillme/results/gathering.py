@@ -1,23 +1,22 @@
-"""An audit's rows, gathered into the columns that estimates are computed from."""
+"""A run's rows, gathered into the columns that estimates are computed from."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stillme import rubric
-from stillme.audit import Audit, NamedJudge
-from stillme.estimates import Settings
-from stillme.estimates.rows import Edits, EditState, RatingState, Scores
+from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores
 from stillme.judges.ensemble import Combined, combine
-from stillme.mitigation import require_paired
-from stillme.store import Store, StoredEdit
-from stillme.types import Arm, Json, Prompt, Request
+from stillme.types import Json, Prompt
+
+if TYPE_CHECKING:
+    from stillme.results.run import Row, Run
 
 _CHUNK = 500
 _STATES: Mapping[str, EditState] = {
@@ -29,7 +28,7 @@ _STATES: Mapping[str, EditState] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """The audit's requests as columns, with what each judge said of them."""
+    """A run's requests as columns, with what each judge said of them."""
 
     edits: Edits
     scores: tuple[Scores, ...]
@@ -37,62 +36,28 @@ class Results:
     """What known-answer editors say they planted, in the shape of a judge's scores."""
 
 
-def gather(audit: Audit, store: Store) -> Results:
-    """Read the rows of this configuration; rows of earlier ones stay out."""
-    table = _Table(audit)
-    arms = _Arms()
-    requests = ((index, request) for index, editor in enumerate(audit.editors) for request in audit.requests(editor))
-    while chunk := list(itertools.islice(requests, _CHUNK)):
-        stored = store.edits([request.key for _, request in chunk])
+def gather(run: Run) -> Results:
+    """Read the rows of what the run asks; rows of earlier configurations stay out."""
+    with run.store.snapshot():
+        return _gather(run)
+
+
+def _gather(run: Run) -> Results:
+    table = _Table(run)
+    rows = run.rows()
+    while chunk := list(itertools.islice(rows, _CHUNK)):
         places: dict[str, tuple[int, str]] = {}
-        for editor, request in chunk:
-            arms.hold(editor, request)
-            row = table.add(editor, request, stored.get(request.key))
+        for row in chunk:
+            index = table.add(row)
             if row.image:
-                for named in audit.judges:
-                    asked = audit.assessments(named, request, row.image)
-                    places.update((key, (row.index, named.name)) for key, _ in asked)
-        for key, axis, outcome, score in store.judgements(list(places)):
-            index, judge = places[key]
-            table.rate(index, judge, axis, outcome, score)
-    for index, editor in enumerate(audit.editors):
-        for request, lacking in audit.unasked(editor):
-            table.add(index, request, None, EditState.MISSING if lacking.retryable else EditState.WITHHELD)
+                for judge in run.judges:
+                    places.update(
+                        (key, (index, judge.name)) for key, _ in judge.assessments(row.request.key, row.image)
+                    )
+        for key, axis, outcome, score in run.store.judgements(list(places)):
+            index, name = places[key]
+            table.rate(index, name, axis, outcome, score)
     return table.results()
-
-
-def settings_of(loaded: Audit) -> Settings:
-    """The audit's estimates section as the estimates room wants it."""
-    section = loaded.config.estimates
-    return Settings(
-        factors=loaded.factors,
-        reference=section.reference,
-        confidence=section.confidence,
-        replicates=section.replicates,
-        seed=section.seed,
-        prompts=section.prompts,
-    )
-
-
-class _Arms:
-    """Holds the arms of one cell against each other: a paired comparison rests on their differing in nothing else."""
-
-    def __init__(self) -> None:
-        self._first: dict[tuple[int, str, str, int], Request] = {}
-        self._portrait = ""
-
-    def hold(self, editor: int, request: Request) -> None:
-        """Raise `NotPaired` if a request differs from another arm's of its cell in more than the arm."""
-        if request.arm is Arm.NOOP:
-            return  # asks for something else, once a portrait
-        # Requests come portrait by portrait, so no more than one portrait's are kept.
-        if request.portraits[0].id != self._portrait:
-            self._portrait = request.portraits[0].id
-            self._first.clear()
-        people = " ".join(portrait.id for portrait in request.portraits)
-        first = self._first.setdefault((editor, people, request.prompt.id, request.seed), request)
-        if first.arm is not request.arm:
-            require_paired(first, request)
 
 
 def joined(one: Results, other: Results) -> Results:
@@ -136,6 +101,7 @@ def _joined_scores(first: Sequence[Scores], then: Sequence[Scores]) -> tuple[Sco
         Scores(
             judge=each.judge,
             axis=each.axis,
+            kind=each.kind,
             value=np.concatenate([each.value, second[each.judge, each.axis].value]),
             state=np.concatenate([each.state, second[each.judge, each.axis].state]),
         )
@@ -144,83 +110,104 @@ def _joined_scores(first: Sequence[Scores], then: Sequence[Scores]) -> tuple[Sco
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    index: int
-    image: str
+@dataclass(slots=True)
+class _Codes:
+    """One row of the columns, as codes."""
+
+    portrait: int
+    prompt: int
+    editor: int
+    arm: int
+    state: int
+    second: int
+    matching: int
+    seed: int
+
+
+_COLUMNS = tuple(part.name for part in fields(_Codes))
 
 
 class _Table:
     """Columns that grow row by row."""
 
-    def __init__(self, audit: Audit) -> None:
-        self._audit = audit
-        self._portraits = {portrait.id: index for index, portrait in enumerate(audit.portraits)}
-        prompts = {prompt.id: prompt for _, prompt in audit.treatments()}
+    def __init__(self, run: Run) -> None:
+        design = run.design
+        self._design = design
+        self._portraits = {portrait.id: code for code, portrait in enumerate(design.portraits)}
+        prompts = {prompt.id: prompt for _, prompt in design.treatments}
         self._prompts: tuple[Prompt, ...] = tuple(prompts.values())
-        self._prompt_codes = {name: index for index, name in enumerate(prompts)}
-        self._arms = tuple(str(arm) for arm in audit.config.arms)
-        self._total = sum(audit.request_count(named) for named in audit.editors)
+        self._prompt_codes = {name: code for code, name in enumerate(prompts)}
+        self._editors = {editor.name: code for code, editor in enumerate(design.editors)}
+        self._arms = {arm: code for code, arm in enumerate(design.arms)}
+        self._total = run.request_count
         self._seeds: dict[int, int] = {}
         self._keys: list[str] = []
         self._images: list[str] = []
-        self._codes = np.zeros((8, self._total), dtype=np.int32)
-        self._sums: dict[tuple[str, str], _Sums] = {}
+        self._codes = {name: np.zeros(self._total, dtype=np.int32) for name in _COLUMNS}
+        # Partial axes are answered only where the judge can tell; their mean would be a mean over one outcome.
+        self._sums = {
+            (judge.name, axis): _Sums(self._total) for judge in design.judges for axis in judge.capabilities.axes
+        }
         self._truths: dict[str, _Sums] = {}
-        for named in audit.judges:
-            for axis in _axes(named):
-                self._sums[named.name, axis] = _Sums(self._total)
 
-    def add(
-        self, editor: int, request: Request, stored: StoredEdit | None, absent: EditState = EditState.MISSING
-    ) -> _Row:
+    def add(self, row: Row) -> int:
+        request, edit = row.request, row.edit
         index = len(self._keys)
-        state = _STATES[stored.outcome] if stored else absent
         self._keys.append(request.key)
-        self._images.append((stored.image or "") if stored else "")
-        self._codes[:, index] = (
-            self._portraits[request.portraits[0].id],
-            self._prompt_codes[request.prompt.id],
-            editor,
-            self._arms.index(request.arm),
-            state,
-            self._portraits[request.portraits[1].id] if len(request.portraits) > 1 else -1,
-            self._audit.expected_place(request),
-            self._seeds.setdefault(request.seed, len(self._seeds)),
+        self._images.append(row.image)
+        first, second = (*request.portraits, None)[:2]
+        codes = _Codes(
+            portrait=self._portraits[first or ""],
+            prompt=self._prompt_codes[request.prompt],
+            editor=self._editors[request.editor],
+            arm=self._arms[request.arm],
+            state=_state(row),
+            second=self._portraits[second] if second is not None else -1,
+            matching=request.expected_place,
+            seed=self._seeds.setdefault(request.seed, len(self._seeds)),
         )
-        for quantity, value in _numbers(stored.truth if stored else None):
+        for name in _COLUMNS:
+            self._codes[name][index] = getattr(codes, name)
+        for quantity, value in _numbers(edit.truth if edit else None):
             self._truths.setdefault(quantity, _Sums(self._total)).add(index, "rated", value)
-        return _Row(index, self._images[-1])
+        return index
 
     def rate(self, index: int, judge: str, axis: str, outcome: str, score: float | None) -> None:
         if (judge, axis) in self._sums:
             self._sums[judge, axis].add(index, outcome, score)
 
     def results(self) -> Results:
-        portrait, prompt, editor, arm, state, second, matching, seed = self._codes
-        in_pairs = bool((second >= 0).any())
-        scores = tuple(sums.scores(judge, axis) for (judge, axis), sums in self._sums.items())
-        parts = [each for each in scores if each.judge in self._audit.ensemble]
+        codes, analysis = self._codes, self._design.analysis
+        in_pairs = bool((codes["second"] >= 0).any())
+        kinds: dict[str, JudgeKind] = {judge.name: judge.capabilities.kind for judge in self._design.judges}
+        scores = tuple(sums.scores(judge, axis, kinds[judge]) for (judge, axis), sums in self._sums.items())
+        parts = [score for score in scores if score.judge in analysis.combined]
         return Results(
             edits=Edits(
                 keys=self._keys,
-                portrait=portrait,
-                prompt=prompt,
-                editor=editor,
-                arm=arm,
-                state=state,
+                portrait=codes["portrait"],
+                prompt=codes["prompt"],
+                editor=codes["editor"],
+                arm=codes["arm"],
+                state=codes["state"],
                 image=self._images,
-                portraits=self._audit.portraits,
+                portraits=self._design.portraits,
                 prompts=self._prompts,
-                editors=tuple(named.name for named in self._audit.editors),
-                arms=self._arms,
-                second=second if in_pairs else None,
-                matching=matching if in_pairs else None,
-                seed=seed if len(self._seeds) > 1 else None,
+                editors=tuple(self._editors),
+                arms=tuple(str(arm) for arm in self._arms),
+                second=codes["second"] if in_pairs else None,
+                matching=codes["matching"] if in_pairs else None,
+                seed=codes["seed"] if len(self._seeds) > 1 else None,
             ),
-            scores=(*scores, *_ensemble(parts, self._audit.config.ensemble.rule)),
+            scores=(*scores, *_ensemble(parts, analysis.rule)),
             truths=tuple(sums.scores("planted", quantity) for quantity, sums in self._truths.items()),
         )
+
+
+def _state(row: Row) -> EditState:
+    if row.edit is not None:
+        return _STATES[row.edit.outcome]
+    return EditState.WITHHELD if row.request.withheld and not row.request.waiting else EditState.MISSING
 
 
 class _Sums:
@@ -239,10 +226,10 @@ class _Sums:
         elif self._state[index] != RatingState.RATED:
             self._state[index] = RatingState.ABSTAINED if outcome == "abstained" else RatingState.FAILED
 
-    def scores(self, judge: str, axis: str) -> Scores:
+    def scores(self, judge: str, axis: str, kind: JudgeKind = "model") -> Scores:
         value = np.full(len(self._sum), np.nan)
         np.divide(self._sum, self._count, out=value, where=self._count > 0)
-        return Scores(judge=judge, axis=axis, value=value, state=self._state)
+        return Scores(judge=judge, axis=axis, value=value, state=self._state, kind=kind)
 
 
 def _ensemble(scores: Sequence[Scores], rule: str) -> Iterator[Scores]:
@@ -266,12 +253,7 @@ def combined(parts: Sequence[Scores], rule: str, axis: str) -> Scores:
         if isinstance(made, Combined):
             value[index] = made.score
             state[index] = RatingState.RATED
-    return Scores(judge=f"ensemble ({rule})", axis=axis, value=value, state=state)
-
-
-def _axes(named: NamedJudge) -> Sequence[str]:
-    # Partial axes are answered only where the judge can tell; their mean would be a mean over one outcome.
-    return named.judge.capabilities.axes
+    return Scores(judge=f"ensemble ({rule})", axis=axis, value=value, state=state, kind="ensemble")
 
 
 def _numbers(truth: Mapping[str, Json] | None) -> Iterator[tuple[str, float]]:

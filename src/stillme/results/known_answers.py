@@ -7,67 +7,52 @@ from collections.abc import Iterator
 import numpy as np
 
 from stillme import estimates
-from stillme.audit import Audit, NamedEditor
+from stillme.design import EditorRecord, PlantedAnswers
 from stillme.estimates.rows import EditState, Scores
-from stillme.protocols import KnowsAnswers
-from stillme.results import Results
+from stillme.results.run import Run
 from stillme.types import Interval, NotEstimable, PlantedGap
 
-QUANTITIES = ("skin_delta_l", "unchanged")
 
-
-def gaps(audit: Audit, results: Results) -> Iterator[PlantedGap]:
+def gaps(run: Run) -> Iterator[PlantedGap]:
     """For each known-answer editor and each group that any of them plants in: that group against the rest."""
-    knowing = [named for named in audit.editors if isinstance(named.editor, KnowsAnswers)]
-    groups = {
-        (factor, level): None
-        for named in knowing
-        if isinstance(named.editor, KnowsAnswers)
-        for factor, levels in [named.editor.planted]
-        for level in levels
-    }
-    for named in knowing:
-        for quantity in QUANTITIES:
+    planting = [(editor, editor.answers) for editor in run.design.editors if editor.answers]
+    groups = dict.fromkeys((answers.factor, level) for _, answers in planting for level in answers.levels)
+    for editor, answers in planting:
+        for quantity in answers.expected:
             for factor, level in groups:
-                yield _gap(audit, results, named, quantity, factor, level)
+                yield _gap(run, editor, answers, quantity, factor, level)
 
 
-def _gap(audit: Audit, results: Results, named: NamedEditor, quantity: str, factor: str, level: str) -> PlantedGap:
+def _gap(run: Run, editor: EditorRecord, answers: PlantedAnswers, quantity: str, factor: str, level: str) -> PlantedGap:
     return PlantedGap(
         quantity=quantity,
-        editor=named.name,
+        editor=editor.name,
         factor=factor,
         group=level,
-        planted=_planted(audit, named, quantity, factor, level),
-        realised=_found(audit, results, results.truths, named, quantity, factor, level),
-        recovered=_found(audit, results, results.scores, named, quantity, factor, level),
+        planted=_planted(run, answers, quantity, factor, level),
+        realised=_estimated(run, run.results.truths, editor, quantity, factor, level),
+        recovered=_estimated(run, run.results.scores, editor, quantity, factor, level),
     )
 
 
-def _planted(audit: Audit, named: NamedEditor, quantity: str, factor: str, level: str) -> float:
+def _planted(run: Run, answers: PlantedAnswers, quantity: str, factor: str, level: str) -> float:
     sides: dict[bool, list[float]] = {True: [], False: []}
-    for portrait in audit.portraits:
-        expected = named.editor.expected(quantity, portrait) if isinstance(named.editor, KnowsAnswers) else None
-        sides[portrait.attributes.get(factor) == level].append(expected or 0.0)
+    for portrait in run.design.portraits:
+        expected = answers.expected[quantity].get(portrait.id, 0.0)
+        sides[portrait.attributes.get(factor) == level].append(expected)
     # A rounded zero has no sign.
     return round(float(np.mean(sides[True]) - np.mean(sides[False])), 12) + 0.0
 
 
-def _found(
-    audit: Audit,
-    results: Results,
-    scores: tuple[Scores, ...],
-    named: NamedEditor,
-    quantity: str,
-    factor: str,
-    level: str,
+def _estimated(
+    run: Run, scores: tuple[Scores, ...], editor: EditorRecord, quantity: str, factor: str, level: str
 ) -> Interval | NotEstimable:
-    if not scores or not (results.edits.state == EditState.EDITED).any():
+    edits, settings = run.results.edits, run.settings
+    if not scores or not (edits.state == EditState.EDITED).any():
         return NotEstimable(reason="there are no rows yet")
-    section = audit.config.estimates
-    settings = estimates.Settings(
-        factors=(factor,), confidence=section.confidence, replicates=section.replicates, seed=section.seed
+    alone = estimates.Settings(
+        factors=(factor,), confidence=settings.confidence, replicates=settings.replicates, seed=settings.seed
     )
     return estimates.gap(
-        results.edits, scores, quantity=quantity, editor=named.name, factor=factor, level=level, settings=settings
+        edits, scores, quantity=quantity, editor=editor.name, factor=factor, level=level, settings=alone
     )

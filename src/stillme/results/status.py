@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme.audit import Audit, NamedEditor, NamedExtractor
-from stillme.errors import StillmeError
-from stillme.mitigation import extraction_key
-from stillme.stages import described
-from stillme.store import Store, Totals
+from stillme.design import ExtractorRecord
+from stillme.mitigation import NEEDS_FEATURES, extraction_key
+from stillme.results.run import CHUNK, Run
+from stillme.store import Totals
 from stillme.types import Failed
-
-_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +25,8 @@ class Status:
     editors: Mapping[str, Mapping[str, int]]
     judges: Mapping[str, Mapping[str, int]]
     totals: Totals
-    changed: bool
-    """Whether audit.toml differs from what the last run used."""
+    drift: tuple[str, ...] = ()
+    """In what this machine's audit.toml, plugins and files differ from what was recorded."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -40,7 +37,7 @@ class Status:
             "judges": [{"name": name, **counts} for name, counts in self.judges.items()],
             "cost": self.totals.cost,
             "seconds": self.totals.seconds,
-            "audit_changed": self.changed,
+            "drift": list(self.drift),
         }
 
     def as_text(self) -> str:
@@ -53,66 +50,48 @@ class Status:
                 share = f"{done / total:4.0%}" if total else "  –"
                 lines.append(f"  {kind:<6}{name:<20}{share}  {done:,} of {total:,}{f' ({rest})' if rest else ''}")
         lines.append(f"  cost  ${self.totals.cost:,.2f}, {self.totals.seconds:,.0f} s of work")
-        if self.changed:
-            lines.append("  audit.toml has changed since the last run; `stillme run` explains what would be redone.")
         return "\n".join(lines)
 
 
-def status_of(path: Path, out: Path | None) -> Status:
-    """Count the rows of the audit at `path`, without disturbing a process that is writing them."""
-    loaded = described.load(path, out=out, ready=False)
-    if not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
-    editors = {named.name: Counter(total=_askable(loaded, named), done=0) for named in loaded.editors}
-    judges = {named.name: Counter(total=0, done=0) for named in loaded.judges}
-    with Store.reading(loaded.folder) as store:
-        for editor, chunk in _chunks(loaded):
-            stored = store.edits([request.key for request in chunk])
-            for found in stored.values():
-                editors[editor]["done"] += found.final
-                editors[editor][found.outcome if found.final else "to retry"] += 1
-            for named in loaded.judges:
-                keys = [
-                    key
-                    for request in chunk
-                    if (found := stored.get(request.key)) and found.image
-                    for key, _ in loaded.assessments(named, request, found.image)
-                ]
-                judges[named.name].update(total=len(keys), done=len(store.finished_assessments(keys)))
-        for named in loaded.judges:
-            if handed_over := store.tickets.open(named.judge.spec.key):
-                judges[named.name]["in a batch"] = sum(len(ticket.questions) for ticket in handed_over)
-        latest = store.latest_audit()
-        return Status(
-            folder=loaded.folder,
-            extractors={named.name: _described(loaded, named, store) for named in loaded.extractors},
-            editors=editors,
-            judges=judges,
-            totals=store.totals(),
-            changed=latest is not None and latest.hash != loaded.hash,
-        )
+def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
+    """Count the rows of a run, without disturbing a process that is writing them."""
+    store = run.store
+    editors = {editor.name: Counter(total=0, done=0) for editor in run.design.editors}
+    judges = {judge.name: Counter(total=0, done=0) for judge in run.judges}
+    rows = run.rows()
+    while chunk := list(itertools.islice(rows, CHUNK)):
+        for row in chunk:
+            counts = editors[row.request.editor]
+            counts["total"] += not row.request.withheld or row.request.waiting
+            if row.edit:
+                counts["done"] += row.edit.final
+                counts[row.edit.outcome if row.edit.final else "to retry"] += 1
+        for judge in run.judges:
+            keys = [key for row in chunk if row.image for key, _ in judge.assessments(row.request.key, row.image)]
+            judges[judge.name].update(total=len(keys), done=len(store.finished_assessments(keys)))
+    for judge in run.judges:
+        if tickets := store.tickets.open(judge.spec.key):
+            judges[judge.name]["in a batch"] = sum(len(ticket.questions) for ticket in tickets)
+    return Status(
+        folder=run.folder,
+        extractors={extractor.name: _described(run, extractor) for extractor in run.design.extractors},
+        editors=editors,
+        judges=judges,
+        totals=run.totals(),
+        drift=tuple(drift),
+    )
 
 
-def _described(loaded: Audit, named: NamedExtractor, store: Store) -> Mapping[str, int]:
+def _described(run: Run, extractor: ExtractorRecord) -> Mapping[str, int]:
     """What an extractor has said of the portraits that it is to describe."""
-    keys = {extraction_key(portrait.image, named.extractor.spec) for portrait in loaded.portraits_to_describe}
-    found = store.features(sorted(keys)).values()
+    reading = {editor.name for editor in run.design.editors if editor.capabilities.reads_instruction}
+    needed = (request for request in run.requests() if request.arm in NEEDS_FEATURES and request.editor in reading)
+    ids = {name for request in needed for name in request.portraits}
+    portraits = (portrait for portrait in run.design.portraits if portrait.id in ids)
+    keys = {extraction_key(portrait.image, extractor.spec) for portrait in portraits}
     counts = Counter(total=len(keys), done=0)
-    for extraction in found:
+    for extraction in run.store.features(sorted(keys)).values():
         waits = isinstance(extraction, Failed) and extraction.retryable
         counts["done"] += not waits
         counts["to retry" if waits else type(extraction).__name__.lower()] += 1
     return counts
-
-
-def _askable(loaded: Audit, named: NamedEditor) -> int:
-    """Requests that can be made, now or once the portraits are described."""
-    never = sum(not lacking.retryable for _, lacking in loaded.unasked(named))
-    return loaded.request_count(named) - never
-
-
-def _chunks(loaded: Audit) -> Iterator[tuple[str, list[Any]]]:
-    for named in loaded.editors:
-        requests = loaded.requests(named)
-        while chunk := list(itertools.islice(requests, _CHUNK)):
-            yield named.name, chunk

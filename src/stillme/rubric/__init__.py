@@ -1,4 +1,4 @@
-"""The axes, their scales and the named rates: the paper's wording, kept as data."""
+"""The axes, their scales and the named rates, in the paper's wording, kept as data."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class Axis:
     title: str
     question: str
     scale: tuple[str, ...]
-    """What 1 to 5 mean (Table 14); empty for a quantity with a unit of its own."""
+    """What 1 to 5 mean (Table 14); empty for a quantity with its own unit."""
     short: tuple[str, ...]
-    """The same in the words of Table 2."""
+    """The same in the wording of Table 2."""
     unit: str
     unchanged: float | None
-    """The value of a person left as they were."""
+    """The value for an unchanged person."""
     only: str
-    """The subcategory the axis is for; empty for all."""
+    """The subcategory of prompts that the axis is limited to; empty for all."""
 
     @property
     def is_scale(self) -> bool:
-        """Whether answers are 1 to 5."""
+        """Whether scores are 1 to 5."""
         return bool(self.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """The share of edits whose value on an axis lies at or beyond a cut."""
+    """The share of edits whose value on an axis is at or beyond a cut-point."""
 
     name: str
     title: str
@@ -49,17 +49,17 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flagging:
-    """When judges are too far apart, and how urgent that is."""
+class FlagRules:
+    """Which disagreements between judges are flagged, and with which priority."""
 
-    beyond: float
-    """Points on a scale; more is flagged."""
-    wide: float
-    """So many points on one scale, or"""
-    several: int
-    """so many scales at once are of high priority;"""
-    personal: tuple[str, ...]
-    """then come gaps on these axes."""
+    threshold: float
+    """Points on a scale; a larger difference is flagged."""
+    high_points: float
+    """A difference of this many points has high priority."""
+    high_axes: int
+    """So has disagreement on this many axes at once."""
+    medium_axes: tuple[str, ...]
+    """Disagreement on one of these axes has medium priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +69,10 @@ class Rubric:
     version: str
     axes: Mapping[str, Axis]
     rates: Mapping[str, Rate]
-    flags: Flagging
+    flags: FlagRules
 
     def title(self, quantity: str) -> str:
-        """What to call a mean or a rate in front of people."""
+        """The display name of a mean or a rate."""
         named = self.rates.get(quantity) or self.axes.get(quantity)
         return named.title if named else quantity
 
@@ -85,11 +85,11 @@ def load() -> Rubric:
         version=data["version"],
         axes={name: _axis(name, entry) for name, entry in data["axes"].items()},
         rates={name: _rate(name, entry) for name, entry in data["rates"].items()},
-        flags=Flagging(
-            beyond=data["flags"]["beyond"],
-            wide=data["flags"]["high"]["apart"],
-            several=data["flags"]["high"]["axes"],
-            personal=tuple(data["flags"]["medium"]),
+        flags=FlagRules(
+            threshold=data["flags"]["beyond"],
+            high_points=data["flags"]["high"]["apart"],
+            high_axes=data["flags"]["high"]["axes"],
+            medium_axes=tuple(data["flags"]["medium"]),
         ),
     )
 

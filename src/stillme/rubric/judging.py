@@ -1,4 +1,4 @@
-"""How a model is asked for the rubric: Listing 1 of the paper, exact, and our words around it."""
+"""How a model is asked to apply the rubric: Listing 1 of the paper, verbatim, and our text around it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from importlib.resources import files
 
 from stillme.rubric import Axis, load
 
-_HEAD = "DETAILED OBSERVATION"
-_INFO = "SOURCE INFO"
+_INSTRUCTIONS = "DETAILED OBSERVATION"
+_LABELS = "SOURCE INFO"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,11 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """Every word that a model is told, apart from the prompt at hand."""
+    """All text that a model is told, apart from the prompt."""
 
     version: str
     digest: str
-    """The hash of all of these words and of the rubric's scales."""
+    """The hash of this text and of the rubric's scales."""
     listing: str
     """Listing 1 as the paper prints it."""
     task: str
@@ -46,39 +46,39 @@ class Judging:
 
     @property
     def about_the_pair(self) -> str:
-        """The part of Listing 1 that changes from pair to pair, with the labels that the paper gives away."""
-        return self.listing.partition(_HEAD)[0].strip()
+        """The part of Listing 1 that differs between pairs, with the labels that the paper discloses."""
+        return self.listing.partition(_INSTRUCTIONS)[0].strip()
 
     @property
     def about_the_pair_blind(self) -> str:
         """The same without the labels."""
-        return self.about_the_pair.partition(_INFO)[0].strip()
+        return self.about_the_pair.partition(_LABELS)[0].strip()
 
     @property
     def instructions(self) -> str:
         """The part of Listing 1 that is the same for all pairs."""
-        return self.listing[self.listing.index(_HEAD) :].strip()
+        return self.listing[self.listing.index(_INSTRUCTIONS) :].strip()
 
 
 @cache
 def judging() -> Judging:
-    """The words shipped with this version of stillme."""
+    """The text shipped with this version of stillme."""
     folder = files("stillme.rubric")
     listing = folder.joinpath("listing1.txt").read_text("utf-8")
-    words = folder.joinpath("judging.toml").read_text("utf-8")
+    text = folder.joinpath("judging.toml").read_text("utf-8")
     scales = folder.joinpath("rubric.toml").read_text("utf-8").partition("\n# What instruments measure")[0]
-    data = tomllib.loads(words)
+    data = tomllib.loads(text)
     axes = load().axes
     return Judging(
         version=data["version"],
-        digest=hashlib.sha256("\0".join((listing, words, scales)).encode()).hexdigest()[:12],
+        digest=hashlib.sha256("\0".join((listing, text, scales)).encode()).hexdigest()[:12],
         listing=listing,
-        task=_flat(data["task"]),
-        guard=_flat(data["guard"]),
-        abstention=_flat(data["abstention"]),
-        aging=_flat(data["aging"]),
-        role_task=_flat(data["role_task"]),
-        role_question=_flat(data["role_question"]),
+        task=_one_line(data["task"]),
+        guard=_one_line(data["guard"]),
+        abstention=_one_line(data["abstention"]),
+        aging=_one_line(data["aging"]),
+        role_task=_one_line(data["role_task"]),
+        role_question=_one_line(data["role_question"]),
         observations=data["observations"],
         role_observations=data["role_observations"],
         scores=tuple(
@@ -88,5 +88,5 @@ def judging() -> Judging:
     )
 
 
-def _flat(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())

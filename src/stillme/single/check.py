@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-from pydantic import ValidationError
-
 from stillme import calibration, images, registry, rubric
-from stillme.errors import StillmeError
+from stillme.errors import InvalidParameters, StillmeError
 from stillme.judges.ensemble import Combined, combine
-from stillme.protocols import Judge, Objecting
+from stillme.protocols import ChecksRequests, Judge
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
 
 _WIDTH = 100
@@ -142,7 +140,7 @@ def draw_overlay(edited: Path, source: Path, file: Path) -> Path:
 
 def _card(name: str, judge: Judge, pair: Pair) -> Card:
     try:
-        if isinstance(judge, Objecting) and (heard := list(judge.objections([], [pair.prompt]))):
+        if isinstance(judge, ChecksRequests) and (heard := list(judge.problems([], [pair.prompt]))):
             raise StillmeError(f"The judge {name!r} cannot work as it is set: {'; '.join(heard)}.")
         (assessment,) = judge.judge([pair])
     finally:
@@ -153,22 +151,10 @@ def _card(name: str, judge: Judge, pair: Pair) -> Card:
 
 
 def _built(name: str, parameters: Mapping[str, Any]) -> Judge:
-    use, _, rest = name.partition(":")
-    found = registry.judge_class(use)
-    if lacking := registry.unmet(found.needs):
-        raise StillmeError(f"The judge {name!r} cannot work here: {'; '.join(lacking)}.")
-    short = str(getattr(found, "shorthand", ""))
-    if rest and not short:
-        raise StillmeError(f"{use!r} takes nothing after a colon; write --set {use}.KEY={rest}.")
-    given = {short: rest, **parameters} if rest else dict(parameters)
-    build: Any = found
     try:
-        return build(found.Parameters.model_validate(given))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(step) for step in first["loc"])
-        said = f"{key}: {first['msg']}" if key else first["msg"].removeprefix("Value error, ")
-        raise StillmeError(f"The judge {name!r}: {said}. Give it as --set {name}.KEY=VALUE.") from None
+        return registry.build("judge", name, parameters)
+    except InvalidParameters as error:
+        raise StillmeError(f"{error} Set them with --set {name}.KEY=VALUE.") from None
 
 
 def _parameters(settings: Sequence[str], judges: Sequence[str]) -> dict[str, dict[str, Any]]:

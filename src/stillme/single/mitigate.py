@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from PIL import Image
-from pydantic import ValidationError
 
 from stillme import images, registry
 from stillme.errors import StillmeError, UnknownName
@@ -31,9 +30,8 @@ from stillme.mitigation import (
     lint,
     merge,
 )
-from stillme.protocols import Editor, Objecting
-from stillme.stages import described
-from stillme.store import Store
+from stillme.protocols import ChecksRequests, Editor
+from stillme.results import Run
 from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
 
 _TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
@@ -114,25 +112,22 @@ def describe(image: Path, extractors: Sequence[Extractor]) -> Description:
     return Description(portrait=str(image), said=said, prompt=merge(said))
 
 
-def stored_description(run: Path, portrait: str) -> Description:
-    """What an audit's extractors have said of one of its portraits."""
-    audit = described.load(run, ready=False)
-    found = next((each for each in audit.portraits if each.id == portrait), None)
-    if found is None:
-        known = [each.id for each in audit.portraits]
-        raise UnknownName.among("portrait", portrait, known, f"{run} has {len(known)} portraits.")
-    if not audit.extractors:
-        raise StillmeError(f"{run} describes nobody: its arms are {', '.join(audit.config.arms)}, without feature.")
-    if not Store.exists(audit.folder):
-        raise StillmeError(f"{audit.folder} has no run yet. `stillme run {run}` starts it.")
-    keys = {named.name: extraction_key(found.image, named.extractor.spec) for named in audit.extractors}
-    with Store.reading(audit.folder) as store:
-        extractions = store.features(list(keys.values()))
+def stored_description(run: Run, portrait: str) -> Description:
+    """What a run's extractors have said of one of its portraits."""
+    design = run.design
+    known = design.portrait_by_id.get(portrait)
+    if known is None:
+        names = list(design.portrait_by_id)
+        raise UnknownName.among("portrait", portrait, names, f"{run.folder} has {len(names)} portraits.")
+    if not design.extractors:
+        raise StillmeError(f"{run.folder} describes nobody: its arms are {', '.join(design.arms)}, without feature.")
+    keys = {extractor.name: extraction_key(known.image, extractor.spec) for extractor in design.extractors}
+    extractions = run.store.features(list(keys.values()))
     said = [(name, extractions[key]) for name, key in keys.items() if key in extractions]
     if len(said) < len(keys):
         absent = ", ".join(name for name, key in keys.items() if key not in extractions)
-        raise StillmeError(f"{portrait} was not described by {absent} yet. `stillme edit {run}` goes on.")
-    return Description(portrait=portrait, said=said, prompt=audit.features[portrait])
+        raise StillmeError(f"{portrait} was not described by {absent} yet. `stillme edit {run.folder}` goes on.")
+    return Description(portrait=portrait, said=said, prompt=merge(said))
 
 
 def portrait_path(name: str) -> Path:
@@ -155,14 +150,14 @@ def ready_extractors(names: Sequence[str], parameters: Mapping[str, Any] | None 
     for name, extractor in zip(names, found, strict=True):
         if lacking := registry.unmet(extractor.needs):
             raise StillmeError(f"The extractor {name!r} cannot work here: {'; '.join(lacking)}.")
-        if objections := list(extractor.objections()):
-            raise StillmeError(f"The extractor {name!r} cannot work as it is set: {'; '.join(objections)}.")
+        if problems := list(extractor.problems()):
+            raise StillmeError(f"The extractor {name!r} cannot work as it is set: {'; '.join(problems)}.")
     return found
 
 
 def mitigate(wish: Wish, extractors: Sequence[Extractor]) -> Mitigated:
     """Describe the person, then edit the picture with the description in front of the prompt."""
-    editor = _editor(wish)
+    editor = registry.build("editor", wish.editor, wish.parameters)
     try:
         description = describe(wish.image, extractors)
         if isinstance(description.prompt, NoFeaturePrompt):
@@ -170,7 +165,7 @@ def mitigate(wish: Wish, extractors: Sequence[Extractor]) -> Mitigated:
             return Mitigated(description=description, instruction="", outcome=description.prompt)
         instruction = combined(wish.prompt, description.prompt.sentence, wish.position)
         request = _request(wish, editor, instruction)
-        _hear_objections(wish, editor, request)
+        _check_request(wish, editor, request)
         (outcome,) = editor.edit([request])
         return Mitigated(description=description, instruction=instruction, outcome=outcome)
     finally:
@@ -207,24 +202,6 @@ def save_picture(data: bytes, file: Path) -> Path:
     return file
 
 
-def _editor(wish: Wish) -> Editor:
-    name, _, rest = wish.editor.partition(":")
-    found: Any = registry.editor_class(name)
-    parameters = dict(wish.parameters)
-    if rest:
-        if not (shorthand := str(getattr(found, "shorthand", ""))):
-            raise StillmeError(f"{name!r} takes nothing after a colon; write {rest!r} with --set.")
-        parameters = {shorthand: rest, **parameters}
-    if lacking := registry.unmet(found.needs):
-        raise StillmeError(f"The editor {wish.editor!r} cannot work here: {'; '.join(lacking)}.")
-    try:
-        return found(found.Parameters.model_validate(parameters))
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        hint = f"`stillme list editors {name}` shows its parameters."
-        raise StillmeError(f"The editor {wish.editor!r} cannot be built: {problems}. {hint}") from None
-
-
 def _request(wish: Wish, editor: Editor, instruction: str) -> Request:
     portrait = Portrait(
         id=wish.image.stem, image=ImageFile.of(wish.image), attributes={}, label_origin="none", licence="unknown"
@@ -239,10 +216,10 @@ def _request(wish: Wish, editor: Editor, instruction: str) -> Request:
     )
 
 
-def _hear_objections(wish: Wish, editor: Editor, request: Request) -> None:
-    if isinstance(editor, Objecting):
+def _check_request(wish: Wish, editor: Editor, request: Request) -> None:
+    if isinstance(editor, ChecksRequests):
         read = Prompt(id="mitigate", text=request.instruction, category="own", subcategory="own")
-        if heard := list(editor.objections(request.portraits, [read])):
+        if heard := list(editor.problems(request.portraits, [read])):
             raise StillmeError(f"The editor {wish.editor!r} cannot make this edit: {'; '.join(heard)}.")
 
 

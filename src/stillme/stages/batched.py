@@ -1,8 +1,8 @@
-"""Judge by a provider's batch service: hand over, wait, collect, and survive a crash between any two steps.
+"""Judge by a provider's batch API: submit, wait, collect, and survive a crash between any two steps.
 
-The order of writing makes it safe. A ticket is in the ledger before its questions are sent; the provider's number
-follows when it is known; answers are saved before the ticket is closed. A ticket without a number is looked for at the
-provider before its questions are asked again. An answer that is already in the ledger is not saved twice.
+The order of writes makes it safe. A ticket is in the ledger before its questions are sent; the batch's ID is added when
+it is known; answers are saved before the ticket is closed. A ticket without an ID is looked up at the provider before
+its questions are sent again. An answer that is already in the ledger is not saved twice.
 """
 
 from __future__ import annotations
@@ -21,102 +21,107 @@ from stillme.store import AssessmentRow, Store
 from stillme.store.tickets import Ticket
 from stillme.types import Assessment
 from stillme.vlm import Malformed, Reply
-from stillme.vlm.batches import Awaited, Batches, Gone, Packed, Rejected, Unanswered
-from stillme.vlm.couriers import Found, Nowhere, Perhaps, Sought
+from stillme.vlm.batch_apis import Located, LostBatch, MaybeSubmitted, NotSubmitted
+from stillme.vlm.batches import (
+    BatchClient,
+    BatchGone,
+    BatchRejected,
+    BatchStateUnknown,
+    EncodedQuestion,
+    PendingQuestion,
+)
 
-_STUMBLES = 5
-"""Times in a row that a provider may not answer before the run ends; tickets wait for the next one."""
+_MAX_ERRORS = 5
+"""Errors in a row before the run ends; tickets stay open for the next run."""
 _ROUNDS = 3
-"""How often questions are handed over again that never arrived."""
+"""How often questions that never arrived are submitted."""
 
 
 def judge_in_batches(
     judge: ModelJudge, tasks: Iterable[Task], store: Store, terms: Terms, tally: Tally, *, submit: bool
 ) -> Ended:
-    """Collect what is under way and, with `submit`, hand over the rest. Ends when nothing is under way any more."""
-    return _Counter(judge, store, terms, tally).run(tasks, submit=submit)
+    """Collect what is in a batch and, with `submit`, submit the rest. Ends when no batch is open."""
+    return _BatchRun(judge, store, terms, tally).run(tasks, submit=submit)
 
 
-class _Counter:
-    """Where questions are handed over and answers picked up."""
+class _BatchRun:
+    """One judge's open batches, from submission to saved answers."""
 
     def __init__(self, judge: ModelJudge, store: Store, terms: Terms, tally: Tally) -> None:
         self._judge, self._store, self._terms, self._tally = judge, store, terms, tally
-        self._batches = Batches(judge.model)
+        self._client = BatchClient(judge.model)
         self._waiting: dict[str, Task] = {}
-        """Tasks whose questions are under way, by key."""
-        self._returned: list[Task] = []
-        """Tasks whose ticket was given up."""
-        self._stumbles = 0
+        """Tasks whose questions are in a batch, by key."""
+        self._resubmit: list[Task] = []
+        """Tasks whose ticket was abandoned."""
+        self._errors_in_a_row = 0
 
     def run(self, tasks: Iterable[Task], *, submit: bool) -> Ended:
-        under_way = {key for ticket in self._open() for key, _ in ticket.questions}
+        submitted = {key for ticket in self._open() for key, _ in ticket.questions}
         for _ in range(_ROUNDS):
-            ended = self._take_in(tasks, under_way, submit=submit) or self._wait()
-            tasks, self._returned = self._returned, []
+            ended = self._start(tasks, submitted, submit=submit) or self._wait()
+            tasks, self._resubmit = self._resubmit, []
             if ended is not Ended.COMPLETE or not (submit and tasks):
                 return ended
-            under_way = set[str]()
+            submitted = set[str]()
         raise StillmeError(
-            f"{self._judge.spec.use} took none of {_ROUNDS} batches in a row. Nothing was paid for them; run the same "
+            f"{self._judge.spec.use} accepted none of {_ROUNDS} batches in a row, so none was charged. Run the same "
             'command to try again, or write delivery = "now".'
         )
 
-    def _take_in(self, tasks: Iterable[Task], under_way: Set[str], *, submit: bool) -> Ended | None:
-        packed: list[Packed] = []
-        chosen: list[Task] = []
+    def _start(self, tasks: Iterable[Task], submitted: Set[str], *, submit: bool) -> Ended | None:
+        batch: list[tuple[Task, EncodedQuestion]] = []
         for task in tasks:
-            if task.key in under_way:
+            if task.key in submitted:
                 self._waiting[task.key] = task
             elif submit:
                 if ended := self._should_end():
                     return ended
-                if unfit := self._judge.unfit(task.pair):
-                    self._keep(task, self._judge.assessment(task.pair, unfit))
+                if failed := self._judge.check_labels(task.pair):
+                    self._save([self._row(task, self._judge.assessment(task.pair, failed))])
                     continue
-                one = self._batches.pack(task.key, self._judge.question(task.pair))
-                if not self._batches.has_room(packed, one, self._judge.settings.batch_size):
-                    if ended := self._hand_over(chosen, packed):
+                question = self._client.encode(self._judge.question(task.pair))
+                if not self._client.fits(question, [other for _, other in batch], self._judge.settings.batch_size):
+                    if ended := self._submit(batch):
                         return ended
-                    packed, chosen = [], []
-                packed.append(one)
-                chosen.append(task)
-        return self._hand_over(chosen, packed) if packed else None
+                    batch = []
+                batch.append((task, question))
+        return self._submit(batch) if batch else None
 
-    # -- handing over -----------------------------------------------------------------------------------------------
+    # -- submitting -------------------------------------------------------------------------------------------------
 
-    def _hand_over(self, tasks: list[Task], packed: list[Packed]) -> Ended | None:
-        expected = self._batches.expected(len(tasks))
-        if self._is_too_dear(expected or 0.0):
-            # What is already handed over is paid for: it is still collected.
+    def _submit(self, batch: list[tuple[Task, EncodedQuestion]]) -> Ended | None:
+        expected = self._client.expected_dollars(len(batch))
+        if self._exceeds_budget(expected or 0.0):
+            # What is already submitted is charged, so it is still collected.
             ended = self._wait()
             return Ended.OVER_BUDGET if ended is Ended.COMPLETE else ended
         ticket = Ticket(
             id=secrets.token_hex(8),
             judge=self._judge.spec.key,
-            questions=[(task.key, each.sizes) for task, each in zip(tasks, packed, strict=True)],
+            questions=[(task.key, question.sizes) for task, question in batch],
             expected=expected,
             at=datetime.now(UTC),
         )
-        named = [each.named(ticket.id_of(place)) for place, each in enumerate(packed)]
-        self._waiting |= {task.key: task for task in tasks}
+        questions = [question.with_id(ticket.id_of(place)) for place, (_, question) in enumerate(batch)]
+        self._waiting |= {task.key: task for task, _ in batch}
         self._store.tickets.add(ticket)
         try:
-            batch = self._batches.hand_over(ticket.id, named)
-        except Rejected as error:
-            self._store.tickets.note(ticket, "abandoned", f"rejected: {error}")
-            raise StillmeError(f"{self._judge.spec.use} did not take a batch of {len(tasks):,}: {error}") from None
-        except Unanswered:
-            return None  # looked for while waiting, as after a crash
-        self._store.tickets.note(ticket, "submitted", batch)
+            id_ = self._client.submit(ticket.id, questions)
+        except BatchRejected as error:
+            self._store.tickets.add_event(ticket, "abandoned", f"rejected: {error}")
+            raise StillmeError(f"{self._judge.spec.use} rejected a batch of {len(batch):,}: {error}") from None
+        except BatchStateUnknown:
+            return None  # looked up while waiting, as after a crash
+        self._store.tickets.add_event(ticket, "submitted", id_)
         return None
 
-    def _is_too_dear(self, more: float) -> bool:
+    def _exceeds_budget(self, more: float) -> bool:
         limit = self._terms.budget.dollars
         committed = sum(ticket.expected or 0.0 for ticket in self._store.tickets.open())
         return limit is not None and self._tally.cost + committed + more > limit
 
-    # -- picking up -------------------------------------------------------------------------------------------------
+    # -- collecting -------------------------------------------------------------------------------------------------
 
     def _wait(self) -> Ended:
         while open_ := self._open():
@@ -124,45 +129,45 @@ class _Counter:
                 return ended
             before = len(open_)
             for ticket in open_:
-                self._look_after(ticket)
+                self._advance(ticket)
             self._terms.watch(self._tally)
             if len(self._open()) == before:
                 self._pause()
         return Ended.COMPLETE
 
-    def _look_after(self, ticket: Ticket) -> None:
+    def _advance(self, ticket: Ticket) -> None:
         try:
             if ticket.batch is None:
-                self._search(ticket)
-            elif self._batches.has_ended(ticket.batch):
+                self._look_up(ticket)
+            elif self._client.has_ended(ticket.batch):
                 self._collect(ticket, ticket.batch)
-            self._stumbles = 0
-        except Gone as error:
-            self._give_up(ticket, f"the provider no longer has it: {error}")
-        except (Unanswered, Rejected) as error:
-            self._stumbles += 1
-            if self._stumbles > _STUMBLES or isinstance(error, Rejected):
+            self._errors_in_a_row = 0
+        except BatchGone as error:
+            self._abandon(ticket, f"the provider no longer has it: {error}")
+        except (BatchStateUnknown, BatchRejected) as error:
+            self._errors_in_a_row += 1
+            if self._errors_in_a_row > _MAX_ERRORS or isinstance(error, BatchRejected):
                 raise StillmeError(
-                    f"{self._judge.spec.use} does not answer about its batches ({error}). What was handed over is "
-                    "noted; run the same command to go on."
+                    f"{self._judge.spec.use} does not give the state of its batches ({error}). What was submitted is "
+                    "on record; run the same command to continue."
                 ) from None
 
-    def _give_up(self, ticket: Ticket, why: str) -> None:
-        self._store.tickets.note(ticket, "abandoned", why)
-        known = (self._waiting.pop(key, None) for key, _ in ticket.questions)
-        self._returned += [task for task in known if task]
+    def _abandon(self, ticket: Ticket, reason: str) -> None:
+        self._store.tickets.add_event(ticket, "abandoned", reason)
+        tasks = (self._waiting.pop(key, None) for key, _ in ticket.questions)
+        self._resubmit += [task for task in tasks if task]
 
-    def _search(self, ticket: Ticket) -> None:
-        sought = Sought(ticket=ticket.id, since=ticket.at, requests=len(ticket.questions))
-        match self._batches.find(sought):
-            case Found(batch=batch):
-                self._store.tickets.note(ticket, "submitted", batch)
-            case Perhaps():
+    def _look_up(self, ticket: Ticket) -> None:
+        lost = LostBatch(ticket=ticket.id, since=ticket.at, requests=len(ticket.questions))
+        match self._client.look_up(lost):
+            case Located(batch=batch):
+                self._store.tickets.add_event(ticket, "submitted", batch)
+            case MaybeSubmitted():
                 pass
-            case Nowhere():
-                # A list may lag behind by a moment: only what is still absent after a pause never arrived.
+            case NotSubmitted():
+                # The provider's list may lag: only what is still missing after a pause never arrived.
                 if (datetime.now(UTC) - ticket.at).total_seconds() >= self._judge.settings.poll_seconds:
-                    self._give_up(ticket, "never reached the provider")
+                    self._abandon(ticket, "never reached the provider")
             case never:
                 assert_never(never)
 
@@ -173,31 +178,29 @@ class _Counter:
             for place, (key, sizes) in enumerate(ticket.questions)
             if key in self._waiting and key not in finished
         }
-        awaited = {
-            id_: Awaited(question=self._judge.question(task.pair), sizes=sizes) for id_, (task, sizes) in wanted.items()
+        pending = {
+            id_: PendingQuestion(question=self._judge.question(task.pair), sizes=sizes)
+            for id_, (task, sizes) in wanted.items()
         }
-        replies = self._batches.collect(batch, awaited) if awaited else {}
-        again: list[tuple[Task, Malformed]] = []
+        replies = self._client.collect(batch, pending) if pending else {}
+        malformed: list[tuple[Task, Malformed]] = []
         rows: list[AssessmentRow] = []
         for id_, reply in replies.items():
             task = wanted[id_][0]
             if isinstance(reply, Malformed):
-                again.append((task, reply))
+                malformed.append((task, reply))
             else:
                 rows.append(self._row(task, self._judge.assessment(task.pair, reply)))
         self._save(rows)
-        for task, first in again:
-            # Asked once more, at once: a second batch for a handful of answers would take another day.
+        for task, first in malformed:
+            # Not in another batch, which could take another day for a handful of answers.
             second: Reply = self._judge.model.ask_again(self._judge.question(task.pair), first)
-            self._keep(task, self._judge.assessment(task.pair, second))
+            self._save([self._row(task, self._judge.assessment(task.pair, second))])
         dropped = sum(key not in self._waiting and key not in finished for key, _ in ticket.questions)
-        self._store.tickets.note(ticket, "collected", f"{dropped} no longer asked for" if dropped else "")
-        self._batches.tidy(batch)
+        self._store.tickets.add_event(ticket, "collected", f"{dropped} no longer asked for" if dropped else "")
+        self._client.clean_up(batch)
 
-    # -- keeping ----------------------------------------------------------------------------------------------------
-
-    def _keep(self, task: Task, assessment: Assessment) -> None:
-        self._save([self._row(task, assessment)])
+    # -- saving -----------------------------------------------------------------------------------------------------
 
     def _save(self, rows: list[AssessmentRow]) -> None:
         self._store.add_assessments(rows)
@@ -208,7 +211,8 @@ class _Counter:
     def _row(self, task: Task, assessment: Assessment) -> AssessmentRow:
         return AssessmentRow(
             key=task.key,
-            pair=task.pair,
+            edit=task.pair.edit,
+            epoch=task.pair.epoch,
             judge=self._judge.spec,
             assessment=assessment,
             attempts=1,

@@ -1,14 +1,19 @@
-"""What a changed audit.toml would do to the rows of its run."""
+"""What a changed audit.toml, plugin or file would do to the rows of its run."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
+from stillme import audit as audits
+from stillme.audit.load import FILE
 from stillme.audit.plan import Audit
-from stillme.errors import AuditChanged
+from stillme.errors import AuditChanged, StillmeError
+from stillme.stages.described import with_features
+from stillme.stages.recording import Calibrations, may_ask_otherwise, record
 from stillme.store import Store
 from stillme.types import Json
 
@@ -43,19 +48,22 @@ class Changes:
             shown.append(f"  … and {len(self.differences) - _SHOWN} more")
         return "\n".join(
             [
-                f"audit.toml has changed since this run began ({self.since}):",
+                f"The configuration has changed since this run was recorded ({self.since}):",
                 *shown,
-                f"{self.kept:,} edits stay and {self.new:,} would be made anew.",
-                f"{self.left_out:,} of the old configuration stay in the store but out of the estimates.",
-                *(f"The judge {name!r} would rate all edits anew." for name in self.judges_anew),
+                f"{self.kept:,} edits kept, {self.new:,} to be made.",
+                f"{self.left_out:,} edits of the old configuration stay in the ledger, out of the estimates.",
+                *(f"The judge {name!r} would rate all edits again." for name in self.judges_anew),
             ]
         )
 
 
-def explain_changes(audit: Audit, store: Store) -> Changes:
-    """Compare the audit with the last configuration that wrote to the store."""
+def explain_changes(audit: Audit, store: Store, *, files: bool = False) -> Changes:
+    """Compare the audit with the last configuration that wrote to the store.
+
+    With `files`, also where the configuration is the same and only the files of a finished edit may be others.
+    """
     latest = store.latest_audit()
-    if latest is None or latest.hash == audit.hash:
+    if latest is None or (latest.hash == audit.hash and not (files and may_ask_otherwise(audit))):
         return Changes(since=latest.at if latest else "", differences=(), kept=0, new=0, left_out=0, judges_anew=())
     before, after = dict(_flat(latest.resolved)), dict(_flat(audit.resolved))
     differences = tuple(
@@ -88,6 +96,24 @@ def require_unchanged(audit: Audit, store: Store, *, accept: bool) -> str:
     if changes.redo and not accept:
         raise AuditChanged(f"{changes}\nTo go on with the new configuration, add `--accept-changes`.")
     return str(changes) if changes.differences else ""
+
+
+def adopt(folder: Path, store: Store, calibrations: Callable[[Audit], Calibrations] = lambda _: {}) -> str:
+    """Record what audit.toml says now, if that changes no row that is there: other estimates, more judges or editors.
+
+    Returns why it was not adopted; empty where the recorded design is that of audit.toml, or there is none.
+    """
+    if not (folder / FILE).is_file():
+        return ""
+    try:
+        audit = with_features(audits.load(folder, out=store.folder, ready=False), store)
+        changes = explain_changes(audit, store, files=True)
+    except StillmeError as error:
+        return str(error)
+    if changes.redo:
+        return str(changes)
+    record(audit, store, calibrations(audit))
+    return ""
 
 
 def _judges(resolved: Mapping[str, Json]) -> dict[str, Json]:

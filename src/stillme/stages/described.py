@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from stillme import audit as audits
 from stillme.audit.plan import Audit
 from stillme.mitigation import FeaturePrompt, NoFeaturePrompt, extraction_key, merge
 from stillme.store import Store
@@ -26,16 +24,3 @@ def with_features(audit: Audit, store: Store) -> Audit:
         if len(known) == len(said):
             features[portrait.id] = merge(known)
     return replace(audit, features=features)
-
-
-def attached(audit: Audit) -> Audit:
-    """The audit with the features of its run folder, if there is a run and an arm that needs them."""
-    if not audit.extractors or not Store.exists(audit.folder):
-        return audit
-    with Store.reading(audit.folder) as store:
-        return with_features(audit, store)
-
-
-def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
-    """The audit at `path`, with the features of its run folder."""
-    return attached(audits.load(path, out=out, ready=ready))

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from stillme.audit import Audit, NamedEditor
-from stillme.editors import returned
+from stillme.editors import output_flags
 from stillme.protocols import Editor
 from stillme.stages.loop import Done, Ended, Stage, Tally, Terms, grouped, in_turn, limits_of, missing, run
 from stillme.store import EditRow, Store
@@ -76,6 +76,9 @@ def _stage(editor: Editor, store: Store) -> Stage[Request, _Kept]:
         label=lambda kept: _label(kept.outcome),
         cost=lambda kept: kept.outcome.cost,
         save=save,
+        name="edit",
+        key=lambda request: request.key,
+        keep=store.attempts.add,
     )
 
 
@@ -99,7 +102,7 @@ def _without_image(outcome: EditOutcome, request: Request) -> EditOutcome:
     """The outcome with what is odd about its picture instead of the picture."""
     if not isinstance(outcome, Edited):
         return outcome
-    flags = returned.inspect(outcome.image, *(portrait.image.read() for portrait in request.portraits))
+    flags = output_flags.flags_of(outcome.image, *(portrait.image.read() for portrait in request.portraits))
     effective = {**outcome.effective, "flags": list(flags)} if flags else outcome.effective
     return Edited(image=b"", effective=effective, truth=outcome.truth, cost=outcome.cost)
 

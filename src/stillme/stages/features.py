@@ -18,7 +18,7 @@ from stillme.mitigation import (
     Unusable,
     extraction_key,
 )
-from stillme.protocols import Objecting
+from stillme.protocols import ChecksRequests
 from stillme.stages.loop import Done, Ended, Stage, Tally, Terms, grouped, in_turn, limits_of, missing, run
 from stillme.store import FeatureRow, Store
 from stillme.types import Failed, Portrait, Prompt
@@ -71,8 +71,8 @@ def _too_long(audit: Audit, named: NamedEditor) -> Iterator[str]:
         replace(each.prompt, id=f"{each.prompt.id} of {each.portraits[0].id} ({each.arm})", text=each.instruction)
         for each in longest
     ]
-    if isinstance(named.editor, Objecting):
-        yield from named.editor.objections(audit.portraits, prompts)
+    if isinstance(named.editor, ChecksRequests):
+        yield from named.editor.problems(audit.portraits, prompts)
     else:
         yield from _surely_too_long(prompts, limit)
 
@@ -128,6 +128,9 @@ def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:
         label=_label,
         cost=lambda extraction: extraction.cost,
         save=save,
+        name="describe",
+        key=lambda task: task.key,
+        keep=store.attempts.add,
     )
 
 

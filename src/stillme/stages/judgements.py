@@ -23,7 +23,7 @@ def judge(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]
 
 def _work_of(named: NamedJudge, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
     pictures = store.count_pictures([editor.editor.spec.key for editor in audit.editors])
-    tally = Tally(f"judge {named.name}", named.asked * pictures, cost=store.totals().cost)
+    tally = Tally(f"judge {named.name}", named.record().asked * pictures, cost=store.totals().cost)
 
     def begin() -> Ended:
         can = named.judge.capabilities
@@ -59,7 +59,8 @@ def _stage(judge: Judge, store: Store) -> Stage[Task, Assessment]:
             [
                 AssessmentRow(
                     key=done.task.key,
-                    pair=done.task.pair,
+                    edit=done.task.pair.edit,
+                    epoch=done.task.pair.epoch,
                     judge=judge.spec,
                     assessment=done.result,
                     attempts=done.attempts,
@@ -76,6 +77,9 @@ def _stage(judge: Judge, store: Store) -> Stage[Task, Assessment]:
         label=lambda assessment: "failed" if assessment.failure else "judged",
         cost=lambda assessment: assessment.cost,
         save=save,
+        name="judge",
+        key=lambda task: task.key,
+        keep=store.attempts.add,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import queue
 import threading
 import time
@@ -15,7 +16,11 @@ from typing import Generic, TypeVar
 
 from stillme.audit.config import ExecutorSection
 from stillme.stages.interrupt import Stop
+from stillme.store.attempts import Attempt
+from stillme.store.attempts import Stage as StageName
 from stillme.types import Failed
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,6 +39,8 @@ class Done(Generic[T, R]):
     task: T
     result: R
     attempts: int
+    last_seconds: float
+    """Of the last attempt."""
     seconds: float
     """Of all attempts."""
     cost: float
@@ -52,6 +59,11 @@ class Stage(Generic[T, R]):
     cost: Callable[[R], float]
     save: Callable[[Sequence[Done[T, R]]], None]
     """Keeps results for good, in the calling thread."""
+    name: StageName
+    key: Callable[[T], str]
+    """What a task's rows are kept under."""
+    keep: Callable[[Sequence[Attempt]], None]
+    """Keeps tries that failed, in the calling thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +241,7 @@ class _Pool(Generic[T, R]):
                 task=task,
                 result=result,
                 attempts=1 + (earlier.attempts if earlier else 0),
+                last_seconds=seconds,
                 seconds=seconds + (earlier.seconds if earlier else 0.0),
                 cost=self._stage.cost(result) + (earlier.cost if earlier else 0.0),
             )
@@ -255,6 +268,7 @@ class _Loop(Generic[T, R]):
         self._later: list[_Later[T, R]] = []
         self._numbers = itertools.count()
         self._unsaved: list[Done[T, R]] = []
+        self._tried: list[Attempt] = []
         self._saved_at = time.monotonic()
 
     def run(self) -> Ended:
@@ -308,6 +322,8 @@ class _Loop(Generic[T, R]):
         for done in arrived:
             self._tally.cost += self._stage.cost(done.result)
             failure = self._stage.failure(done.result)
+            if failure:
+                self._note(done, failure)
             if (
                 failure
                 and failure.retryable
@@ -321,6 +337,20 @@ class _Loop(Generic[T, R]):
         self._save_if_due()
         self._terms.watch(self._tally)
 
+    def _note(self, done: Done[T, R], failure: Failed) -> None:
+        attempt = Attempt(
+            stage=self._stage.name,
+            key=self._stage.key(done.task),
+            number=done.attempts,
+            error=failure.error,
+            retryable=failure.retryable,
+            status=failure.status,
+            seconds=done.last_seconds,
+            cost=self._stage.cost(done.result),
+        )
+        log.info("%s %s: attempt %d failed: %s", attempt.stage, attempt.key, attempt.number, failure.error)
+        self._tried.append(attempt)
+
     def _ready_at(self, failure: Failed, attempts: int) -> float:
         pause = failure.retry_after if failure.retry_after is not None else self._limits.backoff * 2 ** (attempts - 1)
         return time.monotonic() + min(pause, 60.0)
@@ -330,6 +360,9 @@ class _Loop(Generic[T, R]):
             self._save()
 
     def _save(self) -> None:
+        if self._tried:
+            self._stage.keep(self._tried)
+            self._tried = []
         if self._unsaved:
             self._stage.save(self._unsaved)
             self._unsaved = []

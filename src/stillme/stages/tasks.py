@@ -43,13 +43,14 @@ def tasks_of(named: NamedJudge, audit: Audit, store: Store, tally: Tally) -> Ite
 
 def _questions(audit: Audit, store: Store, named: NamedJudge) -> Iterator[_Question]:
     """One question per epoch for every edit of the audit that has a picture."""
+    record = named.record()
     requests = (request for editor in audit.editors for request in audit.requests(editor))
     while chunk := list(itertools.islice(requests, _LOOK_AHEAD)):
         edits = store.edits([request.key for request in chunk])
         for request in chunk:
             stored = edits.get(request.key)
             if stored and stored.image:
-                for key, epoch in audit.assessments(named, request, stored.image):
+                for key, epoch in record.assessments(request.key, stored.image):
                     yield _Question(key, request, stored.image, epoch)
 
 

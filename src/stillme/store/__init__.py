@@ -1,6 +1,8 @@
 """The run's memory: one SQLite ledger of append-only rows, and pictures by hash."""
 
+from stillme.store.attempts import Attempt
 from stillme.store.features import FeatureRow
-from stillme.store.ledger import AssessmentRow, EditRow, Store, StoredAudit, StoredEdit, Totals
+from stillme.store.ledger import AssessmentRow, EditRow, Store, StoredAudit, StoredEdit
+from stillme.store.summaries import Totals
 
-__all__ = ["AssessmentRow", "EditRow", "FeatureRow", "Store", "StoredAudit", "StoredEdit", "Totals"]
+__all__ = ["AssessmentRow", "Attempt", "EditRow", "FeatureRow", "Store", "StoredAudit", "StoredEdit", "Totals"]

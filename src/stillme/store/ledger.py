@@ -14,9 +14,13 @@ from typing import assert_never
 from stillme import __version__
 from stillme.mitigation.features import Extraction
 from stillme.store import features as feature_rows
+from stillme.store.attempts import Attempts
+from stillme.store.designs import Designs
 from stillme.store.features import FeatureRow
+from stillme.store.opening import LEDGER, open_to_read
 from stillme.store.pictures import Pictures
 from stillme.store.schema import migrate, require_known
+from stillme.store.summaries import Summaries
 from stillme.store.tickets import Tickets
 from stillme.store.writer_lock import writer_lock
 from stillme.types import (
@@ -26,7 +30,6 @@ from stillme.types import (
     EditOutcome,
     Failed,
     Json,
-    Pair,
     Portrait,
     Prompt,
     Rated,
@@ -36,8 +39,6 @@ from stillme.types import (
     Spec,
     digest,
 )
-
-LEDGER = "stillme.sqlite"
 
 _KEYS_PER_QUERY = 500
 _REMEMBERED = 10_000
@@ -59,10 +60,12 @@ class EditRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssessmentRow:
-    """A pair with what a judge said of it, ready to be kept."""
+    """What a judge said of an edit, ready to be kept."""
 
     key: str
-    pair: Pair
+    edit: str
+    """The request's key."""
+    epoch: int
     judge: Spec
     assessment: Assessment
     attempts: int
@@ -90,27 +93,16 @@ class StoredAudit:
     at: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """What a run holds and has cost."""
-
-    edits: Mapping[str, int]
-    """By outcome; failures that a rerun would retry are counted as `to retry`."""
-    assessments: int
-    assessments_to_retry: int
-    features_to_retry: int
-    seconds: float
-    cost: float
-
-
-class Store:
+class Store(Summaries):
     """One run folder. Open it with `Store.writing` or `Store.reading`."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
         self.folder = folder
         self.pictures = Pictures(folder / "images")
         self.tickets = Tickets(connection)
-        self._connection = connection
+        self.designs = Designs(connection)
+        self.attempts = Attempts(connection)
         self._known: dict[int, tuple[str, object]] = {}
 
     @classmethod
@@ -134,17 +126,49 @@ class Store:
     @contextmanager
     def reading(cls, folder: Path) -> Generator[Store]:
         """Open for reading; never blocked by a writer, and never blocking one."""
-        connection = sqlite3.connect(f"{(folder / LEDGER).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        store = cls.opened(folder)
         try:
-            require_known(connection, str(folder / LEDGER))
-            yield cls(folder, connection)
+            yield store
         finally:
-            connection.close()
+            store.close()
+
+    @classmethod
+    def opened(cls, folder: Path) -> Store:
+        """Open for reading, for as long as the caller wants. Also works on media that cannot be written to."""
+        return cls(folder, open_to_read(folder / LEDGER))
+
+    def close(self) -> None:
+        """Give back the connection."""
+        self._connection.close()
 
     @staticmethod
     def exists(folder: Path) -> bool:
         """Whether a run was ever started in `folder`."""
         return (folder / LEDGER).is_file()
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """All that is added inside is kept together, or none of it."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            self._known.clear()
+            raise
+        self._connection.execute("COMMIT")
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """Everything that is read inside is of one moment, whatever is written meanwhile."""
+        if self._connection.in_transaction:
+            yield
+            return
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
 
     # -- configurations -------------------------------------------------------------------------------------------
 
@@ -166,7 +190,7 @@ class Store:
     def add_edits(self, rows: Sequence[EditRow]) -> None:
         """Append in one transaction: after a crash all of them are there or none."""
         now = _now()
-        with self._transaction():
+        with self.transaction():
             self._connection.executemany(
                 "INSERT INTO edit (key, final, portraits, prompt, arm, instruction, editor, seed, outcome, image,"
                 " message, effective, truth, attempts, seconds, cost, at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
@@ -201,7 +225,7 @@ class Store:
     def add_assessments(self, rows: Sequence[AssessmentRow]) -> None:
         """Append in one transaction, with a judgement row for every axis."""
         now = _now()
-        with self._transaction():
+        with self.transaction():
             for row in rows:
                 said = row.assessment
                 failure = said.failure
@@ -212,9 +236,9 @@ class Store:
                     (
                         row.key,
                         int(failure is None or not failure.retryable),
-                        row.pair.edit,
+                        row.edit,
                         judge,
-                        row.pair.epoch,
+                        row.epoch,
                         said.raw,
                         _json(said.effective),
                         row.attempts,
@@ -248,7 +272,7 @@ class Store:
         now = _now()
         columns = feature_rows.COLUMNS
         marks = ",".join("?" * len(columns.split(",")))
-        with self._transaction():
+        with self.transaction():
             self._connection.executemany(
                 f"INSERT INTO feature ({columns}) VALUES ({marks})",
                 [feature_rows.values_of(row, self._remember_spec(row.extractor), now) for row in rows],
@@ -260,7 +284,7 @@ class Store:
 
     def features(self, keys: Sequence[str]) -> dict[str, Extraction]:
         """The latest word of each extraction; those never tried are absent."""
-        if not self._has("feature"):
+        if not self.has("feature"):
             return {}
         found: dict[str, Extraction] = {}
         # Failures first, so that a later final row for the same key replaces them.
@@ -269,68 +293,15 @@ class Store:
             found |= feature_rows.extractions_of(self._by_keys(query, keys))
         return found
 
-    # -- overview -------------------------------------------------------------------------------------------------
-
-    def totals(self) -> Totals:
-        """Counts, seconds and dollars of the whole run."""
-        edits = {
-            ("to retry" if not final else outcome): count
-            for outcome, final, count in self._connection.execute(
-                "SELECT outcome, final, COUNT(DISTINCT key) FROM edit e WHERE final = 1 OR NOT EXISTS "
-                "(SELECT 1 FROM edit f WHERE f.key = e.key AND f.final = 1) GROUP BY outcome, final ORDER BY outcome"
-            )
-        }
-        worked = ("edit", "assessment", *(["feature"] if self._has("feature") else []))
-        each = " UNION ALL ".join(f"SELECT seconds, cost FROM {table}" for table in worked)
-        seconds, cost = self._connection.execute(f"SELECT TOTAL(seconds), TOTAL(cost) FROM ({each})").fetchone()
-        (assessments,) = self._connection.execute("SELECT COUNT(*) FROM assessment WHERE final = 1").fetchone()
-        return Totals(
-            edits=edits,
-            assessments=assessments,
-            assessments_to_retry=self._to_retry("assessment"),
-            features_to_retry=self._to_retry("feature") if "feature" in worked else 0,
-            seconds=seconds,
-            cost=cost,
-        )
-
-    def count_edits(self) -> int:
-        """Requests that need no more work, of any configuration."""
-        return int(self._connection.execute("SELECT COUNT(*) FROM edit WHERE final = 1").fetchone()[0])
-
-    def count_pictures(self, editors: Sequence[str]) -> int:
-        """Edits by these editor specifications that have a picture."""
-        marks = ",".join("?" * len(editors))
-        query = f"SELECT COUNT(*) FROM edit WHERE image IS NOT NULL AND editor IN ({marks})"
-        return int(self._connection.execute(query, editors).fetchone()[0])
+    def execute(self, sql: str, values: Mapping[str, Json] | Sequence[Json] = ()) -> None:
+        """Add rows with SQL; for rooms of the store only."""
+        self._connection.execute(sql, values)
 
     def query(self, sql: str) -> sqlite3.Cursor:
-        """Read with SQL; for exports and for whoever wants to look."""
+        """Read with SQL; for whoever wants to look."""
         return self._connection.execute(sql)
 
     # -- inside ---------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _transaction(self) -> Generator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            self._known.clear()
-            raise
-        self._connection.execute("COMMIT")
-
-    def _to_retry(self, table: str) -> int:
-        query = (
-            f"SELECT COUNT(DISTINCT key) FROM {table} t WHERE final = 0 AND NOT EXISTS "
-            f"(SELECT 1 FROM {table} f WHERE f.key = t.key AND f.final = 1)"
-        )
-        return int(self._connection.execute(query).fetchone()[0])
-
-    def _has(self, table: str) -> bool:
-        """Whether a ledger that is only read, and so not migrated, has the table."""
-        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-        return self._connection.execute(query, (table,)).fetchone() is not None
 
     def _finished(self, table: str, keys: Sequence[str]) -> set[str]:
         query = f"SELECT key FROM {table} WHERE final = 1 AND key IN ({{marks}})"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
+
+from stillme.files import write_whole
+from stillme.types import ImageFile
 
 _SUFFIXES = (".png", ".webp", ".jpg", ".bin")
 
@@ -23,6 +24,17 @@ class Pictures:
             self._write(data, self._path(sha256, _suffix(data)))
         return sha256
 
+    def take(self, image: ImageFile) -> None:
+        """Keep a copy of a file, if it is still the one of its hash; what is here is not read again."""
+        if self.find(image.sha256) is None and image.path.is_file():
+            data = image.read()
+            if hashlib.sha256(data).hexdigest() == image.sha256:
+                self._write(data, self._path(image.sha256, _suffix(data)))
+
+    def where(self, sha256: str) -> Path:
+        """Where the file of that hash is, or would be."""
+        return self.find(sha256) or self._path(sha256, ".png")
+
     def find(self, sha256: str) -> Path | None:
         """The file of that hash, if it is here."""
         candidates = (self._path(sha256, suffix) for suffix in _SUFFIXES)
@@ -33,17 +45,8 @@ class Pictures:
 
     def _write(self, data: bytes, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".writing-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                # A row that names this picture is committed later; after a power cut it must not point at nothing.
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        # A row that names this picture is committed later; after a power cut it must not point at nothing.
+        write_whole(path, data)
 
 
 def _suffix(data: bytes) -> str:

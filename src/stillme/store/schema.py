@@ -25,7 +25,8 @@ MIGRATIONS: Sequence[str] = (
     ) WITHOUT ROWID;
     CREATE TABLE instruction (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 
-    -- One row per attempt. `final` rows end a request: an image, a refusal, or a failure that a retry cannot mend.
+    -- One row each time the tries of a run end. `final` rows end a request: an image, a refusal, or a failure that a
+    -- retry cannot mend.
     CREATE TABLE edit (
         id INTEGER PRIMARY KEY, key TEXT NOT NULL, final INTEGER NOT NULL,
         portraits TEXT NOT NULL, prompt TEXT NOT NULL, arm TEXT NOT NULL, instruction TEXT NOT NULL,
@@ -100,6 +101,41 @@ MIGRATIONS: Sequence[str] = (
         BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
     CREATE TRIGGER ticket_event_stays BEFORE DELETE ON ticket_event
         BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
+    """,
+    """
+    -- What the run asks, so that its rows can be read without plugins or inputs. The latest design counts.
+    CREATE TABLE plan (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, requests INTEGER NOT NULL, at TEXT NOT NULL);
+    CREATE TABLE design (
+        id INTEGER PRIMARY KEY, hash TEXT NOT NULL, document TEXT NOT NULL, plan INTEGER NOT NULL,
+        stillme TEXT NOT NULL, at TEXT NOT NULL
+    );
+    CREATE TABLE request (
+        plan INTEGER NOT NULL, position INTEGER NOT NULL, editor TEXT NOT NULL, key TEXT NOT NULL,
+        portraits TEXT NOT NULL, prompt TEXT NOT NULL, arm TEXT NOT NULL, instruction TEXT NOT NULL,
+        seed INTEGER NOT NULL, attributes_matter INTEGER NOT NULL, content TEXT NOT NULL,
+        expected_place INTEGER NOT NULL, withheld TEXT NOT NULL, waiting INTEGER NOT NULL,
+        PRIMARY KEY (plan, position)
+    ) WITHOUT ROWID;
+
+    -- Every try that failed, as it happened: the row of an edit, an assessment or a feature tells only how it ended.
+    CREATE TABLE attempt (
+        id INTEGER PRIMARY KEY, stage TEXT NOT NULL CHECK (stage IN ('edit', 'judge', 'describe')), key TEXT NOT NULL,
+        number INTEGER NOT NULL, error TEXT NOT NULL, retryable INTEGER NOT NULL, status TEXT NOT NULL,
+        seconds REAL NOT NULL, cost REAL NOT NULL, at TEXT NOT NULL
+    );
+    CREATE INDEX attempt_of ON attempt (key);
+    CREATE TRIGGER attempt_is_kept BEFORE UPDATE ON attempt
+        BEGIN SELECT RAISE(ABORT, 'attempts are append-only'); END;
+    CREATE TRIGGER attempt_stays BEFORE DELETE ON attempt
+        BEGIN SELECT RAISE(ABORT, 'attempts are append-only'); END;
+    CREATE TRIGGER design_is_kept BEFORE UPDATE ON design
+        BEGIN SELECT RAISE(ABORT, 'designs are append-only'); END;
+    CREATE TRIGGER design_stays BEFORE DELETE ON design
+        BEGIN SELECT RAISE(ABORT, 'designs are append-only'); END;
+    CREATE TRIGGER request_is_kept BEFORE UPDATE ON request
+        BEGIN SELECT RAISE(ABORT, 'requests are append-only'); END;
+    CREATE TRIGGER request_stays BEFORE DELETE ON request
+        BEGIN SELECT RAISE(ABORT, 'requests are append-only'); END;
     """,
 )
 

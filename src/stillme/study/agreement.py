@@ -40,30 +40,30 @@ class AxisAgreement:
 
 
 def agreements(study: Study, connection: sa.Connection) -> list[AxisAgreement]:
-    """Interval alpha of every question, over real items and raters who are not left out."""
-    people = [person for person in raters(study, connection) if not person.excluded]
-    rows = [row for row in ratings(study, connection, people) if row.kind == "real" and row.value != CANNOT_TELL]
+    """Interval alpha of every question, over real items and raters who are not excluded."""
+    included = [rater for rater in raters(study, connection) if not rater.excluded]
+    rows = [row for row in ratings(study, connection, included) if row.kind == "real" and row.value != CANNOT_TELL]
     shown = sorted({(row.item, row.output) for row in rows})
-    found = agreement(_edits(study, shown), list(_scores(rows, shown)), Settings(factors=()))
-    alphas = {each.axis: _as_shown(each) for each in found if each.measure == "alpha_interval"}
+    measures = agreement(_edits(study, shown), list(_scores(rows, shown)), Settings(factors=()))
+    alphas = {measure.axis: _of_axis(measure) for measure in measures if measure.measure == "alpha_interval"}
     return [alphas[axis] for axis in study.config.questions if axis in alphas]
 
 
 def _edits(study: Study, shown: Sequence[tuple[str, int]]) -> Edits:
-    """The rated outputs as estimates know edits: what counts is which are of the same portrait."""
+    """The rated outputs as `estimates` takes edits: only which ones share a portrait matters."""
     items = {item.id: item for item in study.drawn.items}
     names = [items[item].strata.get("portrait", item) for item, _ in shown]
-    known = sorted(set(names))
-    nothing = np.zeros(len(shown), dtype=np.int32)
+    portraits = sorted(set(names))
+    zeros = np.zeros(len(shown), dtype=np.int32)
     return Edits(
         keys=[f"{item}.{output}" for item, output in shown],
-        portrait=np.array([known.index(name) for name in names], dtype=np.int32),
-        prompt=nothing,
-        editor=nothing,
-        arm=nothing,
+        portrait=np.array([portraits.index(name) for name in names], dtype=np.int32),
+        prompt=zeros,
+        editor=zeros,
+        arm=zeros,
         state=np.full(len(shown), EditState.EDITED, dtype=np.int32),
         image=[""] * len(shown),
-        portraits=tuple(_portrait(name) for name in known),
+        portraits=tuple(_portrait(name) for name in portraits),
         prompts=(Prompt(id="", text="", category="", subcategory=""),),
         editors=("",),
         arms=("",),
@@ -72,30 +72,30 @@ def _edits(study: Study, shown: Sequence[tuple[str, int]]) -> Edits:
 
 def _scores(rows: Sequence[Rating], shown: Sequence[tuple[str, int]]) -> Iterator[Scores]:
     """One column per rater and question."""
-    place = {unit: at for at, unit in enumerate(shown)}
+    index_of = {unit: index for index, unit in enumerate(shown)}
     columns: dict[tuple[str, str], NDArray[np.float64]] = {}
     for row in rows:
         column = columns.setdefault((row.rater, row.axis), np.full(len(shown), np.nan))
-        column[place[row.item, row.output]] = row.value
+        column[index_of[row.item, row.output]] = row.value
     for (rater, axis), value in columns.items():
         state = np.where(np.isnan(value), RatingState.MISSING, RatingState.RATED).astype(np.int32)
         yield Scores(judge=rater, axis=axis, value=value, state=state)
 
 
-def _as_shown(each: Agreement) -> AxisAgreement:
-    number = each.outcome if isinstance(each.outcome, Interval) else None
+def _of_axis(measure: Agreement) -> AxisAgreement:
+    interval = measure.outcome if isinstance(measure.outcome, Interval) else None
     return AxisAgreement(
-        axis=each.axis,
-        alpha=number.value if number else None,
-        low=number.low if number else None,
-        high=number.high if number else None,
-        reason="" if isinstance(each.outcome, Interval) else each.outcome.reason,
-        method=number.method if number else "",
-        units=each.items,
-        ratings=each.ratings,
+        axis=measure.axis,
+        alpha=interval.value if interval else None,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
+        reason="" if isinstance(measure.outcome, Interval) else measure.outcome.reason,
+        method=interval.method if interval else "",
+        units=measure.items,
+        ratings=measure.ratings,
     )
 
 
 def _portrait(name: str) -> Portrait:
-    nowhere = ImageFile(path=Path(name), sha256="")
-    return Portrait(id=name, image=nowhere, attributes={}, label_origin="", licence="")
+    no_image = ImageFile(path=Path(name), sha256="")
+    return Portrait(id=name, image=no_image, attributes={}, label_origin="", licence="")

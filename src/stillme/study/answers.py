@@ -1,4 +1,4 @@
-"""Keep every click: acknowledged only after it is on disk, and never overwritten by an older one."""
+"""Keep every answer: acknowledged only after it is on disk, and never overwritten by an older one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from stillme.study.entry import move
 from stillme.study.opening import Study
 
 CANNOT_TELL = 0
+_CACHED_SLOTS = 5000
 
 
-class Answer(BaseModel):
-    """One click. `value` is 1 to 5, 0 for "cannot tell", or nothing when an answer was taken back."""
+class SubmittedAnswer(BaseModel):
+    """One click. `value` is 1 to 5, 0 for "cannot tell", or null when the answer was removed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     seq: int = Field(ge=1, lt=2**53)
-    """Counts up in the participant's browser: of two answers to one question the higher number holds."""
+    """Counts up in the participant's browser: of two answers to one question the higher number wins."""
     item: int = Field(ge=0, lt=10_000)
     side: int = Field(ge=0, le=1)
     question: int = Field(ge=0, lt=20)
@@ -43,19 +44,19 @@ class Moment(BaseModel):
     """Milliseconds for `active`."""
 
 
-class Saving(BaseModel):
-    """What the browser sends: some clicks and moments of one slot."""
+class SaveRequest(BaseModel):
+    """What the browser sends: answers and moments of one slot."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     epoch: int = Field(ge=0, lt=2**31)
-    answers: list[Answer] = Field(default=[], max_length=100)
+    answers: list[SubmittedAnswer] = Field(default=[], max_length=100)
     moments: list[Moment] = Field(default=[], max_length=200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One position of a slot's presentation."""
+class PresentedItem:
+    """One position of a slot: which item, and on which side its outputs stand."""
 
     item: str
     kind: str
@@ -65,16 +66,16 @@ class Place:
     swapped: bool
 
 
-class Stale(Exception):
-    """The slot is not this participant's any more, or belongs to a later page of theirs."""
+class StalePage(Exception):
+    """The slot is no longer this participant's, or a later page of theirs holds it."""
 
 
-class Unknown(Exception):
+class NotAsked(Exception):
     """An answer to something that was not asked."""
 
 
-def places(connection: sa.Connection, slot: str) -> tuple[Place, ...]:
-    """A slot's presentation in order."""
+def presented_items(connection: sa.Connection, slot: str) -> tuple[PresentedItem, ...]:
+    """The items of a slot in their order."""
     rows = connection.execute(
         sa.select(
             t.presentation.c.swapped, t.item.c.id, t.item.c.kind, t.item.c.prompt, t.item.c.questions, t.item.c.sides
@@ -84,7 +85,7 @@ def places(connection: sa.Connection, slot: str) -> tuple[Place, ...]:
         .order_by(t.presentation.c.position)
     )
     return tuple(
-        Place(
+        PresentedItem(
             item=row.id,
             kind=row.kind,
             prompt=row.prompt,
@@ -97,14 +98,14 @@ def places(connection: sa.Connection, slot: str) -> tuple[Place, ...]:
 
 
 class Answers:
-    """Writes answers. What is asked of a slot never changes and is remembered."""
+    """Writes answers. What a slot is asked never changes, so it is cached."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
-        self._known: dict[str, tuple[Place, ...]] = {}
+        self._items: dict[str, tuple[PresentedItem, ...]] = {}
 
-    def save(self, participant: str, saving: Saving) -> None:
-        """Keep clicks and moments in one transaction; on return they are on disk."""
+    def save(self, participant: str, saving: SaveRequest) -> None:
+        """Keep answers and moments in one transaction; on return they are on disk."""
         now = time.time()
         with self._study.database.writing() as connection:
             slot = self._own_slot(connection, participant, saving.epoch, now)
@@ -112,16 +113,16 @@ class Answers:
             self._check(shown, saving)
             moments = [(moment.item, moment.kind, moment.amount) for moment in saving.moments]
             if saving.answers:
-                moments += self._keep(connection, slot, saving.answers, now)
+                moments += self._store(connection, slot, saving.answers, now)
             if moments:
                 rows = [
                     {"slot": slot, "position": position, "kind": kind, "amount": amount, "at": now}
                     for position, kind, amount in moments
                 ]
-                connection.execute(_REMEMBER, rows)
+                connection.execute(_ADD_EVENTS, rows)
 
     def complete(self, participant: str, epoch: int) -> list[int]:
-        """End the task; the positions that still lack an answer are returned instead if there are any."""
+        """End the task, unless positions still lack an answer: those are returned."""
         with self._study.database.writing() as connection:
             slot = self._own_slot(connection, participant, epoch, time.time())
             missing = _missing(connection, slot, self.shown(connection, slot))
@@ -130,52 +131,52 @@ class Answers:
                 move(connection, participant, to="debrief", only_from=("rating",))
             return missing
 
-    def shown(self, connection: sa.Connection, slot: str) -> tuple[Place, ...]:
-        """A slot's presentation."""
-        if slot not in self._known:
-            if len(self._known) > 5000:
-                self._known.clear()
-            self._known[slot] = places(connection, slot)
-        return self._known[slot]
+    def shown(self, connection: sa.Connection, slot: str) -> tuple[PresentedItem, ...]:
+        """The items of a slot, cached."""
+        if slot not in self._items:
+            if len(self._items) > _CACHED_SLOTS:
+                self._items.clear()
+            self._items[slot] = presented_items(connection, slot)
+        return self._items[slot]
 
     def _own_slot(self, connection: sa.Connection, participant: str, epoch: int, now: float) -> str:
         """The participant's slot, locked, with its lease renewed."""
         until = now + 60 * self._study.config.lease_minutes
         row = connection.execute(_RENEW, {"participant": participant, "epoch": epoch, "until": until}).first()
         if row is None:
-            raise Stale
+            raise StalePage
         return row[0]
 
-    def _check(self, shown: Sequence[Place], saving: Saving) -> None:
+    def _check(self, shown: Sequence[PresentedItem], saving: SaveRequest) -> None:
         for answer in saving.answers:
             if answer.item >= len(shown):
-                raise Unknown
-            place = shown[answer.item]
-            if answer.side >= place.sides or answer.question >= len(place.questions):
-                raise Unknown
+                raise NotAsked
+            item = shown[answer.item]
+            if answer.side >= item.sides or answer.question >= len(item.questions):
+                raise NotAsked
             if answer.value == CANNOT_TELL and not self._study.config.can_abstain:
-                raise Unknown
+                raise NotAsked
         if any(moment.item >= len(shown) for moment in saving.moments):
-            raise Unknown
+            raise NotAsked
 
-    def _keep(
-        self, connection: sa.Connection, slot: str, answers: Sequence[Answer], now: float
+    def _store(
+        self, connection: sa.Connection, slot: str, answers: Sequence[SubmittedAnswer], now: float
     ) -> list[tuple[int, str, float]]:
-        """Write what is newer than what is there; says which answers were changed thereby."""
+        """Write the answers that are newer than the stored ones; returns which of those were revised."""
         revised: list[tuple[int, str, float]] = []
         for answer in sorted(answers, key=lambda answer: answer.seq):
-            place = {"slot": slot, "position": answer.item, "side": answer.side, "question": answer.question}
-            before = connection.execute(_CURRENT, place).first()
+            where = {"slot": slot, "position": answer.item, "side": answer.side, "question": answer.question}
+            before = connection.execute(_CURRENT, where).first()
             if before is not None:
                 if answer.seq <= before[0]:
                     continue
                 if before[1] != answer.value:
                     revised.append((answer.item, "revised", 0.0))
-            connection.execute(_KEEP, {**place, "value": answer.value, "seq": answer.seq, "at": now})
+            connection.execute(_STORE, {**where, "value": answer.value, "seq": answer.seq, "at": now})
         return revised
 
 
-# Written out: this is the path of every click, and building statements took longer than running them.
+# Plain SQL: every click runs these, and building the statements took longer than running them.
 _RENEW = sa.text(
     "UPDATE slot SET lease_until = :until WHERE participant = :participant AND state = 'held' AND epoch = :epoch "
     "RETURNING id"
@@ -184,22 +185,24 @@ _CURRENT = sa.text(
     "SELECT seq, value FROM answer "
     "WHERE slot = :slot AND position = :position AND side = :side AND question = :question"
 )
-_KEEP = sa.text(
+_STORE = sa.text(
     "INSERT INTO answer (slot, position, side, question, value, seq, at) "
     "VALUES (:slot, :position, :side, :question, :value, :seq, :at) "
     "ON CONFLICT (slot, position, side, question) DO UPDATE SET value = excluded.value, seq = excluded.seq, "
     "at = excluded.at WHERE excluded.seq > answer.seq"
 )
-_REMEMBER = sa.text(
+_ADD_EVENTS = sa.text(
     "INSERT INTO event (slot, position, kind, amount, at) VALUES (:slot, :position, :kind, :amount, :at)"
 )
 
 
-def _missing(connection: sa.Connection, slot: str, shown: Sequence[Place]) -> list[int]:
+def _missing(connection: sa.Connection, slot: str, shown: Sequence[PresentedItem]) -> list[int]:
     counted = connection.execute(
         sa.select(t.answer.c.position, sa.func.count())
         .where(t.answer.c.slot == slot, t.answer.c.value.is_not(None))
         .group_by(t.answer.c.position)
     )
-    have: Mapping[int, int] = {row[0]: row[1] for row in counted}
-    return [at for at, place in enumerate(shown) if have.get(at, 0) < place.sides * len(place.questions)]
+    answered: Mapping[int, int] = {row[0]: row[1] for row in counted}
+    return [
+        position for position, item in enumerate(shown) if answered.get(position, 0) < item.sides * len(item.questions)
+    ]

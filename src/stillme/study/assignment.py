@@ -1,7 +1,7 @@
 """Give each participant one task, and each item exactly k raters.
 
-A batch has k slots that count. A slot that runs out, is returned or withdrawn becomes void, and another with the same
-number takes its place; what was answered in a void slot never counts. All of this happens inside the caller's
+A batch has k slots that count. A slot that expires, is returned or withdrawn becomes void, and another with the same
+number takes its place; answers in a void slot never count. All of this happens inside the caller's
 transaction: `BEGIN IMMEDIATE` on SQLite, row locks on PostgreSQL.
 """
 
@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from stillme.study import schema as t
 from stillme.study.presenting import present
 
-LOST = ("expired",)
-"""Reasons after which an owner who comes back may have the slot again, if nobody took it."""
+RECLAIMABLE = ("expired",)
+"""Reasons after which an owner who comes back gets the slot again, if nobody took it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class PassedOn:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The study takes nobody any more."""
+    """The study takes no more participants."""
 
 
 Claim = Held | Full | PassedOn | Closed
@@ -66,18 +66,18 @@ def claim(connection: sa.Connection, study: str, participant: str, now: float) -
         sa.select(t.slot).where(t.slot.c.participant == participant).order_by(t.slot.c.ended.desc())
     ).first()
     if before is not None:
-        return _take_back(connection, before, now + lease)
+        return _reclaim(connection, before, now + lease)
     expire(connection, study, now)
-    chosen = connection.execute(_next_open(study)).first()
-    if chosen is None:
+    slot = connection.execute(_next_open(study)).first()
+    if slot is None:
         return Full()
-    _hold(connection, chosen.id, participant, chosen.epoch + 1, now, now + lease)
-    present(connection, chosen.id, chosen.batch, chosen.n)
-    return Held(slot=chosen.id, batch=chosen.batch, n=chosen.n, epoch=chosen.epoch + 1, done=False)
+    _hold(connection, slot.id, participant, slot.epoch + 1, now, now + lease)
+    present(connection, slot.id, slot.batch, slot.n)
+    return Held(slot=slot.id, batch=slot.batch, n=slot.n, epoch=slot.epoch + 1, done=False)
 
 
 def expire(connection: sa.Connection, study: str, now: float) -> int:
-    """Void every slot whose lease ran out; says how many."""
+    """Void every slot whose lease ran out; returns how many."""
     late = connection.execute(
         sa.select(t.slot.c.id, t.slot.c.batch, t.slot.c.n)
         .join(t.batch, t.batch.c.id == t.slot.c.batch)
@@ -90,7 +90,7 @@ def expire(connection: sa.Connection, study: str, now: float) -> int:
 
 
 def release(connection: sa.Connection, slot: str, reason: str, now: float) -> bool:
-    """Void a slot that is held or done and open its place to another; false if it was neither."""
+    """Void a slot that is held or done and open its place to somebody else; false if it was neither."""
     row = connection.execute(sa.select(t.slot).where(t.slot.c.id == slot).with_for_update()).first()
     if row is None or row.state not in ("held", "done"):
         return False
@@ -118,8 +118,8 @@ def _own(connection: sa.Connection, participant: str) -> Held | None:
     return Held(slot=row.id, batch=row.batch, n=row.n, epoch=row.epoch, done=row.state == "done")
 
 
-def _take_back(connection: sa.Connection, before: sa.Row[Any], until: float) -> Claim:
-    if before.reason not in LOST:
+def _reclaim(connection: sa.Connection, before: sa.Row[Any], until: float) -> Claim:
+    if before.reason not in RECLAIMABLE:
         return PassedOn()
     spare = connection.execute(
         sa.select(t.slot.c.id)

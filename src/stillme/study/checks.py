@@ -1,4 +1,4 @@
-"""Items with known answers: for training, and to see who looks. All are fair: a person who looks gets them right."""
+"""Items with known answers, for training and to check attention. All are fair: whoever looks gets them right."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from stillme import images
 from stillme.editors.regions import regions_of
+from stillme.study.blinding import BlindedPictures
 from stillme.study.items import Expected, Item, Kind, Output
-from stillme.study.pictures import Blinded
 from stillme.study.sampling import shuffled
 from stillme.types import Portrait
 
@@ -34,17 +34,17 @@ _SAME: Expected = {
 class CheckMaker:
     """Makes check items out of the study's own portraits."""
 
-    pictures: Blinded
+    pictures: BlindedPictures
     questions: tuple[str, ...]
     """Those asked of every item."""
     sides: int
 
     def known(self, kind: Kind, name: str, portrait: Portrait, *, turned: bool) -> Item:
-        """Nothing changed in one output, plainly other skin in the other; `turned` puts that one first."""
+        """One output unchanged, the other with a clearly different skin tone; `turned` puts that one first."""
         rgb = images.read_rgb(portrait.image.path)
         source = self.pictures.add(rgb)
-        untouched = Output(file=source, expected=self._asked(_SAME))
-        outputs = [untouched, self._other_skin(portrait, rgb, source)]
+        unchanged = Output(file=source, expected=self._asked(_SAME))
+        outputs = [unchanged, self._other_skin(portrait, rgb, source)]
         if turned:
             outputs.reverse()
         return Item(
@@ -68,12 +68,12 @@ class CheckMaker:
     def _other_skin(self, portrait: Portrait, rgb: NDArray[np.uint8], source: str) -> Output:
         regions = regions_of(portrait.image)
         if regions is None:
-            # No face was found to paint; an unchanged copy has a known answer, too.
+            # No face to paint; an unchanged copy has a known answer too.
             return Output(file=source, expected=self._asked(_SAME))
-        # Away from the end of the scale that the skin is near, or there would be little to see.
+        # Away from the nearer end of the scale, or there would be little to see.
         shift = -SHIFT if regions.tone[0] > 55 else SHIFT
         right = {**_SAME, "skin_tone": (1, 2) if shift < 0 else (4, 5), "edit_success": (1, 2)}
-        # Much other skin may well look like another race; who says so is not wrong.
+        # A much different skin tone may look like another race; saying so is not wrong.
         right["race_change"] = (1, 5)
         return Output(file=self.pictures.add(regions.painted(skin_shift=shift)), expected=self._asked(right))
 
@@ -90,6 +90,6 @@ def is_right(expected: Expected, question: str, value: int | None) -> bool | Non
 
 
 def choose_portraits(portraits: Sequence[Portrait], count: int, stream: np.random.Generator) -> list[Portrait]:
-    """Portraits for checks, as different ones as there are."""
+    """Portraits for checks, repeated only if there are too few."""
     order = shuffled(portraits, stream)
     return [order[index % len(order)] for index in range(count)]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stillme.design import assessment_key
 from stillme.errors import StillmeError
 from stillme.judges.people import People, PeopleParameters
 from stillme.store import AssessmentRow, Store
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
-from stillme.study.items import Item, Output
+from stillme.study.items import Output
 from stillme.study.opening import Study
 from stillme.study.ratings import Rating, raters, ratings
-from stillme.types import Abstained, Assessment, ImageFile, Pair, Prompt, Rated, Spec, digest
+from stillme.types import Abstained, Assessment, Rated, Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,8 @@ class _Ledger:
         self._next: defaultdict[str, int] = defaultdict(int)
         self._known: set[tuple[str, str, str]] = set()
         self.already = 0
-        query = f"SELECT edit, epoch, effective FROM assessment WHERE judge = '{judge.key}'"
-        for edit, epoch, effective in store.query(query):
+        for edit, epoch, origin in store.answers_by(judge.key):
             self._next[edit] = max(self._next[edit], epoch + 1)
-            origin = json.loads(effective)
             self._known.add((origin.get("study", ""), origin.get("rater", ""), edit))
 
     @property
@@ -100,11 +98,9 @@ class _Ledger:
                 continue
             epoch = self._next[edit.edit]
             self._next[edit.edit] += 1
-            yield self._row(items[item], edit, answers, epoch, {"study": study.id, "rater": rater})
+            yield self._row(edit, answers, epoch, {"study": study.id, "rater": rater})
 
-    def _row(
-        self, item: Item, output: Output, answers: Sequence[Rating], epoch: int, origin: Mapping[str, str]
-    ) -> AssessmentRow:
+    def _row(self, output: Output, answers: Sequence[Rating], epoch: int, origin: Mapping[str, str]) -> AssessmentRow:
         first = answers[0]
         shown = {"side": "AB"[first.side], "position": first.position + 1}
         said = Assessment(
@@ -114,13 +110,10 @@ class _Ledger:
             },
             effective={**origin, **shown},
         )
-        path = self._store.pictures.find(output.sha256)
-        edited = ImageFile(path=path or Path(output.sha256), sha256=output.sha256)
-        # A rater saw the blinded source; the ledger keeps only keys, never these records.
-        prompt = Prompt(id=item.strata.get("prompt", ""), text=item.prompt, category="", subcategory="")
         return AssessmentRow(
-            key=digest([output.edit, output.sha256, self._judge.key, epoch]),
-            pair=Pair(edit=output.edit, sources=(), edited=edited, prompt=prompt, epoch=epoch),
+            key=assessment_key(output.edit, output.sha256, self._judge.key, epoch),
+            edit=output.edit,
+            epoch=epoch,
             judge=self._judge,
             assessment=said,
             attempts=1,

@@ -22,7 +22,7 @@ CodeKind = Literal["completed", "failed_attention", "no_consent", "screened_out"
 
 
 class InvalidStudy(Invalid):
-    """A study.toml that must not be shown to anybody."""
+    """A study.toml with mistakes; it is not served."""
 
 
 class Section(BaseModel):
@@ -56,7 +56,7 @@ class Pay(Section):
 
 
 class Checks(Section):
-    """How attention is checked. Flags advise; people decide."""
+    """How attention is checked. Flags are advice; people decide."""
 
     seconds_per_item: float = Field(default=4.0, ge=0)
     """Active time under which an item counts as too fast."""
@@ -84,7 +84,7 @@ class Token(Section):
 
 
 class Prolific(Section):
-    """How participants of Prolific enter and leave."""
+    """How participants from Prolific enter and leave."""
 
     study_id: str = ""
     """If given, entries for another study are refused."""
@@ -93,8 +93,8 @@ class Prolific(Section):
     """If given, only signed entries are let in."""
 
 
-class Limits(Section):
-    """How much one address may ask for."""
+class RequestRates(Section):
+    """How often one client may ask."""
 
     entries_per_minute: float = Field(default=300, gt=0)
     requests_per_minute: float = Field(default=600, gt=0)
@@ -110,7 +110,7 @@ class Config(Section):
     raters: int = Field(default=3, ge=1, le=100)
     """How many people rate each item."""
     lease_minutes: float = Field(default=60.0, gt=0, le=10_000)
-    """After so long without an answer a place goes to somebody else."""
+    """A place without an answer for so long goes to somebody else."""
     questions: list[str] = Field(
         default=["edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy"],
         min_length=1,
@@ -118,21 +118,21 @@ class Config(Section):
     can_abstain: bool = True
     """Whether "cannot tell" may be answered."""
     min_width: int = Field(default=740, ge=0)
-    """Narrower windows are turned away at the device check."""
+    """Narrower windows are refused at the device check."""
     texts: Texts
     pay: Pay = Pay()
     checks: Checks = Checks()
     prolific: Prolific | None = None
-    limits: Limits = Limits()
+    limits: RequestRates = RequestRates()
 
     @property
     def hash(self) -> str:
-        """Names everything that can change an answer."""
+        """The hash of everything that can change an answer."""
         shown = self.model_dump(mode="json", include={"raters", "questions", "can_abstain", "texts"})
         return digest([shown, rubric.load().version])
 
     def code(self, kind: CodeKind) -> str:
-        """Prolific's code of a kind; where there is none, the one for everything else."""
+        """Prolific's code of a kind, or the code `other` where that one is empty."""
         if self.prolific is None:
             return ""
         return getattr(self.prolific.codes, kind) or self.prolific.codes.other
@@ -162,14 +162,15 @@ def load(folder: Path) -> Config:
 
 
 def warnings(config: Config) -> Iterator[str]:
-    """What a researcher should think about before starting."""
+    """What a researcher should consider before starting."""
     pay = config.pay
+    rate = f"Pay of {pay.per_hour:.2f} {pay.currency} per hour"
     if config.prolific and pay.currency == "USD" and pay.per_hour < PROLIFIC_FLOOR:
-        yield f"Pay of {pay.per_hour:.2f} USD an hour is below Prolific's floor of {PROLIFIC_FLOOR:.0f}."
+        yield f"{rate} is below Prolific's floor of {PROLIFIC_FLOOR:.0f}; raise `pay.amount`."
     if pay.amount and pay.per_hour < pay.floor:
-        yield f"Pay of {pay.per_hour:.2f} {pay.currency} an hour is below this study's own floor of {pay.floor:.2f}."
+        yield f"{rate} is below this study's own floor of {pay.floor:.2f}; raise `pay.amount`."
     if not config.contact:
-        yield "`contact` is empty: participants do not know whom to ask."
+        yield "`contact` is empty, so participants do not know whom to ask; give an e-mail address."
 
 
 def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterator[tuple[Location, str]]:
@@ -197,10 +198,10 @@ def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterato
             )
         for kind, code in codes.model_dump().items():
             if code and not code.isalnum():
-                yield ("prolific", "codes", kind), f"{code!r} is no code; codes are letters and digits"
+                yield ("prolific", "codes", kind), f"{code!r} is not a code; codes are letters and digits"
         token = config.prolific.token
         if token and not (folder / token.keys).is_file():
             yield ("prolific", "token", "keys"), f"there is no file {token.keys!r} in {folder}"
-    given = cast("Mapping[str, Json]", data.get("pay") or {})
-    if config.prolific and "amount" not in given:
-        yield ("pay",), "`amount` is missing; participants of Prolific are paid"
+    pay = cast("Mapping[str, Json]", data.get("pay") or {})
+    if config.prolific and "amount" not in pay:
+        yield ("pay",), "`amount` is missing; participants from Prolific are paid"

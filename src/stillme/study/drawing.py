@@ -10,16 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from stillme import images, rubric
-from stillme.audit import Audit
 from stillme.errors import StillmeError
-from stillme.stages import described
-from stillme.store import Store
+from stillme.results import Run
 from stillme.study import keys, template
+from stillme.study.blinding import SIDE, BlindedPictures
 from stillme.study.candidates import Compare, First, candidates
 from stillme.study.checks import CheckMaker, choose_portraits
 from stillme.study.config import FILE
 from stillme.study.items import Drawn, Item, Output
-from stillme.study.pictures import SIDE, Blinded
 from stillme.study.sampling import Candidate, draw, share_out, shuffled
 from stillme.types import Portrait, Prompt
 
@@ -56,26 +54,26 @@ class NewStudy:
     picture_bytes: int
 
 
-def new_study(run: Path, folder: Path | None, design: Design, say: Callable[[str], None]) -> NewStudy:
-    """Draw a study from the run at `run` into `folder`, by default `study` inside the run."""
-    loaded = described.load(run, ready=False)
-    if not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {run}` starts it.")
-    target = folder or loaded.folder / "study"
+def new_study(run: Run, folder: Path | None, design: Design, say: Callable[[str], None]) -> NewStudy:
+    """Draw a study from a run into `folder`, by default `study` inside the run."""
+    target = folder or run.folder / "study"
     if (target / FILE).exists():
         raise StillmeError(f"{target} already holds a study. Choose another folder with --out.")
     target.mkdir(parents=True, exist_ok=True)
-    with Store.reading(loaded.folder) as store:
-        way, found = candidates(loaded, store, design.compare, design.first)
-        stream = np.random.default_rng(design.seed)
-        picked = draw(found, design.items, stream)
-        say(f"{len(picked):,} of {len(found):,} possible items drawn; blinding their pictures …")
-        maker = _Maker(loaded, store, target, design)
-        items = maker.items(picked, share_out(picked, min(design.per_task, len(picked)), stream), stream)
-    length = maker.pictures.seal()
+    way, offered = candidates(run, design.compare, design.first)
+    stream = np.random.default_rng(design.seed)
+    picked = draw(offered, design.items, stream)
+    say(f"{len(picked):,} of {len(offered):,} possible items drawn; blinding their pictures …")
+    maker = _Maker(run, target, design)
+    items = maker.items(picked, share_out(picked, min(design.per_task, len(picked)), stream), stream)
+    length = maker.pictures.pad()
     how = {"compare": way, "first": design.first, "seed": design.seed, "per_task": design.per_task}
     drawn = Drawn(
-        study=random.token_hex(8), run=str(loaded.folder.resolve()), audit=loaded.hash, design=how, items=tuple(items)
+        study=random.token_hex(8),
+        run=str(run.folder.resolve()),
+        audit=run.design.hash,
+        design=how,
+        items=tuple(items),
     )
     drawn.write(target)
     password = keys.create(target)
@@ -84,10 +82,10 @@ def new_study(run: Path, folder: Path | None, design: Design, say: Callable[[str
 
 
 class _Maker:
-    def __init__(self, audit: Audit, store: Store, folder: Path, design: Design) -> None:
-        self.pictures = Blinded(folder, design.side)
-        self._portraits = {portrait.id: portrait for portrait in audit.portraits}
-        self._store, self._design = store, design
+    def __init__(self, run: Run, folder: Path, design: Design) -> None:
+        self.pictures = BlindedPictures(folder, design.side)
+        self._portraits = run.design.portrait_by_id
+        self._run, self._design = run, design
         self._sources: dict[str, str] = {}
 
     def items(self, picked: Sequence[Candidate], tasks: Sequence[int], stream: np.random.Generator) -> list[Item]:
@@ -114,7 +112,7 @@ class _Maker:
         portrait = self._portraits[candidate.portrait]
         outputs = tuple(
             Output(
-                file=self._blinded(made.image, portrait),
+                file=self._blinded(made.image),
                 edit=made.edit,
                 sha256=made.image,
                 strata={"editor": made.editor, "arm": made.arm},
@@ -141,16 +139,11 @@ class _Maker:
 
     def _source(self, portrait: Portrait) -> str:
         if portrait.id not in self._sources:
-            self._sources[portrait.id] = self.pictures.add(images.read_rgb(portrait.image.path))
+            self._sources[portrait.id] = self._blinded(portrait.image.sha256)
         return self._sources[portrait.id]
 
-    def _blinded(self, sha256: str, portrait: Portrait) -> str:
-        path = self._store.pictures.find(sha256)
-        if path is None:
-            raise StillmeError(
-                f"The picture {sha256} of {portrait.id} is missing from {self._store.pictures.folder}. Put it back."
-            )
-        return self.pictures.add(images.read_rgb(path))
+    def _blinded(self, sha256: str) -> str:
+        return self.pictures.add(images.read_rgb(self._run.picture(sha256)))
 
 
 def _questions(prompt: Prompt | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Who comes in: by Prolific's parameters, by its signed token, or by an invitation link."""
+"""Let participants in: by Prolific's parameters, by its signed token, or by an invitation link."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from stillme.study.opening import Study
 from stillme.web.sessions import new_token, token_hash
 
 SESSION_SECONDS = 30 * 24 * 3600
-_LONGEST = 128
+_MAX_LENGTH = 128
 _RECOGNISE = sa.text(
     "SELECT p.id, p.state, p.origin FROM session s JOIN participant p ON p.id = s.participant "
     "WHERE s.token_hash = :token AND s.expires > :now AND p.study = :study"
 )
 
 
-class Refused(Exception):
-    """An entry that is not let in; the message is shown to whoever tried."""
+class EntryRefused(Exception):
+    """An entry that is refused; the message is shown to the participant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """Somebody at the door."""
+    """Who a participant says to be, before there is a session."""
 
     origin: str
     """`prolific` or `invitation`."""
     name: str
-    """What the same person brings again: a Prolific id or an invitation code. Kept only as an HMAC and encrypted."""
+    """A Prolific id or an invitation code, the same each time. Stored only as an HMAC and encrypted."""
     submission: str = ""
 
 
@@ -54,13 +54,13 @@ def arrival_from_prolific(study: Study, query: Mapping[str, str]) -> Arrival:
     """Read Prolific's entry address; signed where the study asks for that."""
     prolific = study.config.prolific
     if prolific is None:
-        raise Refused("This study does not take participants from Prolific. Use the link you were given.")
-    given = _claims(study, query.get("prolific_token", "")) if prolific.token else query
-    names = [given.get(key, "") for key in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
-    if not all(name and len(name) <= _LONGEST and name.isalnum() for name in names):
-        raise Refused("Your link is incomplete. Please open the study from Prolific again.")
+        raise EntryRefused("This study does not take participants from Prolific. Use the link you were given.")
+    parameters = _claims(study, query.get("prolific_token", "")) if prolific.token else query
+    names = [parameters.get(key, "") for key in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
+    if not all(name and len(name) <= _MAX_LENGTH and name.isalnum() for name in names):
+        raise EntryRefused("Your link is incomplete. Please open the study from Prolific again.")
     if prolific.study_id and names[1] != prolific.study_id:
-        raise Refused("Your link belongs to another study. Please open this one from Prolific again.")
+        raise EntryRefused("Your link belongs to another study. Please open this one from Prolific again.")
     return Arrival(origin="prolific", name=names[0], submission=names[2])
 
 
@@ -70,21 +70,20 @@ def arrival_from_invitation(study: Study, connection: sa.Connection, code: str) 
         sa.select(t.invitation.c.study).where(t.invitation.c.code_hash == token_hash(code))
     ).scalar()
     if known != study.id:
-        raise Refused("This invitation is not known. Please check the link you were given.")
+        raise EntryRefused("This invitation is not known. Please check the link you were given.")
     return Arrival(origin="invitation", name=code)
 
 
 def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
     """Begin or resume a participation; returns the session's token."""
-    known_as = study.keys.name("participant", f"{arrival.origin}:{arrival.name}")
+    pseudonym = study.keys.pseudonym("participant", f"{arrival.origin}:{arrival.name}")
     now = time.time()
     insert = _insert_or_nothing(connection, t.participant)
-    made = secrets.token_hex(16)
     connection.execute(
         insert.values(
-            id=made,
+            id=secrets.token_hex(16),
             study=study.id,
-            ext_hmac=known_as,
+            ext_hmac=pseudonym,
             origin=arrival.origin,
             state="consent",
             excluded=None,
@@ -92,14 +91,14 @@ def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
         )
     )
     participant = connection.execute(
-        sa.select(t.participant.c.id).where(t.participant.c.study == study.id, t.participant.c.ext_hmac == known_as)
+        sa.select(t.participant.c.id).where(t.participant.c.study == study.id, t.participant.c.ext_hmac == pseudonym)
     ).scalar_one()
     if arrival.origin == "prolific":
         connection.execute(
             _insert_or_nothing(connection, t.identity).values(
                 participant=participant,
-                pid=study.keys.seal(arrival.name),
-                submission=study.keys.seal(arrival.submission),
+                pid=study.keys.encrypt(arrival.name),
+                submission=study.keys.encrypt(arrival.submission),
             )
         )
     token = new_token()
@@ -111,14 +110,14 @@ def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
 
 def recognise(study: Study, connection: sa.Connection, token: str | None) -> Visitor | None:
     """Whose session this is."""
-    if not token or len(token) > _LONGEST:
+    if not token or len(token) > _MAX_LENGTH:
         return None
     row = connection.execute(_RECOGNISE, {"token": token_hash(token), "now": time.time(), "study": study.id}).first()
     return Visitor(token=token, participant=row.id, state=row.state, origin=row.origin) if row else None
 
 
 def move(connection: sa.Connection, participant: str, *, to: str, only_from: Sequence[str]) -> bool:
-    """Take a participant one step further; false if they were elsewhere already."""
+    """Move a participant to another state; false if they were not in one of `only_from`."""
     moved = connection.execute(
         t.participant.update()
         .where(t.participant.c.id == participant, t.participant.c.state.in_(only_from))
@@ -139,14 +138,16 @@ def invite(study: Study, count: int) -> list[str]:
 
 
 def _claims(study: Study, token: str) -> Mapping[str, str]:
-    """What Prolific signed: checked for signature, audience and age."""
+    """What Prolific signed, after a check of signature, audience and age."""
     settings = study.config.prolific and study.config.prolific.token
     assert settings
     try:
         listed = json.loads((study.folder / settings.keys).read_text("utf-8"))["keys"]
         known = {entry["kid"]: jwt.PyJWK(entry) for entry in cast("list[dict[str, Any]]", listed)}
     except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
-        raise StillmeError(f"{study.folder / settings.keys} is no set of public keys ({error}).") from None
+        raise StillmeError(
+            f"{study.folder / settings.keys} is not a set of public keys ({error}). Download Prolific's keys again."
+        ) from None
     try:
         key = known[str(jwt.get_unverified_header(token).get("kid"))]
         claims = jwt.decode(
@@ -156,14 +157,13 @@ def _claims(study: Study, token: str) -> Mapping[str, str]:
             audience=settings.audience,
             options={"require": ["exp", "aud"]},
         )
-        signed = claims["prolific"]
-        return {str(name): str(value) for name, value in dict(signed).items()}
+        return {str(name): str(value) for name, value in dict(claims["prolific"]).items()}
     except (jwt.PyJWTError, KeyError, ValueError, TypeError):
-        raise Refused("Your link is not valid any more. Please open the study from Prolific again.") from None
+        raise EntryRefused("Your link is not valid any more. Please open the study from Prolific again.") from None
 
 
 def _insert_or_nothing(connection: sa.Connection, table: sa.Table) -> Any:
     from sqlalchemy.dialects import postgresql, sqlite
 
-    make = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    return make(table).on_conflict_do_nothing()
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    return insert(table).on_conflict_do_nothing()

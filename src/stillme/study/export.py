@@ -1,8 +1,7 @@
-"""Write a study's data for other programs: long tables with pseudonyms, a codebook, and who was left out why."""
+"""Write a study's data for other programs: long tables with pseudonyms, a codebook, and who was excluded why."""
 
 from __future__ import annotations
 
-import csv
 import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ import sqlalchemy as sa
 
 from stillme import rubric
 from stillme.errors import MissingExtra
-from stillme.estimates.tables import harmless
+from stillme.files import whole, write_csv, write_json_lines, write_whole
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
 from stillme.study.opening import Study
@@ -34,25 +33,15 @@ def export_study(study: Study, folder: Path, kind: Format) -> list[Path]:
             "raters": [quality.as_json() for quality in rater_qualities(study, connection)],
             "exclusions": list(_exclusions(study, connection)),
         }
-    written: list[Path] = []
-    for name, rows in tables.items():
-        file = folder / f"{name}.{kind}"
-        partial = folder / f".{name}.{kind}.partial"
-        _WRITERS[kind](partial, rows)
-        partial.replace(file)
-        written.append(file)
-    codebook = folder / "codebook.md"
-    codebook.write_text(codebook_of(study), "utf-8")
-    return [*written, codebook]
+    files = [_WRITERS[kind](folder / f"{name}.{kind}", rows) for name, rows in tables.items()]
+    return [*files, write_whole(folder / "codebook.md", codebook_of(study))]
 
 
 def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
-    people = raters(study, connection)
-    begun = {person.slot: person.begun for person in people}
-    left_out = {person.slot: person.excluded for person in people}
+    by_slot = {rater.slot: rater for rater in raters(study, connection)}
     items = {item.id: item for item in study.drawn.items}
-    for row in ratings(study, connection, people):
-        output = items[row.item].outputs[row.output]
+    for row in ratings(study, connection, list(by_slot.values())):
+        rater = by_slot[row.slot]
         yield {
             "rater": row.rater,
             "item": row.item,
@@ -61,14 +50,14 @@ def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
             "position": row.position + 1,
             "side": "AB"[row.side],
             "output": row.output + 1,
-            "edit": output.edit,
+            "edit": items[row.item].outputs[row.output].edit,
             "axis": row.axis,
             "score": None if row.value == CANNOT_TELL else row.value,
             "cannot_tell": int(row.value == CANNOT_TELL),
             # A time of day could be matched with Prolific's records; the time since the start cannot.
-            "seconds": round(row.at - begun[row.slot], 1),
-            "finished": int(next(p.state for p in people if p.slot == row.slot) == "done"),
-            "excluded": left_out[row.slot],
+            "seconds": round(row.at - rater.begun, 1),
+            "finished": int(rater.state == "done"),
+            "excluded": rater.excluded,
         }
 
 
@@ -91,7 +80,7 @@ def _items(study: Study) -> Iterator[Row]:
 
 
 def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
-    """Everything that does not count, and why."""
+    """The answers that do not count, and why."""
     void = connection.execute(
         sa.select(t.slot.c.participant, t.slot.c.reason, t.slot.c.id)
         .join(t.batch, t.batch.c.id == t.slot.c.batch)
@@ -100,10 +89,10 @@ def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
     for row in void:
         count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == row.id)).scalar_one()
         yield {"rater": pseudonym(study, row.participant), "reason": row.reason, "by": "study", "answers": count}
-    for person in raters(study, connection):
-        if person.excluded:
-            count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == person.slot)).scalar_one()
-            yield {"rater": person.name, "reason": person.excluded, "by": "researcher", "answers": count}
+    for rater in raters(study, connection):
+        if rater.excluded:
+            count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == rater.slot)).scalar_one()
+            yield {"rater": rater.name, "reason": rater.excluded, "by": "researcher", "answers": count}
     (withdrawn,) = connection.execute(sa.select(t.study.c.withdrawn).where(t.study.c.id == study.id)).one()
     if withdrawn:
         yield {"rater": f"{withdrawn} in all", "reason": "withdrawn, data deleted", "by": "participant", "answers": 0}
@@ -112,7 +101,7 @@ def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
 def codebook_of(study: Study) -> str:
     """What every column means, with the exact wording that raters saw."""
     axes = rubric.load().axes
-    asked = "\n".join(
+    questions = "\n".join(
         f"### {name}: {axes[name].title}\n{axes[name].question}\n\n"
         + "\n".join(f"{value}. {text}" for value, text in enumerate(axes[name].scale, start=1))
         + "\n"
@@ -125,46 +114,38 @@ def codebook_of(study: Study) -> str:
         raters=study.config.raters,
         design=json.dumps(dict(study.drawn.design), ensure_ascii=False),
         audit=study.drawn.audit,
-        asked=asked,
+        questions=questions,
         consent=study.config.texts.consent.strip(),
     )
 
 
-def _write_csv(file: Path, rows: Sequence[Row]) -> None:
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        if rows:
-            writer = csv.DictWriter(stream, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            for row in rows:
-                writer.writerow({name: _plain(value) for name, value in row.items()})
+def _write_csv(file: Path, rows: Sequence[Row]) -> Path:
+    if not rows:
+        return write_whole(file, "")
+    lists_as_text = (
+        {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
+    )
+    return write_csv(file, list(rows[0]), lists_as_text)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return json.dumps(value)
-    return harmless(value) if isinstance(value, str) else value
-
-
-def _write_jsonl(file: Path, rows: Sequence[Row]) -> None:
-    with file.open("w", encoding="utf-8") as stream:
-        stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-
-
-def _write_parquet(file: Path, rows: Sequence[Row]) -> None:
+def _write_parquet(file: Path, rows: Sequence[Row]) -> Path:
     try:
         pa: Any = importlib.import_module("pyarrow")
         pq: Any = importlib.import_module("pyarrow.parquet")
     except ModuleNotFoundError:
         raise MissingExtra('Parquet needs pyarrow: run `pip install "stillme[parquet]"`, or choose csv.') from None
-    pq.write_table(pa.Table.from_pylist(rows), file)
+    with whole(file) as draft:
+        pq.write_table(pa.Table.from_pylist(rows), draft)
+    return file
 
 
-_WRITERS = {"csv": _write_csv, "jsonl": _write_jsonl, "parquet": _write_parquet}
+_WRITERS = {"csv": _write_csv, "jsonl": write_json_lines, "parquet": _write_parquet}
 
 _CODEBOOK = """\
 # Codebook: {title}
 
-Configuration {hash}, rubric {rubric}, {raters} raters an item. Drawn from the run with configuration {audit}: {design}.
+Configuration {hash}, rubric {rubric}, {raters} raters per item.
+Drawn from the run with configuration {audit}: {design}.
 Raters are pseudonyms; nothing here names a participant or the time of day at which they took part.
 
 ## ratings
@@ -181,22 +162,22 @@ One row per answer of every rater who holds or has finished a task.
 | cannot_tell | 1 if the rater could not tell; there is no score then |
 | seconds | since the rater began |
 | finished | 1 if the rater finished the task; only those count |
-| excluded | why the researcher left this rater out; empty if not |
+| excluded | why the researcher excluded this rater; empty if not |
 
 ## items
 One row per output: editor, arm, prompt and strata (as JSON), which raters never saw; `expected` has the right answers.
 
 ## raters
-Quality measures. `attention` [passed, seen]; `gold` share right; `seconds` median active time an item; `fast` share
+Quality measures. `attention` [passed, seen]; `gold` share right; `seconds` median active time per item; `fast` share
 too fast; `straight` share of outputs with one number throughout; `entropy` in bits; `agreement` correlation with the
-mean of the others; `repeat` mean difference on repeats; `side` mean of A minus mean of B; `flags` advise and
+mean of the others; `repeat` mean difference on repeats; `side` mean of A minus mean of B; `flags` are advice and
 exclude nobody.
 
 ## exclusions
-Places that were given up, raters left out, and how many withdrew.
+Places that were given up, excluded raters, and how many withdrew.
 
 ## Questions, exactly as shown
-{asked}
+{questions}
 ## Consent, exactly as shown
 {consent}
 """

@@ -1,4 +1,4 @@
-"""The drawn items of a study, as kept in items.json: what is shown, and what only the researcher may know."""
+"""The drawn items of a study, as in items.json: what raters see, and what only the researcher may know."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from stillme.errors import StillmeError
+from stillme.files import write_whole
 from stillme.types import Json
 
 FILE = "items.json"
@@ -18,7 +19,7 @@ Expected = Mapping[str, tuple[int, int]]
 """The lowest and highest right answer to each question."""
 
 
-def _nothing() -> Mapping[str, str]:
+def _empty() -> Mapping[str, str]:
     return {}
 
 
@@ -32,7 +33,7 @@ class Output:
     """The request's key in the run; empty for pictures made for a check."""
     sha256: str = ""
     """The edited picture in the run."""
-    strata: Mapping[str, str] = field(default_factory=_nothing)
+    strata: Mapping[str, str] = field(default_factory=_empty)
     """Editor and arm. Never shown."""
     expected: Expected | None = None
 
@@ -44,12 +45,12 @@ class Item:
     id: str
     kind: Kind
     prompt: str
-    """The instruction as raters read it: the prompt, whatever the arm made of it."""
+    """The instruction as raters read it: the prompt itself, whatever the arm added."""
     questions: tuple[str, ...]
     source: str
     """The source's blinded copy in `pictures/`."""
     outputs: tuple[Output, ...]
-    strata: Mapping[str, str] = field(default_factory=_nothing)
+    strata: Mapping[str, str] = field(default_factory=_empty)
     """Portrait, prompt id and groups. Never shown."""
     repeats: str = ""
     """The item that this one shows again."""
@@ -81,10 +82,8 @@ class Drawn:
         return 1 + max((item.batch for item in self.items), default=-1)
 
     def write(self, folder: Path) -> None:
-        """Keep as items.json, whole or not at all."""
-        partial = folder / f".{FILE}.partial"
-        partial.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False), "utf-8")
-        partial.replace(folder / FILE)
+        """Write items.json, whole or not at all."""
+        write_whole(folder / FILE, json.dumps(asdict(self), indent=1, ensure_ascii=False))
 
 
 def read(folder: Path) -> Drawn:

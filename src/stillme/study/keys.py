@@ -21,7 +21,7 @@ FILE = "secrets.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """What turns participants into pseudonyms, and the admin's password hash."""
+    """The keys that make pseudonyms and encrypt identities, and the admin's password hash."""
 
     naming: str
     """Key of every HMAC."""
@@ -30,15 +30,15 @@ class Keys:
     admin: str
     """argon2 hash."""
 
-    def name(self, what: str, value: str) -> str:
-        """A stable pseudonym that cannot be turned back without the key."""
+    def pseudonym(self, what: str, value: str) -> str:
+        """A stable pseudonym that cannot be reversed without the key."""
         return hmac.new(self.naming.encode(), f"{what}:{value}".encode(), hashlib.sha256).hexdigest()
 
-    def seal(self, text: str) -> bytes:
+    def encrypt(self, text: str) -> bytes:
         """Encrypt."""
         return Fernet(self.sealing).encrypt(text.encode())
 
-    def unseal(self, data: bytes) -> str:
+    def decrypt(self, data: bytes) -> str:
         """Decrypt."""
         return Fernet(self.sealing).decrypt(data).decode()
 
@@ -51,7 +51,7 @@ class Keys:
 
 
 def create(folder: Path) -> str:
-    """Make the secrets of a new study; returns the admin's password, which is kept nowhere."""
+    """Make the secrets of a new study; returns the admin's password, of which only a hash is kept."""
     password = secrets.token_urlsafe(15)
     _write(
         folder,
@@ -77,15 +77,16 @@ def load(folder: Path) -> Keys:
     try:
         return Keys(**json.loads(file.read_text("utf-8")))
     except FileNotFoundError:
-        raise StillmeError(f"{folder} has no {FILE}; it belongs to the study and must be copied with it.") from None
+        raise StillmeError(f"{folder} has no {FILE}. Copy it from where the study was.") from None
     except (ValueError, TypeError):
-        raise StillmeError(f"{file} is damaged. Without it participants cannot be recognised; restore it.") from None
+        raise StillmeError(f"{file} is damaged, so participants cannot be recognised. Restore a backup.") from None
 
 
 def _write(folder: Path, keys: Keys) -> None:
-    partial = folder / f".{FILE}.partial"
-    partial.unlink(missing_ok=True)
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    # Not `files.whole`: others must not be able to open the file, not even while it is empty.
+    draft = folder / f".{FILE}.partial"
+    draft.unlink(missing_ok=True)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
         json.dump({"naming": keys.naming, "sealing": keys.sealing, "admin": keys.admin}, stream)
-    partial.replace(folder / FILE)
+    draft.replace(folder / FILE)

@@ -17,21 +17,21 @@ from stillme.study import config as configs
 from stillme.study import items, keys
 from stillme.study import schema as t
 from stillme.study.assignment import create_slots
+from stillme.study.blinding import FOLDER
 from stillme.study.config import Config
 from stillme.study.items import Drawn, Item
 from stillme.study.keys import Keys
-from stillme.study.pictures import FOLDER
 from stillme.web import events
 from stillme.web.database import Database, open_database
 
 DATABASE = "study.sqlite"
 _LOCK = 7_151_468_813
-"""Names our advisory lock in PostgreSQL: workers that start together create the tables one after the other."""
+"""Our advisory lock in PostgreSQL: workers that start together create the tables one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A study that is ready to be worked with."""
+    """A study with its settings, secrets and open database."""
 
     folder: Path
     config: Config
@@ -65,10 +65,10 @@ def open_study(folder: Path, database: str | None = None) -> Generator[Study]:
     """The study in `folder`, on SQLite inside it unless `database` names PostgreSQL."""
     config = configs.load(folder)
     drawn = items.read(folder)
-    secret = keys.load(folder)
+    secret_keys = keys.load(folder)
     opened = open_database(database or folder / DATABASE)
     try:
-        study = Study(folder=folder, config=config, keys=secret, drawn=drawn, database=opened)
+        study = Study(folder=folder, config=config, keys=secret_keys, drawn=drawn, database=opened)
         _prepare(study)
         yield study
     finally:
@@ -87,7 +87,7 @@ def _prepare(study: Study) -> None:
             if _has_begun(connection, study.id):
                 raise StillmeError(
                     f"{study.folder / configs.FILE} has changed in `raters`, `questions`, `can_abstain` or `texts` "
-                    "since participants began. Put it back, or draw a new study for the new wording."
+                    "since participants began. Restore it, or draw a new study for the new wording."
                 )
             _empty(connection, study.id)
             _fill(connection, study)
@@ -102,11 +102,11 @@ def _has_begun(connection: sa.Connection, study: str) -> bool:
 
 
 def _empty(connection: sa.Connection, study: str) -> None:
-    of_study = sa.select(t.item.c.id).where(t.item.c.study == study)
+    items_of_study = sa.select(t.item.c.id).where(t.item.c.study == study)
     batches = sa.select(t.batch.c.id).where(t.batch.c.study == study)
     connection.execute(t.slot.delete().where(t.slot.c.batch.in_(batches)))
     connection.execute(t.batch_item.delete().where(t.batch_item.c.batch.in_(batches)))
-    connection.execute(t.image.delete().where(t.image.c.item.in_(of_study)))
+    connection.execute(t.image.delete().where(t.image.c.item.in_(items_of_study)))
     for table in (t.item, t.batch, t.invitation, t.admin_session):
         connection.execute(table.delete().where(table.c.study == study))
     connection.execute(t.study.delete().where(t.study.c.id == study))
@@ -125,7 +125,7 @@ def _fill(connection: sa.Connection, study: Study) -> None:
             withdrawn=0,
         )
     )
-    # Ids in the database are random: what reaches a browser must not count items or tell their kind.
+    # Ids in the database are random: a browser must not learn the number or the kind of items from them.
     names = {item.id: secrets.token_hex(16) for item in drawn.items}
     batches = [f"{study.id}-{number:04d}" for number in range(drawn.batches)]
     connection.execute(t.batch.insert(), [{"id": batch, "study": study.id} for batch in batches])

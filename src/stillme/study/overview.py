@@ -1,4 +1,4 @@
-"""A study at a glance, for the terminal."""
+"""A summary of a study for the terminal."""
 
 from __future__ import annotations
 
@@ -26,32 +26,31 @@ class Overview:
         """For `--json`."""
         return {
             "progress": self.progress.as_json(),
-            "agreement": [each.as_json() for each in self.agreements],
-            "raters": [each.as_json() for each in self.raters],
+            "agreement": [agreement.as_json() for agreement in self.agreements],
+            "raters": [rater.as_json() for rater in self.raters],
         }
 
     def as_text(self) -> str:
         """For people."""
         now = self.progress
         tasks = f"{now.done} of {now.needed} tasks finished, {now.slots.get('held', 0)} under way"
-        gone = f"{now.slots.get('void', 0)} given up, {now.withdrawn} withdrawn"
-        lines = [f"{now.state}: {tasks}, {gone}; {now.answers:,} answers"]
+        lost = f"{now.slots.get('void', 0)} given up, {now.withdrawn} withdrawn"
+        lines = [f"{now.state}: {tasks}, {lost}; {now.answers:,} answers"]
         if now.median_minutes is not None:
-            pay = f", {now.per_hour:.2f} an hour" if now.per_hour is not None else ""
-            lines.append(f"median {now.median_minutes:.1f} minutes a task{pay}")
+            pay = f", {now.per_hour:.2f} per hour" if now.per_hour is not None else ""
+            lines.append(f"median {now.median_minutes:.1f} minutes per task{pay}")
         if now.alarm:
             lines.append(f"ALARM: {now.alarm}")
-        for each in self.agreements:
-            title = rubric.load().title(each.axis)
-            said = each.reason if each.alpha is None else f"{each.alpha:.2f} ({each.low:.2f} to {each.high:.2f})"
-            lines.append(f"  alpha {title:<20}{said}, {each.units} outputs")
-        flagged = [each for each in self.raters if each.flags]
-        lines += [f"  flag {each.rater}: {', '.join(each.flags)}" for each in flagged]
+        for axis in self.agreements:
+            title = rubric.load().title(axis.axis)
+            alpha = axis.reason if axis.alpha is None else f"{axis.alpha:.2f} ({axis.low:.2f} to {axis.high:.2f})"
+            lines.append(f"  alpha {title:<20}{alpha}, {axis.units} outputs")
+        lines += [f"  flag {rater.rater}: {', '.join(rater.flags)}" for rater in self.raters if rater.flags]
         return "\n".join(lines)
 
 
 def overview_of(study: Study) -> Overview:
-    """Look at a study; places whose time ran out are freed first."""
+    """Summarise a study; places whose lease ran out are freed first."""
     with study.database.writing() as connection:
         expire(connection, study.id, time.time())
     with study.database.reading() as connection:

@@ -1,9 +1,9 @@
-"""Decide, once and before anything is shown, in which order and on which side a participant sees things."""
+"""Decide, once and before anything is shown, the order of a participant's items and the side of each output."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import sqlalchemy as sa
@@ -14,8 +14,8 @@ from stillme.types import digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What ordering must know of an item."""
+class BatchItem:
+    """An item of a batch, as far as its order and sides need."""
 
     id: str
     kind: str
@@ -26,14 +26,15 @@ class Shown:
 
 
 def present(connection: sa.Connection, slot: str, batch: str, n: int) -> None:
-    """Store a slot's whole presentation."""
+    """Store the order and sides of a slot's items."""
+    columns = [t.item.c[field.name] for field in fields(BatchItem)]
     rows = connection.execute(
-        sa.select(t.item.c.id, t.item.c.kind, t.item.c.offset, t.item.c.sides, t.item.c.repeats)
+        sa.select(*columns)
         .join(t.batch_item, t.batch_item.c.item == t.item.c.id)
         .where(t.batch_item.c.batch == batch)
         .order_by(t.item.c.id)
     )
-    items = [Shown(id=r.id, kind=r.kind, offset=r.offset, sides=r.sides, repeats=r.repeats) for r in rows]
+    items = [BatchItem(**row) for row in rows.mappings()]
     ordered = order(items, np.random.default_rng(int(digest(slot)[:16], 16)))
     connection.execute(
         t.presentation.insert(),
@@ -44,12 +45,12 @@ def present(connection: sa.Connection, slot: str, batch: str, n: int) -> None:
     )
 
 
-def swapped(item: Shown, n: int) -> bool:
+def swapped(item: BatchItem, n: int) -> bool:
     """Whether the first output stands on side B. Over a batch's slots each output is on each side equally often."""
     return item.sides == 2 and (n + item.offset) % 2 == 1
 
 
-def order(items: Sequence[Shown], stream: np.random.Generator) -> list[Shown]:
+def order(items: Sequence[BatchItem], stream: np.random.Generator) -> list[BatchItem]:
     """A random order in which repeats come late, their originals early, and attention checks in between."""
     originals = {item.repeats for item in items if item.repeats}
     repeats = shuffled([item for item in items if item.kind == "repeat"], stream)

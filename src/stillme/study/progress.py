@@ -1,4 +1,4 @@
-"""How far a study has come, and whether its pay holds what it promised."""
+"""How far a study has come, and whether its pay is as promised."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Progress:
 
 
 def progress(study: Study, connection: sa.Connection) -> Progress:
-    """Counts, and whether the pay holds what it promised."""
+    """Counts, and whether the pay is as promised."""
     row = connection.execute(sa.select(t.study).where(t.study.c.id == study.id)).one()
     by_slot = connection.execute(
         sa.select(t.slot.c.state, sa.func.count())
@@ -53,18 +53,18 @@ def progress(study: Study, connection: sa.Connection) -> Progress:
         .where(t.participant.c.study == study.id)
         .group_by(t.participant.c.state)
     )
-    people = raters(study, connection)
-    minutes = [(person.ended - person.begun) / 60 for person in people if person.ended]
-    middle = median(minutes) if minutes else None
+    active = raters(study, connection)
+    minutes = [(rater.ended - rater.begun) / 60 for rater in active if rater.ended]
+    median_minutes = median(minutes) if minutes else None
     pay = study.config.pay
-    per_hour = 60 * pay.amount / max(middle, 0.1) if middle is not None and pay.amount else None
+    per_hour = 60 * pay.amount / max(median_minutes, 0.1) if median_minutes is not None and pay.amount else None
     alarm = ""
     if per_hour is not None and per_hour < pay.floor:
         alarm = (
-            f"The median pay is {per_hour:.2f} {pay.currency} an hour, below the floor of {pay.floor:.2f}: "
+            f"The median pay is {per_hour:.2f} {pay.currency} per hour, below the floor of {pay.floor:.2f}: "
             "raise the reward, or pay the difference as a bonus."
         )
-    slot_ids = [person.slot for person in people]
+    slot_ids = [rater.slot for rater in active]
     answers = connection.execute(
         sa.select(sa.func.count()).where(t.answer.c.slot.in_(slot_ids), t.answer.c.value.is_not(None))
     ).scalar_one()
@@ -75,7 +75,7 @@ def progress(study: Study, connection: sa.Connection) -> Progress:
         answers=answers,
         participants={row[0]: row[1] for row in by_participant},
         withdrawn=row.withdrawn,
-        median_minutes=middle,
+        median_minutes=median_minutes,
         per_hour=per_hour,
         alarm=alarm,
     )

@@ -1,4 +1,4 @@
-"""How well each rater looked, and how well raters agree. Flags advise; people decide."""
+"""How carefully each rater worked, and how well raters agree. Flags are advice; people decide."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import numpy as np
 import sqlalchemy as sa
 
 from stillme.study import schema as t
-from stillme.study.answers import CANNOT_TELL, places
+from stillme.study.answers import CANNOT_TELL, presented_items
+from stillme.study.checks import is_right
 from stillme.study.config import Config
 from stillme.study.opening import Study
-from stillme.study.rating import expectations
+from stillme.study.page_data import expectations
 from stillme.study.ratings import Rater, Rating, active_seconds, raters, ratings
 
-_FEW = 8
-"""Fewer answers than this say nothing about a rater's agreement with others."""
+_FEWEST = 8
+"""With fewer answers, agreement with others is not computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class RaterQuality:
     gold: float | None
     """Share of right answers among those with a known answer."""
     seconds: float | None
-    """Median active seconds an item."""
+    """Median active seconds per item."""
     fast: float | None
     """Share of items under the study's limit."""
     straight: float | None
@@ -62,15 +63,15 @@ class RaterQuality:
 
 def rater_qualities(study: Study, connection: sa.Connection) -> list[RaterQuality]:
     """The measures of everybody who holds or has finished a task."""
-    people = raters(study, connection)
-    rows = ratings(study, connection, people)
+    active = raters(study, connection)
+    rows = ratings(study, connection, active)
     by_rater: defaultdict[str, list[Rating]] = defaultdict(list)
     for row in rows:
         by_rater[row.slot].append(row)
     others = _means(rows)
     return [
-        _quality(study.config, person, by_rater[person.slot], others, active_seconds(connection, person.slot))
-        for person in people
+        _quality(study.config, rater, by_rater[rater.slot], others, active_seconds(connection, rater.slot))
+        for rater in active
     ]
 
 
@@ -86,16 +87,14 @@ def fails_every_check(connection: sa.Connection, participant: str) -> bool:
         for row in connection.execute(sa.select(t.answer).where(t.answer.c.slot == slot))
     }
     failed: list[bool] = []
-    for position, place in enumerate(places(connection, slot)):
-        if place.kind == "attention":
-            right = expectations(connection, place)
+    for position, item in enumerate(presented_items(connection, slot)):
+        if item.kind == "attention":
+            expected = expectations(connection, item)
             failed.append(
                 any(
-                    not right[side][question][0]
-                    <= (given.get((position, side, index)) or 0)
-                    <= right[side][question][1]
-                    for side in range(place.sides)
-                    for index, question in enumerate(place.questions)
+                    not is_right(expected[side], question, given.get((position, side, index)) or CANNOT_TELL)
+                    for side in range(item.sides)
+                    for index, question in enumerate(item.questions)
                 )
             )
     return bool(failed) and all(failed)
@@ -112,22 +111,22 @@ def _means(rows: Sequence[Rating]) -> Means:
             entry = sums[row.item, row.output, row.axis]
             entry[0] += row.value
             entry[1] += 1
-    return {place: (total, int(count)) for place, (total, count) in sums.items()}
+    return {unit: (total, int(count)) for unit, (total, count) in sums.items()}
 
 
 def _quality(
-    config: Config, person: Rater, rows: Sequence[Rating], others: Means, seconds: Mapping[int, float]
+    config: Config, rater: Rater, rows: Sequence[Rating], others: Means, seconds: Mapping[int, float]
 ) -> RaterQuality:
     real = [row for row in rows if row.kind == "real" and row.value != CANNOT_TELL]
     timed = [seconds.get(position, 0.0) for position in sorted({row.position for row in rows})] if seconds else []
-    minutes = (person.ended - person.begun) / 60 if person.ended else None
+    minutes = (rater.ended - rater.begun) / 60 if rater.ended else None
     paid = config.pay.amount
-    made = RaterQuality(
-        rater=person.name,
-        state=person.state,
-        excluded=person.excluded,
+    quality = RaterQuality(
+        rater=rater.name,
+        state=rater.state,
+        excluded=rater.excluded,
         answered=len(rows),
-        asked=person.asked,
+        asked=rater.asked,
         attention=_attention(rows),
         gold=_share([_right(row) for row in rows if row.kind == "gold" and row.expected]),
         seconds=median(timed) if timed else None,
@@ -141,20 +140,20 @@ def _quality(
         per_hour=60 * paid / minutes if minutes and paid else None,
         flags=(),
     )
-    return _flagged(made)
+    return _flagged(quality)
 
 
-def _flagged(made: RaterQuality) -> RaterQuality:
-    passed, seen = made.attention
+def _flagged(quality: RaterQuality) -> RaterQuality:
+    passed, seen = quality.attention
     flags = [
-        ("attention", seen - passed >= 2 or (seen == 1 and passed == 0 and made.state == "done")),
-        ("gold", made.gold is not None and made.gold < 0.6),
-        ("too fast", made.fast is not None and made.fast > 0.3),
-        ("straight-lining", made.straight is not None and made.straight > 0.5),
-        ("inconsistent repeats", made.repeat is not None and made.repeat > 1.0),
-        ("side bias", made.side is not None and abs(made.side) > 0.5 and made.answered >= 5 * _FEW),
+        ("attention", seen - passed >= 2 or (seen == 1 and passed == 0 and quality.state == "done")),
+        ("gold", quality.gold is not None and quality.gold < 0.6),
+        ("too fast", quality.fast is not None and quality.fast > 0.3),
+        ("straight-lining", quality.straight is not None and quality.straight > 0.5),
+        ("inconsistent repeats", quality.repeat is not None and quality.repeat > 1.0),
+        ("side bias", quality.side is not None and abs(quality.side) > 0.5 and quality.answered >= 5 * _FEWEST),
     ]
-    return replace(made, flags=tuple(name for name, raised in flags if raised))
+    return replace(quality, flags=tuple(name for name, raised in flags if raised))
 
 
 def _right(row: Rating) -> bool:
@@ -189,14 +188,14 @@ def _entropy(values: Sequence[int]) -> float | None:
 
 
 def _agreement(real: Sequence[Rating], others: Means) -> float | None:
-    """Leave-one-out: each axis centred first, so that agreeing on which question runs high does not count."""
+    """Leave-one-out. Each axis is centred first: agreeing on which question runs high does not count."""
     pairs: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for row in real:
         total, count = others[row.item, row.output, row.axis]
         if count > 1:
             pairs[row.axis].append((row.value, (total - row.value) / (count - 1)))
-    centred = [np.array(each) - np.mean(each, axis=0) for each in pairs.values()]
-    if sum(len(each) for each in centred) < _FEW:
+    centred = [np.array(scores) - np.mean(scores, axis=0) for scores in pairs.values()]
+    if sum(map(len, centred)) < _FEWEST:
         return None
     mine, theirs = np.concatenate(centred).T
     spread = float(np.sqrt((mine**2).sum() * (theirs**2).sum()))

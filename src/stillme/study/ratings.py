@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class Rater:
     batch: str
     state: str
     excluded: str
-    """Why the researcher left this rater out; empty if not."""
+    """Why the researcher excluded this rater; empty if not."""
     begun: float
     ended: float | None
     asked: int
@@ -52,8 +53,8 @@ class Rating:
 
 
 def pseudonym(study: Study, participant: str) -> str:
-    """A rater's name in tables: stable within the study, and nothing that Prolific knows."""
-    return "r-" + study.keys.name("rater", participant)[:10]
+    """A rater's name in tables: stable within the study, unknown to Prolific."""
+    return "r-" + study.keys.pseudonym("rater", participant)[:10]
 
 
 def raters(study: Study, connection: sa.Connection) -> list[Rater]:
@@ -65,7 +66,7 @@ def raters(study: Study, connection: sa.Connection) -> list[Rater]:
         .where(t.batch.c.study == study.id, t.slot.c.state.in_(("held", "done")))
         .order_by(t.slot.c.begun)
     ).all()
-    sizes = _asked(study, connection)
+    asked = _asked(study, connection)
     return [
         Rater(
             name=pseudonym(study, row.participant),
@@ -76,18 +77,18 @@ def raters(study: Study, connection: sa.Connection) -> list[Rater]:
             excluded=row.excluded or "",
             begun=row.begun,
             ended=row.ended,
-            asked=sizes[row.batch],
+            asked=asked[row.batch],
         )
         for row in rows
     ]
 
 
-def ratings(study: Study, connection: sa.Connection, people: Sequence[Rater]) -> list[Rating]:
+def ratings(study: Study, connection: sa.Connection, by: Sequence[Rater]) -> list[Rating]:
     """Every answer of these raters; the training is not kept."""
     expected = _expected(study, connection)
     originals = {row.id: row.drawn for row in connection.execute(sa.select(t.item.c.id, t.item.c.drawn))}
-    found: list[Rating] = []
-    for person in people:
+    kept: list[Rating] = []
+    for rater in by:
         rows = connection.execute(
             sa.select(t.answer, t.presentation.c.swapped, t.item)
             .join(
@@ -95,16 +96,16 @@ def ratings(study: Study, connection: sa.Connection, people: Sequence[Rater]) ->
                 (t.presentation.c.slot == t.answer.c.slot) & (t.presentation.c.position == t.answer.c.position),
             )
             .join(t.item, t.item.c.id == t.presentation.c.item)
-            .where(t.answer.c.slot == person.slot, t.answer.c.value.is_not(None))
+            .where(t.answer.c.slot == rater.slot, t.answer.c.value.is_not(None))
             .order_by(t.answer.c.position, t.answer.c.side, t.answer.c.question)
         )
         for row in rows:
             axis = json.loads(row.questions)[row.question]
             output = 1 - row.side if row.swapped else row.side
-            found.append(
+            kept.append(
                 Rating(
-                    rater=person.name,
-                    slot=person.slot,
+                    rater=rater.name,
+                    slot=rater.slot,
                     item=row.drawn,
                     kind=row.kind,
                     repeats=originals.get(row.repeats, ""),
@@ -117,7 +118,7 @@ def ratings(study: Study, connection: sa.Connection, people: Sequence[Rater]) ->
                     expected=expected.get((row.drawn, output, axis)),
                 )
             )
-    return found
+    return kept
 
 
 def active_seconds(connection: sa.Connection, slot: str) -> dict[int, float]:
@@ -136,10 +137,11 @@ def _asked(study: Study, connection: sa.Connection) -> dict[str, int]:
         .join(t.item, t.item.c.id == t.batch_item.c.item)
         .where(t.item.c.study == study.id)
     )
-    sizes: dict[str, int] = {}
+    """By batch, how many answers are asked."""
+    asked: Counter[str] = Counter()
     for row in rows:
-        sizes[row.batch] = sizes.get(row.batch, 0) + row.sides * len(json.loads(row.questions))
-    return sizes
+        asked[row.batch] += row.sides * len(json.loads(row.questions))
+    return asked
 
 
 def _expected(study: Study, connection: sa.Connection) -> dict[tuple[str, int, str], tuple[int, int]]:

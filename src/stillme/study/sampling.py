@@ -1,4 +1,4 @@
-"""Draw items evenly over prompts, editors and groups, and share them out over tasks just as evenly."""
+"""Draw items evenly over prompts, editors and groups, and distribute them over tasks just as evenly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class EditedOutput:
     """One edit of the run that has a picture."""
 
     edit: str
@@ -32,14 +32,14 @@ class Candidate:
     portrait: str
     groups: Mapping[str, str]
     prompt: Prompt
-    outputs: tuple[Made, ...]
+    outputs: tuple[EditedOutput, ...]
     urgent: bool = False
     """Drawn before the others."""
 
     @property
     def editors(self) -> str:
         """Who made the outputs."""
-        return " + ".join(sorted({made.editor for made in self.outputs}))
+        return " + ".join(sorted({output.editor for output in self.outputs}))
 
 
 def draw(candidates: Sequence[Candidate], count: int, stream: np.random.Generator) -> list[Candidate]:
@@ -48,8 +48,8 @@ def draw(candidates: Sequence[Candidate], count: int, stream: np.random.Generato
     No edit is in two items, or it would get more ratings than the others.
     """
     mixed = shuffled(candidates, stream)
-    columns = [*_margins(mixed), _codes([each.portrait for each in mixed])]
-    tier = np.array([0 if each.urgent else 1 for each in mixed], dtype=np.int64)
+    columns = [*_margins(mixed), _codes([candidate.portrait for candidate in mixed])]
+    tier = np.array([0 if candidate.urgent else 1 for candidate in mixed], dtype=np.int64)
     sharing = _sharing(mixed)
     free = np.ones(len(mixed), dtype=bool)
     taken = [np.zeros(int(column.max(initial=0)) + 1, dtype=np.int64) for column in columns]
@@ -59,8 +59,8 @@ def draw(candidates: Sequence[Candidate], count: int, stream: np.random.Generato
         picked.append(mixed[best])
         for counts, column in zip(taken, columns, strict=True):
             counts[column[best]] += 1
-        for made in mixed[best].outputs:
-            free[sharing[made.edit]] = False
+        for output in mixed[best].outputs:
+            free[sharing[output.edit]] = False
     return picked
 
 
@@ -91,12 +91,12 @@ def share_out(items: Sequence[Candidate], size: int, stream: np.random.Generator
 
 def _margins(candidates: Sequence[Candidate]) -> list[Codes]:
     """What a choice is to be even over, most important first: prompts, cells of groups, each grouping, editors."""
-    factors = sorted({name for each in candidates for name in each.groups})
+    factors = sorted({name for candidate in candidates for name in candidate.groups})
     return [
-        _codes([each.prompt.id for each in candidates]),
-        _codes([str(sorted(each.groups.items())) for each in candidates]),
-        *(_codes([each.groups.get(factor, "") for each in candidates]) for factor in factors),
-        _codes([each.editors for each in candidates]),
+        _codes([candidate.prompt.id for candidate in candidates]),
+        _codes([str(sorted(candidate.groups.items())) for candidate in candidates]),
+        *(_codes([candidate.groups.get(factor, "") for candidate in candidates]) for factor in factors),
+        _codes([candidate.editors for candidate in candidates]),
     ]
 
 
@@ -115,8 +115,9 @@ def _codes(names: Sequence[str]) -> Codes:
 
 
 def _sharing(candidates: Sequence[Candidate]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    """By edit, the candidates that show it."""
+    sharing: dict[str, list[int]] = {}
     for index, candidate in enumerate(candidates):
-        for made in candidate.outputs:
-            found.setdefault(made.edit, []).append(index)
-    return found
+        for output in candidate.outputs:
+            sharing.setdefault(output.edit, []).append(index)
+    return sharing

@@ -1,4 +1,4 @@
-"""The study's tables, the same on SQLite and PostgreSQL. The constraints are the last guard, whatever the code does."""
+"""The study's tables, the same on SQLite and PostgreSQL. Constraints hold what the code must never break."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stillme.web.events import event_table, keep_append_only
 
 metadata = sa.MetaData()
 
-_open = sa.text("state <> 'void'")
+_not_void = sa.text("state <> 'void'")
 
 study = sa.Table(
     "study",
@@ -120,8 +120,8 @@ slot = sa.Table(
     sa.Column("ended", sa.Double),
     sa.Column("reason", sa.Text),
     sa.CheckConstraint("(state = 'open') = (participant IS NULL) OR state = 'void'"),
-    sa.Index("slot_once", "batch", "n", unique=True, sqlite_where=_open, postgresql_where=_open),
-    sa.Index("slot_one_each", "participant", unique=True, sqlite_where=_open, postgresql_where=_open),
+    sa.Index("slot_once", "batch", "n", unique=True, sqlite_where=_not_void, postgresql_where=_not_void),
+    sa.Index("slot_one_each", "participant", unique=True, sqlite_where=_not_void, postgresql_where=_not_void),
 )
 presentation = sa.Table(
     "presentation",

@@ -14,7 +14,7 @@ from stillme.web.serving import Server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ServeOptions:
     """Where and how a study is served."""
 
     host: str = "127.0.0.1"
@@ -25,28 +25,28 @@ class Serving:
     proxies: tuple[str, ...] = ()
 
 
-def serve(folder: Path, serving: Serving, say: Callable[[str], None]) -> None:
+def serve(folder: Path, options: ServeOptions, say: Callable[[str], None]) -> None:
     """Serve the study in `folder` until interrupted."""
-    if serving.workers > 1 and serving.database is None:
-        raise StillmeError("SQLite is for one worker. Give `--database postgresql://…`, or leave out `--workers`.")
-    # Opened once beforehand, so that mistakes are told before anything listens.
-    with open_study(folder, serving.database) as study:
+    if options.workers > 1 and options.database is None:
+        raise StillmeError("SQLite is for one worker. Add `--database postgresql://…`, or leave out `--workers`.")
+    # Opened once beforehand, so that mistakes are reported before anything listens.
+    with open_study(folder, options.database) as study:
         for warning in warnings(study.config):
             say(f"Note: {warning}")
         drawn = study.drawn
         entrance = "/enter?PROLIFIC_PID=…&STUDY_ID=…&SESSION_ID=…" if study.config.prolific else "/i/CODE"
-    server = Server.choose(host=serving.host, port=serving.port, public_url=serving.public_url)
+    server = Server.choose(host=options.host, port=options.port, public_url=options.public_url)
     if server.public and not server.secure:
-        say("Note: other machines can reach this without https. Put a proxy in front and give its --public-url.")
+        say("Note: other machines can reach this without https. Put a proxy in front and name it with --public-url.")
     say(f"Study of {drawn.batches} tasks at {server.address}; participants enter by {entrance}")
     say(f"Admin pages: {server.address}/admin    Stop with Ctrl+C; every acknowledged answer is on disk.")
 
     def work() -> None:
-        with open_study(folder, serving.database) as study:
+        with open_study(folder, options.database) as study:
             app = build(study, hosts=server.hosts, secure=server.secure)
-            server.run(app, trusted_proxies=serving.proxies)
+            server.run(app, trusted_proxies=options.proxies)
 
-    if serving.workers > 1:
-        server.run_many(work, serving.workers)
+    if options.workers > 1:
+        server.run_many(work, options.workers)
     else:
         work()

@@ -1,4 +1,4 @@
-"""Prolific's submissions beside ours: whom to pay, and what to do when Prolific says that somebody left."""
+"""Prolific's submissions and ours: whom to pay, and what to do when Prolific reports that somebody left."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def submissions(study: Study, connection: sa.Connection) -> list[Submission]:
     return [
         Submission(
             rater=pseudonym(study, row.participant),
-            pid=study.keys.unseal(row.pid),
-            submission=study.keys.unseal(row.submission),
+            pid=study.keys.decrypt(row.pid),
+            submission=study.keys.decrypt(row.submission),
             state=row.state,
             slot_state=row.slot_state or "none",
             minutes=(row.ended - row.begun) / 60 if row.ended and row.begun else None,
@@ -59,20 +59,20 @@ def submissions(study: Study, connection: sa.Connection) -> list[Submission]:
     ]
 
 
-def take_over(study: Study, file: Path) -> Mapping[str, int]:
-    """Apply the statuses of Prolific's export (CSV with `Participant id` and `Status`); counts what was done.
+def apply_statuses(study: Study, file: Path) -> Mapping[str, int]:
+    """Apply the statuses of Prolific's export (CSV with `Participant id` and `Status`); returns counts.
 
-    Whoever returned, timed out or was screened out before finishing frees a place; whoever was paid is forgotten.
+    Returned, timed-out and screened-out participants free their place; the identity of paid ones is deleted.
     """
     statuses = _read(file)
     done: Counter[str] = Counter()
     now = time.time()
     with study.database.writing() as connection:
         for pid, status in statuses.items():
-            known_as = study.keys.name("participant", f"prolific:{pid}")
+            ext_hmac = study.keys.pseudonym("participant", f"prolific:{pid}")
             who = connection.execute(
                 sa.select(t.participant.c.id).where(
-                    t.participant.c.study == study.id, t.participant.c.ext_hmac == known_as
+                    t.participant.c.study == study.id, t.participant.c.ext_hmac == ext_hmac
                 )
             ).scalar()
             if who is None:
@@ -86,7 +86,7 @@ def take_over(study: Study, file: Path) -> Mapping[str, int]:
                 excluded = t.participant.update().where(t.participant.c.id == who)
                 connection.execute(excluded.values(excluded="rejected on Prolific"))
                 done["excluded"] += 1
-        study.record(connection, "researcher", "took over statuses", **done)
+        study.record(connection, "researcher", "applied statuses", **done)
     study.database.shred("identity")
     return done
 
@@ -102,9 +102,9 @@ def _read(file: Path) -> dict[str, str]:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             rows = list(csv.DictReader(stream))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise StillmeError(f"{file} cannot be read as CSV ({error}).") from None
+        raise StillmeError(f"{file} cannot be read as CSV ({error}). Export it from Prolific again.") from None
     if not rows or not {"Participant id", "Status"} <= set(rows[0]):
-        raise StillmeError(f"{file} lacks the columns `Participant id` and `Status` of Prolific's export.")
+        raise StillmeError(f"{file} lacks the columns `Participant id` and `Status`. Name an export from Prolific.")
     statuses = {row["Participant id"]: (row["Status"] or "").strip().upper() for row in rows}
     for status in statuses.values():
         if status not in KNOWN:

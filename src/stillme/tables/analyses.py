@@ -6,22 +6,19 @@ What the paper tests, what it should have tested, and how far a finding depends 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, cast
 
 from stillme import estimates, results, rubric
-from stillme.audit import Audit
-from stillme.errors import StillmeError, UnknownName
+from stillme.errors import UnknownName
 from stillme.estimates import Curve, Genders, Settings
 from stillme.estimates.agreement import against_people, agreement, corrected, mean_of
-from stillme.estimates.tables import write_csv
+from stillme.files import write_csv
 from stillme.judges.ensemble import RULES
-from stillme.results import Results, settings_of
+from stillme.results import Run
 from stillme.results.disputes import raters
-from stillme.stages import described
-from stillme.store import Store
-from stillme.types import Arm, Interval, NotEstimable
+from stillme.tables.cells import text_row_of
+from stillme.types import Arm, Interval
 
 _TESTED = ("soft_erasure", "skin_lightened", "race_changed", "gender_changed")
 """Whose largest gap is looked at under every specification."""
@@ -35,44 +32,35 @@ Row = dict[str, str]
 class Material:
     """What an analysis works on."""
 
-    audit: Audit
-    gathered: Results
-    settings: Settings
+    run: Run
     margin: float
     """The largest difference that would not matter."""
 
     @property
     def columns(self) -> tuple[estimates.Edits, tuple[estimates.Scores, ...], Settings]:
         """What most analyses take."""
-        return self.gathered.edits, self.gathered.scores, self.settings
+        return self.run.results.edits, self.run.results.scores, self.run.settings
 
     @property
     def treated(self) -> list[str]:
         """Arms that are compared with the baseline."""
-        arms = self.gathered.edits.arms
+        arms = self.run.results.edits.arms
         return [arm for arm in arms if arm not in (Arm.BASELINE, Arm.NOOP) and Arm.BASELINE in arms]
 
 
-def analyse(
-    path: Path, *, out: Path | None = None, only: Sequence[str] = (), margin: float = 0.05
-) -> dict[str, tuple[Path, int]]:
+def analyse(run: Run, *, only: Sequence[str] = (), margin: float = 0.05) -> dict[str, tuple[Path, int]]:
     """Write the tables into tables/statistics of the run; for each analysis its file and number of rows."""
-    loaded = described.load(path, out=out, ready=False)
-    if not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
     for name in only:
         if name not in ANALYSES:
             raise UnknownName.among("analysis", name, ANALYSES, f"There are {', '.join(ANALYSES)}.")
-    with Store.reading(loaded.folder) as store:
-        gathered = results.gather(described.with_features(loaded, store), store)
-    material = Material(audit=loaded, gathered=gathered, settings=settings_of(loaded), margin=margin)
-    folder = loaded.folder / "tables" / "statistics"
+    material = Material(run=run, margin=margin)
+    folder = run.folder / "tables" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
     return {name: _write(folder / f"{name}.csv", ANALYSES[name](material)) for name in only or ANALYSES}
 
 
-def _write(path: Path, found: Sequence[object]) -> tuple[Path, int]:
-    rows = [dict(_flat(each)) for each in found]
+def _write(path: Path, results: Sequence[object]) -> tuple[Path, int]:
+    rows = [text_row_of(result) for result in results]
     # What has no rows has no columns either; an earlier table of that name would mislead.
     if not rows:
         path.unlink(missing_ok=True)
@@ -111,7 +99,7 @@ def _equivalence(material: Material) -> Sequence[object]:
 
 
 def _likeness(material: Material) -> Sequence[object]:
-    return estimates.likeness(*material.columns)
+    return estimates.intraclass_correlations(*material.columns)
 
 
 def _row_tests(material: Material) -> Sequence[object]:
@@ -125,29 +113,29 @@ def _mitigation(material: Material) -> Sequence[object]:
 
 
 def _above_floor(material: Material) -> Sequence[object]:
-    arms = [arm for arm in material.gathered.edits.arms if arm != Arm.NOOP]
-    if Arm.NOOP not in material.gathered.edits.arms:
+    arms = [arm for arm in material.run.results.edits.arms if arm != Arm.NOOP]
+    if Arm.NOOP not in material.run.results.edits.arms:
         return []
     return [each for arm in arms for each in estimates.above_floor(*material.columns, arm=arm)]
 
 
 def _roles(material: Material) -> Sequence[object]:
-    section = material.audit.config.roles
-    genders = Genders(factor=section.gender, male=section.male, female=section.female) if section else None
+    roles = material.run.design.roles
+    genders = Genders(factor=roles.gender, male=roles.male, female=roles.female) if roles else None
     return estimates.adherence(*material.columns, genders=genders)
 
 
 def _agreement(material: Material) -> Sequence[object]:
-    said = raters(material.audit, material.gathered)
+    said = raters(material.run)
     several = len({score.judge for score in said}) > 1
-    return agreement(material.gathered.edits, said, material.settings) if several else []
+    return agreement(material.run.results.edits, said, material.run.settings) if several else []
 
 
 def _people(material: Material) -> Sequence[object]:
     return [
         each
         for judged, rated in _rated_by_people(material)
-        for each in against_people(material.gathered.edits, judged, rated, material.settings)
+        for each in against_people(material.run.results.edits, judged, rated, material.run.settings)
     ]
 
 
@@ -155,14 +143,13 @@ def _corrected(material: Material) -> Sequence[object]:
     return [
         each
         for judged, rated in _rated_by_people(material)
-        for each in corrected(material.gathered.edits, judged, rated, material.settings)
+        for each in corrected(material.run.results.edits, judged, rated, material.run.settings)
     ]
 
 
 def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, estimates.Scores]]:
-    judges = material.audit.judges
-    people = {named.name for named in judges if named.judge.capabilities.kind == "person"}
-    scores = material.gathered.scores
+    people = material.run.design.people
+    scores = material.run.results.scores
     for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
         rated = mean_of([score for score in scores if score.axis == axis and score.judge in people])
         yield from ((score, rated) for score in scores if score.axis == axis and score.judge not in people)
@@ -193,12 +180,12 @@ def _specifications(material: Material) -> Sequence[object]:
 def curves(material: Material) -> Iterator[Curve]:
     """For every editor and kind of failure the largest gap of the first factor, under every choice."""
     edits, _, settings = material.columns
-    said = raters(material.audit, material.gathered)
+    said = raters(material.run)
     if not settings.factors or not said:
         return
     factor = settings.factors[0]
-    told = {named.name: str(named.judge.spec.parameters.get("disclosure", "")) for named in material.audit.judges}
-    rule = material.audit.config.ensemble.rule
+    told = {judge.name: str(judge.spec.parameters.get("disclosure", "")) for judge in material.run.judges}
+    rule = material.run.design.analysis.rule
     for quantity in _TESTED:
         axis = rubric.load().rates[quantity].axis
         parts = [score for score in said if score.axis == axis]
@@ -228,8 +215,8 @@ def _widest(material: Material, quantity: str, factor: str, editor: str) -> str:
     """The level that differs most, by the headline's judge; empty where nothing can be estimated."""
     edits, scores, settings = material.columns
     offered = [score for score in scores if score.axis == rubric.load().rates[quantity].axis]
-    headline = [score for score in offered if score.judge.startswith("ensemble")] or offered[:1]
-    found = estimates.contrasts(edits, headline, settings, measures=("difference",), quantities=[quantity])
+    speaking = estimates.headline(offered)[:1]
+    found = estimates.contrasts(edits, speaking, settings, measures=("difference",), quantities=[quantity])
     gaps = {
         each.level: abs(each.outcome.value)
         for each in found
@@ -260,39 +247,3 @@ ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "odds_ratios": _odds_ratios,
 }
 """Name of the table, and what makes it. Each gives nothing where the audit has nothing for it."""
-
-
-# -- results as rows -------------------------------------------------------------------------------------------------
-
-
-def _flat(found: object, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """A result's fields as cells; an interval is three of them, or the reason why there is none."""
-    if is_dataclass(found):
-        items = [(field.name, getattr(found, field.name)) for field in fields(found)]
-    else:
-        items = list(cast("Mapping[str, Any]", found).items())
-    for name, value in items:
-        yield from _cells(f"{prefix}{name}", value)
-
-
-def _cells(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    # The one number that a row is about needs no prefix.
-    stem = "" if name in ("outcome", "icc") else f"{name}_"
-    match value:
-        case Interval():
-            for part in ("value", "low", "high"):
-                yield f"{stem}{part}", f"{getattr(value, part) + 0.0:.9g}"
-            yield f"{stem}method", value.method
-        case NotEstimable():
-            yield f"{stem}not_estimable", value.reason
-        case None:
-            yield name, ""
-        case float():
-            yield name, f"{value + 0.0:.9g}"
-        case Mapping():
-            counted = cast("Mapping[str, object]", value)
-            yield name, "; ".join(f"{key}: {count}" for key, count in sorted(counted.items()))
-        case _ if is_dataclass(value):
-            yield from _flat(value, f"{name}_")
-        case _:
-            yield name, str(value)

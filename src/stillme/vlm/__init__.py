@@ -1,26 +1,26 @@
-"""Ask a vision-language model one typed question about pictures, and get an honest reply.
+"""Ask a vision-language model one typed question about images.
 
     model = Model(model_named("gemini-3-flash"))
     reply = model.ask(Question(system="…", parts=("Before:", source, "After:", edited), answer=Scores))
 
-A reply is an answer that keeps the schema, a refusal, a malformed answer with its raw text, or a failure. Nothing is
-ever filled in. Which providers exist, what they are called and what they cost is data, in models.toml.
+A reply is an answer that matches the schema, a refusal, a malformed answer with its raw text, or a failure. Missing
+values are never filled in. Providers, model names and prices are data, in models.toml.
 """
 
 from stillme.vlm.model import Model
-from stillme.vlm.replies import Answered, Declined, Malformed, Question, Reply
-from stillme.vlm.settings import ModelSettings, Price, Profile, known_models, model_named
+from stillme.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply
+from stillme.vlm.settings import ModelSettings, Profile, TokenPrice, known_models, model_named
 
 __all__ = [
     "Answered",
-    "Declined",
     "Malformed",
     "Model",
+    "ModelDeclined",
     "ModelSettings",
-    "Price",
     "Profile",
     "Question",
     "Reply",
+    "TokenPrice",
     "known_models",
     "model_named",
 ]

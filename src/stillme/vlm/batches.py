@@ -1,7 +1,7 @@
-"""Many questions handed over at once, and their answers collected later, perhaps by another process.
+"""Submit many questions at once and collect their answers later, perhaps in another process.
 
-Encoding requests and reading results is pydantic-ai's; handing over and finding again is ours, as a batch whose number
-was lost in a crash must be found, not paid for twice.
+pydantic-ai encodes requests and decodes results. Submitting and looking up is done here: a batch whose ID was lost in a
+crash must be found again, not paid for twice.
 """
 
 from __future__ import annotations
@@ -13,127 +13,130 @@ from typing import TYPE_CHECKING, Any
 
 from stillme.errors import StillmeError
 from stillme.types import Failed
-from stillme.vlm import loop, prices, wire
-from stillme.vlm.couriers import COURIERS, Courier, Sought, Whereabouts
-from stillme.vlm.model import Model, Prepared
-from stillme.vlm.pictures import Picture
+from stillme.vlm import event_loop, prices
+from stillme.vlm.batch_apis import BATCH_APIS, BatchLookup, LostBatch
+from stillme.vlm.connection import DRY_RUN_QUESTION, message_of, request_settings, schema_of
+from stillme.vlm.image_encoding import EncodedImage
+from stillme.vlm.model import Model, PreparedQuestion
 from stillme.vlm.reading import fault_of
-from stillme.vlm.replies import Declined, Question, Reply
+from stillme.vlm.replies import ModelDeclined, Question, Reply
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
     from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
 
-_BYTES = 100_000_000
-"""Of one batch. OpenAI takes 200 MB, the others more; this is what we are ready to hold in memory."""
-_UNSENT = frozenset({400, 401, 402, 403, 404, 413, 422, 429})
-"""Statuses that say for certain that no batch was made."""
+_MAX_BYTES = 100_000_000
+"""Of one batch, as it is held in memory. OpenAI accepts 200 MB, the others more."""
+_REJECTED = frozenset({400, 401, 402, 403, 404, 413, 422, 429})
+"""Statuses that mean for certain that no batch was created."""
 
 
-class Rejected(StillmeError):
-    """The provider did not take the batch."""
+class BatchRejected(StillmeError):
+    """The provider did not accept the batch."""
 
 
-class Unanswered(StillmeError):
-    """The provider did not answer: whether it took a batch, or how one is doing, is not known."""
+class BatchStateUnknown(StillmeError):
+    """The provider did not answer, so it is unknown whether a batch was created or has ended."""
 
 
-class Gone(StillmeError):
+class BatchGone(StillmeError):
     """The provider no longer has the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
-    """A question in the provider's own words, ready to be handed over."""
+class EncodedQuestion:
+    """A question in the provider's format, ready to submit."""
 
-    id: str
     request: EncodedBatchRequest
     bytes: int
     sizes: list[list[int]]
-    """Width and height of its pictures."""
+    """Width and height of its images."""
 
-    def named(self, id_: str) -> Packed:
-        """The same question under the name that comes back with its answer."""
-        return replace(self, id=id_, request=replace(self.request, custom_id=id_))
+    def with_id(self, id_: str) -> EncodedQuestion:
+        """The same question under the ID that comes back with its answer."""
+        return replace(self, request=replace(self.request, custom_id=id_))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
+class PendingQuestion:
     """A question whose answer is in a batch."""
 
     question: Question
     sizes: Sequence[Sequence[int]]
 
 
-class Batches:
-    """The batch service of a model's provider."""
+class BatchClient:
+    """A model, asked through its provider's batch API."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         provider = model.settings.provider
-        if provider not in COURIERS:
-            raise StillmeError(f'{model.settings.model!r} has no batch service; write delivery = "now".')
-        self._courier: Courier = COURIERS[provider]
+        if provider not in BATCH_APIS:
+            raise StillmeError(f'{model.settings.model!r} has no batch API; write delivery = "now".')
+        self._api = BATCH_APIS[provider]
 
-    def pack(self, id_: str, question: Question) -> Packed:
-        """Encode a question. The id comes back with its answer."""
-        line = self._model.line()
+    def encode(self, question: Question) -> EncodedQuestion:
+        """Encode a question in the provider's format."""
+        client = self._model.connection().client
         prepared = self._model.prepare(question)
-        message = wire.message_of(question, prepared.parts, self._model.settings)
-        encoded = loop.run(line.client.batch_encode(self._request(id_, question, [message])))
-        size = line.client.batch_request_size(encoded)
-        return Packed(id=id_, request=encoded, bytes=size, sizes=prepared.sizes)
+        message = message_of(question, prepared.parts, self._model.settings)
+        request = event_loop.run(client.batch_encode(self._request("unsent", question, [message])))
+        return EncodedQuestion(request=request, bytes=client.batch_request_size(request), sizes=prepared.sizes)
 
-    def has_room(self, packed: Sequence[Packed], more: Packed, requests: int) -> bool:
+    def fits(self, question: EncodedQuestion, batch: Sequence[EncodedQuestion], max_requests: int) -> bool:
         """Whether one more question fits into a batch."""
-        return len(packed) < requests and sum(each.bytes for each in packed) + more.bytes <= _BYTES
+        return len(batch) < max_requests and sum(other.bytes for other in batch) + question.bytes <= _MAX_BYTES
 
-    def expected(self, questions: int) -> float | None:
-        """What that many answers will cost, roughly; None where nobody can say."""
+    def expected_dollars(self, questions: int) -> float | None:
+        """The approximate cost of that many answers; None if unknown."""
         return prices.expected(self._model.settings, questions, batch=True)
 
-    def hand_over(self, ticket: str, packed: Sequence[Packed]) -> str:
-        """Submit under a ticket. Raises `Rejected` if surely nothing was made, `Unanswered` if that is not known."""
-        client = self._model.line().client
-        try:
-            return loop.run(self._courier.hand_over(client, ticket, [each.request for each in packed]))
-        except Exception as error:
-            raise _explained(error) from error
+    def submit(self, ticket: str, questions: Sequence[EncodedQuestion]) -> str:
+        """Submit under a ticket and return the batch's ID.
 
-    def find(self, sought: Sought) -> Whereabouts:
-        """Look for a batch whose number was lost."""
+        Raises `BatchRejected` if no batch was created, `BatchStateUnknown` if one may have been.
+        """
+        client = self._model.connection().client
         try:
-            return loop.run(self._courier.find(self._model.line().client, sought))
+            return event_loop.run(self._api.submit(client, ticket, [question.request for question in questions]))
         except Exception as error:
-            raise _explained(error, looking=True) from error
+            raise _batch_error(error) from error
+
+    def look_up(self, lost: LostBatch) -> BatchLookup:
+        """Look for a batch whose ID was lost."""
+        try:
+            return event_loop.run(self._api.look_up(self._model.connection().client, lost))
+        except Exception as error:
+            raise _batch_error(error, reading=True) from error
 
     def has_ended(self, batch: str) -> bool:
         """Whether the answers can be collected."""
         try:
-            return loop.run(self._status(self._model.line().client, batch)).status == "ended"
+            return event_loop.run(self._status(self._model.connection().client, batch)).status == "ended"
         except Exception as error:
-            raise _explained(error, looking=True) from error
+            raise _batch_error(error, reading=True) from error
 
-    def collect(self, batch: str, awaited: Mapping[str, Awaited]) -> dict[str, Reply]:
-        """The reply to every awaited question, by id. What the batch left out has failed and may be asked again."""
+    def collect(self, batch: str, pending: Mapping[str, PendingQuestion]) -> dict[str, Reply]:
+        """The reply to every pending question, by ID. Questions missing from the results have failed, retryably."""
         try:
-            results = loop.run(self._results(self._model.line().client, batch))
+            results = event_loop.run(self._results(self._model.connection().client, batch))
         except Exception as error:
-            raise _explained(error, looking=True) from error
+            raise _batch_error(error, reading=True) from error
         if isinstance(results, Failed):
-            return dict.fromkeys(awaited, results)
-        found = {each.custom_id: each for each in results}
-        return {id_: self._reply(found.get(id_), id_, each) for id_, each in awaited.items()}
+            return dict.fromkeys(pending, results)
+        by_id = {result.custom_id: result for result in results}
+        return {id_: self._reply(by_id.get(id_), id_, question) for id_, question in pending.items()}
 
-    def tidy(self, batch: str) -> None:
-        """Delete what was uploaded, once the answers are kept."""
-        loop.run(self._courier.tidy(self._model.line().client, batch))
+    def clean_up(self, batch: str) -> None:
+        """Delete what was uploaded, once the answers are saved."""
+        event_loop.run(self._api.clean_up(self._model.connection().client, batch))
 
     async def _status(self, client: Client, batch: str) -> Batch:
         from pydantic_ai.models.batch import Batch
 
-        # The group names endpoint and credentials, by hash; any request of ours bears it.
-        probe = await client.batch_encode(self._request("probe", wire.PROBE, [_probe(self._model)]))
+        # The handle needs the group, a hash of endpoint and credentials, which is the same in all our requests.
+        message = message_of(DRY_RUN_QUESTION, ("-",), self._model.settings)
+        probe = await client.batch_encode(self._request("probe", DRY_RUN_QUESTION, [message]))
         handle = Batch(
             id=batch,
             model_name=client.model_name,
@@ -151,41 +154,38 @@ class Batches:
         try:
             return await client.batch_results(await self._status(client, batch))
         except ModelHTTPError as error:
-            # The job as a whole ended without a single answer: an expired or failed one.
+            # The job as a whole ended without a single answer: it expired or failed.
             return Failed(error=f"the batch gave no answers ({error})", retryable=True)
 
-    def _reply(self, result: BatchResult | None, id_: str, awaited: Awaited) -> Reply:
+    def _reply(self, result: BatchResult | None, id_: str, pending: PendingQuestion) -> Reply:
         if result is None:
             return Failed(error="the batch ended without this answer", retryable=True)
-        line = self._model.line()
+        connection = self._model.connection()
         try:
-            response = line.client.batch_decode(result, self._request(id_, awaited.question, []))
+            response = connection.client.batch_decode(result, self._request(id_, pending.question, []))
         except Exception as error:
             fault = fault_of(error, self._model.settings.timeout)
-            return fault if isinstance(fault, Declined) else fault.failed
-        shown = tuple(Picture(data=b"", size=(width, height)) for width, height in awaited.sizes)
-        return self._model.understood(response, Prepared(awaited.question, shown), line, batch=True)
+            return fault if isinstance(fault, ModelDeclined) else fault.failed
+        images = tuple(EncodedImage(data=b"", size=(width, height)) for width, height in pending.sizes)
+        return self._model.reply_of(response, PreparedQuestion(pending.question, images), connection, batch=True)
 
     def _request(self, id_: str, question: Question, messages: list[Any]) -> BatchRequest:
         from pydantic_ai.models.batch import BatchRequest
 
-        wishes: Any = wire.wishes_of(self._model.settings)
+        settings: Any = request_settings(self._model.settings)
         return BatchRequest(
-            custom_id=id_, messages=messages, model_settings=wishes, model_request_parameters=wire.schema_of(question)
+            custom_id=id_, messages=messages, model_settings=settings, model_request_parameters=schema_of(question)
         )
 
 
-def _probe(model: Model) -> Any:
-    return wire.message_of(wire.PROBE, ("-",), model.settings)
-
-
-def _explained(error: Exception, *, looking: bool = False) -> StillmeError:
+def _batch_error(error: Exception, *, reading: bool = False) -> StillmeError:
+    """Classify an exception; `reading` means that nothing was being submitted."""
     if isinstance(error, StillmeError):
         return error
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    words = " ".join(str(error).split())[:400] or type(error).__name__
-    if looking and status == 404:
-        return Gone(words)
-    if status in _UNSENT and not (looking and status == 429):
-        return Rejected(words)
-    return Unanswered(words)
+    text = " ".join(str(error).split())[:400] or type(error).__name__
+    if reading and status == 404:
+        return BatchGone(text)
+    if status in _REJECTED and not (reading and status == 429):
+        return BatchRejected(text)
+    return BatchStateUnknown(text)

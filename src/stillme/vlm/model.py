@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stillme.errors import StillmeError, UnreadableImage
+from stillme.throttle import RateLimiter
 from stillme.types import Failed, ImageFile, Json
-from stillme.vlm import loop, prices, wire
-from stillme.vlm.limits import Allowance
-from stillme.vlm.pictures import Darkroom, Picture
+from stillme.vlm import event_loop, prices
+from stillme.vlm.connection import Connection, connect, dry_run
+from stillme.vlm.image_encoding import EncodedImage, ImageEncoder
 from stillme.vlm.reading import Fault, fault_of, read
-from stillme.vlm.replies import Answered, Declined, Malformed, Question, Reply
+from stillme.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply
 from stillme.vlm.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -22,163 +23,161 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A question with its pictures encoded."""
+class PreparedQuestion:
+    """A question with its images encoded."""
 
     question: Question
-    parts: tuple[str | Picture, ...]
+    parts: tuple[str | EncodedImage, ...]
 
     @property
     def sizes(self) -> list[list[int]]:
-        """Width and height of each picture, as sent."""
-        return [list(part.size) for part in self.parts if isinstance(part, Picture)]
+        """Width and height of each image as sent."""
+        return [list(part.size) for part in self.parts if isinstance(part, EncodedImage)]
 
 
 class Model:
-    """One model of one provider. Cheap to build: clients come with the first question."""
+    """One model of one provider. Cheap to construct: it connects with the first question."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self.settings = settings
-        self.darkroom = Darkroom(settings.image_side, settings.image_quality)
-        self._allowance = Allowance(settings.requests_per_minute, settings.tokens_per_minute)
+        self.encoder = ImageEncoder(settings.image_side, settings.image_quality)
+        self._limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
         self._lock = threading.Lock()
-        self._line: wire.Line | None = None
+        self._connection: Connection | None = None
         self._locked_out: Failed | None = None
 
-    def objections(self) -> list[str]:
-        """What this model would ignore of its settings, each as a sentence. Sends nothing."""
-        return wire.rehearse(self.settings).ignored
+    def problems(self) -> list[str]:
+        """Settings that this model would ignore, each as a sentence. Sends nothing."""
+        return dry_run(self.settings).problems
 
     def ask(self, question: Question) -> Reply:
-        """Ask, and once more if the answer is malformed. What goes wrong is a value, not an exception."""
+        """Ask, and once more if the answer is malformed. Failures are values, not exceptions."""
         if self._locked_out:
             return self._locked_out
         try:
             prepared = self.prepare(question)
-            line = self._connected()
+            connection = self.connection()
         except (UnreadableImage, OSError) as error:
             return Failed(error=str(error), retryable=False)
         except StillmeError as error:
             return self._lock_out(Failed(error=str(error), retryable=True))
-        return loop.run(self._ask(line, prepared))
+        return event_loop.run(self._ask(connection, prepared))
 
     def ask_again(self, question: Question, first: Malformed) -> Reply:
-        """Ask a second and last time, after a malformed answer that came by another way."""
+        """Ask a second and last time, after a batch returned a malformed answer."""
         if self._locked_out:
-            return both(first, self._locked_out)
-        return both(first, loop.run(self._attempt(self._connected(), self.prepare(question))))
+            return _with_first_attempt(self._locked_out, first)
+        second = event_loop.run(self._attempt(self.connection(), self.prepare(question)))
+        return _with_first_attempt(second, first)
 
-    def prepare(self, question: Question) -> Prepared:
-        """Encode the question's pictures, each once for as long as it is remembered."""
-        parts = (self.darkroom.develop(part) if isinstance(part, ImageFile) else part for part in question.parts)
-        return Prepared(question, tuple(parts))
+    def prepare(self, question: Question) -> PreparedQuestion:
+        """Encode the question's images, or take them from the cache."""
+        parts = (self.encoder.encode(part) if isinstance(part, ImageFile) else part for part in question.parts)
+        return PreparedQuestion(question, tuple(parts))
 
     def close(self) -> None:
-        """Close the connections. A further question opens them again, and asks again after a lock-out."""
+        """Close the connection and end a lock-out. The next question connects again."""
         with self._lock:
-            line, self._line = self._line, None
+            connection, self._connection = self._connection, None
             self._locked_out = None
-        if line is not None:
-            loop.run(line.close())
+        if connection is not None:
+            event_loop.run(connection.close())
 
-    def line(self) -> wire.Line:
-        """The open connection, for batches; raises `StillmeError` for a missing key or a setting that has no effect."""
-        return self._connected()
+    def connection(self) -> Connection:
+        """The open connection; raises `StillmeError` for a missing key or a setting that would be ignored."""
+        with self._lock:
+            if self._connection is None:
+                self._connection = connect(self.settings, key_of(self.settings))
+            return self._connection
 
-    def understood(self, response: ModelResponse, prepared: Prepared, line: wire.Line, *, batch: bool = False) -> Reply:
-        """The reply that a response stands for, with what it cost and what really applied."""
+    def reply_of(
+        self, response: ModelResponse, prepared: PreparedQuestion, connection: Connection, *, batch: bool = False
+    ) -> Reply:
+        """Read a response, with its cost and the settings that really applied."""
         cost = prices.dollars(self.settings, response, batch=batch)
-        effective = _effective(response, prepared, line, batch=batch)
+        effective = _effective(response, prepared, connection, batch=batch)
         if cost is None:
             effective["cost"] = "unknown"
         return read(response, prepared.question.answer, effective, cost or 0.0)
 
-    async def _ask(self, line: wire.Line, prepared: Prepared) -> Reply:
-        first = await self._attempt(line, prepared)
+    async def _ask(self, connection: Connection, prepared: PreparedQuestion) -> Reply:
+        first = await self._attempt(connection, prepared)
         if not isinstance(first, Malformed):
             return first
-        second = await self._attempt(line, prepared)
-        return both(first, second)
+        return _with_first_attempt(await self._attempt(connection, prepared), first)
 
-    async def _attempt(self, line: wire.Line, prepared: Prepared) -> Reply:
-        turn, set_aside = self._allowance.take()
-        while (left := self._allowance.wait(turn)) > 0:
-            await asyncio.sleep(left)
+    async def _attempt(self, connection: Connection, prepared: PreparedQuestion) -> Reply:
+        turn = await self._limiter.wait_async()
         try:
             async with asyncio.timeout(self.settings.timeout):
-                response = await line.send(prepared.question, prepared.parts)
+                response = await connection.send(prepared.question, prepared.parts)
         except Exception as error:
-            return self._faulted(fault_of(error, self.settings.timeout))
-        self._allowance.settle(set_aside, response.usage.total_tokens)
-        return self.understood(response, prepared, line)
+            return self._failed(fault_of(error, self.settings.timeout))
+        self._limiter.settle(turn, response.usage.total_tokens)
+        return self.reply_of(response, prepared, connection)
 
-    def _faulted(self, fault: Fault | Declined) -> Reply:
-        if isinstance(fault, Declined):
+    def _failed(self, fault: Fault | ModelDeclined) -> Reply:
+        if isinstance(fault, ModelDeclined):
             return fault
-        told = replace(fault.failed, error=f"{self.settings.model}: {self._without_key(fault.failed.error)}")
-        if fault.slow_down and told.retry_after:
-            self._allowance.hold(told.retry_after)
-        return self._lock_out(told) if fault.account else told
+        failed = replace(fault.failed, error=f"{self.settings.model}: {self._without_key(fault.failed.error)}")
+        if fault.slow_down and failed.retry_after:
+            self._limiter.pause(failed.retry_after)
+        return self._lock_out(failed) if fault.account else failed
 
     def _lock_out(self, failed: Failed) -> Failed:
-        """Thousands of further questions would only repeat it."""
+        """Fail all further questions at once: thousands of calls would only repeat the error."""
         self._locked_out = replace(failed, retry_after=0.0)
         return failed
 
-    def _connected(self) -> wire.Line:
-        with self._lock:
-            if self._line is None:
-                self._line = wire.connect(self.settings, key_of(self.settings))
-            return self._line
-
-    def _without_key(self, words: str) -> str:
-        """Some servers repeat the key that they did not like; it must not reach the ledger."""
+    def _without_key(self, text: str) -> str:
+        """Some servers repeat a rejected key in their error; it must not reach the ledger."""
         key = os.environ.get(self.settings.key_name, "").strip() if self.settings.key_name else ""
-        return words.replace(key, "…") if len(key) >= 4 else words
+        return text.replace(key, "…") if len(key) >= 4 else text
 
 
 def key_of(settings: ModelSettings) -> str:
-    """The key from the environment; a server that wants none gets a word that is none."""
+    """The key from the environment, or a placeholder for a server that needs none."""
     if not (name := settings.key_name):
         return "none"
     key = os.environ.get(name, "").strip()
     if key and key.isascii():
         return key
-    what = "holds characters that no key has" if key else "is not set"
-    raise StillmeError(f"{name} {what}: run `export {name}=…` with your key.")
+    problem = "contains characters that no key has" if key else "is not set"
+    raise StillmeError(f"{name} {problem}: run `export {name}=…` with your key.")
 
 
-def both(first: Malformed, second: Reply) -> Reply:
-    """The second try's reply, with the first one's text and cost kept."""
+def _with_first_attempt(second: Reply, first: Malformed) -> Reply:
+    """The second attempt's reply, with the first one's text and cost."""
+    cost = first.cost + second.cost
     match second:
         case Failed():
-            return replace(
-                second, error=f"{second.error} (before that: {first.problem})", cost=second.cost + first.cost
-            )
-        case Answered() | Declined() | Malformed():
-            asked = {**second.effective, "asked": 2}
-            return replace(second, earlier=first.text, effective=asked, cost=second.cost + first.cost)
+            return replace(second, error=f"{second.error} (before that: {first.problem})", cost=cost)
+        case Answered() | ModelDeclined() | Malformed():
+            return replace(second, earlier=first.text, effective={**second.effective, "asked": 2}, cost=cost)
 
 
-def _effective(response: ModelResponse, prepared: Prepared, line: wire.Line, *, batch: bool) -> dict[str, Json]:
-    about: dict[str, Any] = response.provider_details or {}
+def _effective(
+    response: ModelResponse, prepared: PreparedQuestion, connection: Connection, *, batch: bool
+) -> dict[str, Json]:
+    details: dict[str, Any] = response.provider_details or {}
     used = response.usage
-    told: dict[str, Json] = {
+    effective: dict[str, Json] = {
         "model": response.model_name,
-        "sent": dict(line.sent),
+        "sent": dict(connection.sent),
         "images": prepared.sizes,
-        "tokens": {"input": used.input_tokens, "output": used.output_tokens, **_thoughts(used.details)},
-        "finish": str(about.get("finish_reason") or response.finish_reason or ""),
+        "tokens": {"input": used.input_tokens, "output": used.output_tokens, **_reasoning_tokens(used.details)},
+        "finish": str(details.get("finish_reason") or response.finish_reason or ""),
     }
-    if tier := about.get("service_tier"):
-        told["service_tier"] = tier
+    if tier := details.get("service_tier"):
+        effective["service_tier"] = tier
     if response.provider_response_id:
-        told["response"] = response.provider_response_id
+        effective["response"] = response.provider_response_id
     if batch:
-        told["delivery"] = "batch"
-    return told
+        effective["delivery"] = "batch"
+    return effective
 
 
-def _thoughts(details: dict[str, int]) -> dict[str, int]:
-    named = [details[name] for name in ("reasoning_tokens", "thoughts_tokens", "thinking_tokens") if details.get(name)]
-    return {"thoughts": named[0]} if named else {}
+def _reasoning_tokens(details: dict[str, int]) -> dict[str, int]:
+    names = ("reasoning_tokens", "thoughts_tokens", "thinking_tokens")
+    counts = [details[name] for name in names if details.get(name)]
+    return {"thoughts": counts[0]} if counts else {}

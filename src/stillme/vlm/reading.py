@@ -1,7 +1,7 @@
-"""What came back, told apart: an answer, a refusal or block, a malformed answer, a failure.
+"""Tell responses and errors apart: an answer, a refusal or block, a malformed answer, a failure.
 
-A refusal is only what a provider marks as one, in a field made for machines. An answer is only what keeps the schema,
-strictly: a score as text, a half point or a sixth point is malformed, not rounded.
+Only a machine-readable signal of the provider is a refusal. Answers are validated strictly: a score as text, a half
+point or a score of 6 is malformed, never rounded.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, ValidationError
 
 from stillme.types import Failed, Json
-from stillme.vlm.replies import Answered, Declined, Malformed
+from stillme.vlm.replies import Answered, Malformed, ModelDeclined
 
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError
     from pydantic_ai.messages import ModelResponse
 
-_WORDS = 600
-_POLICY = frozenset({"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"})
-"""Error codes by which OpenAI and servers like it say that a request is against their policy."""
+_LONGEST_ERROR = 600
+"""Characters; a server may answer with a whole web page."""
+_POLICY_CODES = frozenset({"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"})
+"""Error codes of a policy violation, at OpenAI and compatible servers."""
 _RETRY_DELAY = re.compile(r"'retryDelay': '(\d+(?:\.\d+)?)s'")
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A failure, and what it says about the next question."""
+    """A failure, and what it means for the next question."""
 
     failed: Failed
     account: bool = False
-    """Every other question would fail alike until the user acts."""
+    """Every question fails the same way until the user acts: a wrong key, no credit, no such model."""
     slow_down: bool = False
-    """All of us are asking too often, not only this question."""
+    """A rate limit: all callers must slow down."""
 
 
 def read(
     response: ModelResponse, answer: type[BaseModel], effective: Mapping[str, Json], cost: float
-) -> Answered | Declined | Malformed:
-    """The reply that a response stands for."""
+) -> Answered | Malformed | ModelDeclined:
+    """Classify a response."""
     text = response.text or ""
-    about = response.provider_details or {}
     if response.finish_reason == "content_filter":
-        reason, kind = _declined(about)
-        return Declined(reason=reason, kind=kind, raw=text or None, effective=effective, cost=cost)
+        reason, kind = _refusal(response.provider_details or {})
+        return ModelDeclined(reason=reason, kind=kind, raw=text or None, effective=effective, cost=cost)
     if response.finish_reason == "length":
-        return Malformed(text=text, problem="the answer was cut off", effective=effective, cost=cost)
+        return Malformed(text=text, problem="the answer was truncated", effective=effective, cost=cost)
     try:
         value = answer.model_validate_json(_unfenced(text), strict=True)
     except ValidationError as error:
@@ -57,41 +57,48 @@ def read(
     return Answered(text=text, value=value, effective=effective, cost=cost)
 
 
-def fault_of(error: Exception, timeout: float) -> Fault | Declined:
-    """The failure that an exception stands for; a policy error is a block."""
-    from pydantic_ai import exceptions as known
+def fault_of(error: Exception, timeout: float) -> Fault | ModelDeclined:
+    """Classify an exception; a policy error is a block, not a failure."""
+    from pydantic_ai import exceptions
 
-    # From special to general.
+    # From specific to general.
     match error:
-        case asyncio.TimeoutError() | known.ModelTimeoutError() | known.ModelRequestTimeout():
-            return _passing(f"no whole answer within {timeout:g} s", error)
-        case known.ModelAPIError() if str(error.provider_error_code) in _POLICY:
-            return Declined(reason=f"{error.provider_error_code}: {_words(error)}", kind="blocked")
-        case known.ModelAuthenticationError() | known.ModelQuotaExceededError() | known.ModelNotFoundError():
-            # The same for every question, and gone once the user has acted: never final.
-            return Fault(failed=Failed(error=_words(error), retryable=True), account=True)
-        case known.ModelRateLimitError():
-            return Fault(failed=Failed(error=_words(error), retryable=True, retry_after=_pause(error)), slow_down=True)
-        case known.ModelHTTPError():
-            passing = error.status_code >= 500 or error.status_code in (408, 409, 425, 429)
-            return Fault(failed=Failed(error=_words(error), retryable=passing, retry_after=_pause(error)))
-        case known.ModelRequestRejectedError():
-            return Fault(failed=Failed(error=_words(error), retryable=False))
-        case known.UserError():
-            return Fault(failed=Failed(error=_words(error), retryable=False))
+        case asyncio.TimeoutError() | exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout():
+            return _transient(f"no complete answer within {timeout:g} s", error)
+        case exceptions.ModelAPIError() if str(error.provider_error_code) in _POLICY_CODES:
+            return ModelDeclined(reason=f"{error.provider_error_code}: {_error_text(error)}", kind="blocked")
+        case (
+            exceptions.ModelAuthenticationError()
+            | exceptions.ModelQuotaExceededError()
+            | exceptions.ModelNotFoundError()
+        ):
+            # Never final: the user can fix it and run again.
+            return Fault(failed=Failed(error=_error_text(error), retryable=True), account=True)
+        case exceptions.ModelRateLimitError():
+            return Fault(
+                failed=Failed(error=_error_text(error), retryable=True, retry_after=_retry_after(error)), slow_down=True
+            )
+        case exceptions.ModelHTTPError():
+            transient = error.status_code >= 500 or error.status_code in (408, 409, 425, 429)
+            return Fault(failed=Failed(error=_error_text(error), retryable=transient, retry_after=_retry_after(error)))
+        case exceptions.ModelRequestRejectedError():
+            return Fault(failed=Failed(error=_error_text(error), retryable=False))
+        case exceptions.UserError():
+            return Fault(failed=Failed(error=_error_text(error), retryable=False))
         case _:
-            return _passing(_words(error), error)
+            return _transient(_error_text(error), error)
 
 
-def _declined(about: Mapping[str, Any]) -> tuple[str, Any]:
-    if said := about.get("refusal"):
-        return str(said), "refusal"
-    if about.get("finish_reason") == "refusal":
+def _refusal(details: Mapping[str, Any]) -> tuple[str, Any]:
+    """Why the provider stopped the answer, and whether model or provider did."""
+    if message := details.get("refusal"):
+        return str(message), "refusal"
+    if details.get("finish_reason") == "refusal":
         return "the model refused (stop_reason = refusal)", "refusal"
     for field in ("block_reason", "finish_reason"):
-        if value := about.get(field):
-            words = about.get("block_reason_message")
-            return f"{field} = {value}{f': {words}' if words else ''}", "blocked"
+        if value := details.get(field):
+            message = details.get("block_reason_message")
+            return f"{field} = {value}{f': {message}' if message else ''}", "blocked"
     return "the provider's content filter", "blocked"
 
 
@@ -103,35 +110,35 @@ def _problem(error: ValidationError) -> str:
 
 
 def _unfenced(text: str) -> str:
-    """Some local servers put JSON into a Markdown fence; the JSON inside is the answer as it was given."""
-    found = _FENCED.match(text)
-    return found.group(1) if found else text
+    """Some local servers wrap the JSON in a Markdown fence."""
+    fenced = _FENCED.match(text)
+    return fenced.group(1) if fenced else text
 
 
-def _passing(words: str, error: Exception) -> Fault:
-    return Fault(failed=Failed(error=words, retryable=True, retry_after=getattr(error, "retry_after", None)))
+def _transient(text: str, error: Exception) -> Fault:
+    return Fault(failed=Failed(error=text, retryable=True, retry_after=getattr(error, "retry_after", None)))
 
 
-def _pause(error: ModelAPIError) -> float | None:
-    """Seconds to wait, if the server said how long: in a header, or, as Gemini does, inside the body."""
+def _retry_after(error: ModelAPIError) -> float | None:
+    """Seconds to wait, if the server says so: in a header or, as Gemini does, in the body."""
     if error.retry_after is not None:
         return error.retry_after
-    found = _RETRY_DELAY.search(str(error.body))
-    return float(found.group(1)) if found else None
+    delay = _RETRY_DELAY.search(str(error.body))
+    return float(delay.group(1)) if delay else None
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     status: object = getattr(error, "status_code", None)
-    said = _message(cast("Json", getattr(error, "body", None))) if status is not None else ""
-    line = f"{status}: {said}" if said else " ".join(str(error).split()) or type(error).__name__
-    return line if len(line) <= _WORDS else f"{line[:_WORDS]}…"
+    message = _message(cast("Json", getattr(error, "body", None))) if status is not None else ""
+    line = f"{status}: {message}" if message else " ".join(str(error).split()) or type(error).__name__
+    return line if len(line) <= _LONGEST_ERROR else f"{line[:_LONGEST_ERROR]}…"
 
 
 def _message(body: Json) -> str:
-    """The server's own sentence, wherever it put it."""
+    """The server's own error message, at whatever depth."""
     while isinstance(body, dict):
-        known = cast("dict[str, Json]", body)
-        if said := known.get("message"):
-            return " ".join(str(said).split())
-        body = known.get("error")
+        fields = cast("dict[str, Json]", body)
+        if message := fields.get("message"):
+            return " ".join(str(message).split())
+        body = fields.get("error")
     return ""

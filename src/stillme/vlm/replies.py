@@ -1,4 +1,4 @@
-"""A question to a model, and every way in which it can reply."""
+"""A question to a model, and every kind of reply."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ class Question:
     """What a model is told, shown and asked."""
 
     system: str
-    """Instructions, in the channel that pictures and prompts cannot reach."""
+    """Instructions, in the channel that images and prompts cannot reach."""
     parts: tuple[str | ImageFile, ...]
-    """Text and pictures, in the order in which the model sees them."""
+    """Text and images, in the order in which the model sees them."""
     answer: type[BaseModel]
-    """The schema of the answer; what does not keep it is `Malformed`."""
+    """The schema of the answer; an answer that violates it is `Malformed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """An answer that keeps the schema."""
+    """An answer that matches the schema."""
 
     text: str
-    """As it came."""
+    """The raw answer."""
     value: BaseModel
     earlier: str | None = None
-    """The malformed answer that came first, if the model had to be asked twice."""
+    """The malformed first answer, if the model had to be asked twice."""
     effective: Mapping[str, Json] = field(default_factory=_nothing)
-    """What was really sent and who really answered."""
+    """The settings that were really sent, and the model that really answered."""
     cost: float = 0.0
-    """Of both tries, in dollars; 0 with `effective["cost"] == "unknown"` where nobody can say."""
+    """Of both attempts, in dollars; 0 with `effective["cost"] == "unknown"` where the price is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declined:
+class ModelDeclined:
     """The model refused, or its provider blocked the question or the answer."""
 
     reason: str
@@ -58,7 +58,7 @@ class Declined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Malformed:
-    """Twice an answer that does not keep the schema: no JSON, cut off, a score out of range."""
+    """Two answers in a row that violate the schema: no JSON, truncated, a score out of range."""
 
     text: str
     problem: str
@@ -68,4 +68,4 @@ class Malformed:
     cost: float = 0.0
 
 
-Reply = Answered | Declined | Malformed | Failed
+Reply = Answered | ModelDeclined | Malformed | Failed

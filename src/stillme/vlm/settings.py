@@ -1,4 +1,4 @@
-"""Which model is asked and how, and what is known of models, read from models.toml."""
+"""Which model is asked and how; the known models are read from models.toml."""
 
 from __future__ import annotations
 
@@ -15,61 +15,61 @@ from stillme.errors import UnknownName
 from stillme.protocols import Parameters
 
 Provider = Literal["openai", "openai-chat", "google", "anthropic"]
-"""Whose protocol is spoken: OpenAI's Responses, its chat completions (and every server like it), Gemini, Anthropic."""
+"""Which API: OpenAI's Responses, chat completions (OpenAI-compatible servers), Gemini, Anthropic."""
 Profile = Literal["paper", "current"]
-"""`paper`: the models that the paper used. `current`: what their vendors name as successors."""
+"""`paper`: the models that the paper used. `current`: the successors that their vendors name."""
 
 
-class Price(Parameters):
+class TokenPrice(Parameters):
     """US dollars per million tokens."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
     batch: float = Field(default=0.5, ge=0, le=1)
-    """What a batch or the flex tier costs, as a share of the price."""
+    """The price of a batch or of the flex tier, as a share of the full price."""
 
 
 class ModelSettings(Parameters):
-    """One model and how it is asked. What cannot change an answer is no part of a key."""
+    """One model and how it is asked. Settings that cannot change an answer are not part of the key."""
 
     provider: Provider
     model: str = Field(min_length=1)
     base_url: str | None = Field(default=None, pattern=r"^https?://")
-    """Where the provider answers; by default the vendor's own address."""
+    """The API's address; by default the vendor's own."""
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     """Reasoning effort, which Gemini calls thinking level; the provider's default where it is not set."""
     verbosity: Literal["low", "medium", "high"] | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     detail: Literal["low", "medium", "high", "auto", "original"] | None = None
-    """How closely pictures are looked at: OpenAI's image detail, Gemini's media resolution."""
+    """OpenAI's image detail, Gemini's media resolution."""
     max_tokens: int = Field(default=8192, ge=64)
-    """Of the answer, thoughts included."""
+    """Of the answer, including reasoning."""
     image_side: int = Field(default=1024, ge=64, le=4096)
-    """Larger pictures are downscaled to this many pixels on their longer side."""
+    """Larger images are downscaled to this many pixels on their longer side."""
     image_quality: int = Field(default=92, ge=50, le=100)
     """Of the JPEG that is sent."""
 
     key_variable: str | None = Field(default=None, exclude=True)
-    """The environment variable that holds the key, if not the vendor's usual one; "" for a server that wants none."""
+    """The environment variable that holds the key, if not the vendor's usual one; "" for a server without keys."""
     service_tier: Literal["default", "flex", "priority"] | None = Field(default=None, exclude=True)
     """`flex` is slower and costs about half (OpenAI, Google)."""
-    price: Price | None = Field(default=None, exclude=True)
-    """What the model costs, where the price list does not know or no longer knows."""
+    price: TokenPrice | None = Field(default=None, exclude=True)
+    """What the model costs, if the price list lacks it or is out of date."""
     requests_per_minute: float | None = Field(default=None, gt=0, exclude=True)
     tokens_per_minute: float | None = Field(default=None, gt=0, exclude=True)
     concurrency: int = Field(default=16, ge=1, le=512, exclude=True)
-    """Questions under way at once."""
+    """Questions in flight at once."""
     timeout: float = Field(default=300.0, gt=0, exclude=True)
-    """Seconds that one answer may take."""
+    """Seconds to wait for one answer."""
 
     @property
     def address(self) -> str:
-        """Where the model is asked."""
+        """The API's address."""
         return self.base_url or ADDRESSES[self.provider]
 
     @property
     def key_name(self) -> str:
-        """The environment variable that holds the key; empty where none is wanted."""
+        """The environment variable that holds the key; empty if the server needs none."""
         return KEYS.get(self.provider, "") if self.key_variable is None else self.key_variable
 
     @model_validator(mode="after")
@@ -98,29 +98,29 @@ def known_models() -> Mapping[str, Mapping[str, Any]]:
 
 
 def model_named(name: str, profile: Profile = "paper", **changes: Any) -> ModelSettings:
-    """The settings of a preset, with `changes` on top; the profile `current` takes its successor instead."""
+    """The settings of a preset, with `changes` on top; the profile `current` uses its successor."""
     entry = preset(name, profile)
     return ModelSettings.model_validate({**entry, **changes})
 
 
 def preset(name: str, profile: Profile = "paper") -> dict[str, Any]:
-    """The preset's fields as they stand in models.toml, for whoever builds parameters from them."""
+    """The preset's settings as in models.toml."""
     known = known_models()
     if name not in known:
-        raise UnknownName.among("model", name, known, f"There are {', '.join(known)}.")
+        raise UnknownName.among("model", name, known, f"Known models: {', '.join(known)}.")
     entry = dict(known[name])
     if profile == "current" and "successor" in entry:
         entry = dict(known[entry["successor"]])
-    return {key: value for key, value in entry.items() if key not in _ABOUT}
+    return {key: value for key, value in entry.items() if key not in _METADATA}
 
 
 def retired_on(model: str) -> date | None:
-    """When the vendor switches the model off, as far as models.toml knows."""
+    """When the vendor shuts the model down, if models.toml says so."""
     entries = known_models().values()
     return next((entry["retires"] for entry in entries if entry.get("model") == model and "retires" in entry), None)
 
 
-_ABOUT = frozenset({"summary", "successor", "retires"})
+_METADATA = frozenset({"summary", "successor", "retires"})
 
 
 @cache

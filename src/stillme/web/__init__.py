@@ -1,4 +1,4 @@
-"""The ground that the web apps stand on: safe by default, on loopback unless told otherwise, nothing from a CDN.
+"""What the web apps share: safe by default, on loopback unless told otherwise, nothing from a CDN.
 
 An app is a package with `templates/` and `static/`, and a function that builds it:
 
@@ -12,7 +12,7 @@ An app is a package with `templates/` and `static/`, and a function that builds 
     from stillme.web.serving import Server
 
     def build(server: Server) -> FastAPI:
-        site = Site(title="Curate", package="stillme.curation", hosts=server.hosts, secure=server.secure)
+        site = Site(title="Curate", package="stillme.curation.pages", hosts=server.hosts, secure=server.secure)
         app, pages = create_app(site), Pages(site)
         user = SingleUser(site)                # one person, one key, printed in the terminal
         user.protect(app)
@@ -27,7 +27,7 @@ An app is a package with `templates/` and `static/`, and a function that builds 
             user.require_csrf(form.get("csrf"))
             return RedirectResponse("/", status_code=303)
 
-        print(server.address + user.entrance)  # http://127.0.0.1:8123/?key=…
+        print(server.address + user.entry_path)  # http://127.0.0.1:8123/?key=…
         return app
 
     server = Server.choose(port=None)          # a free port on 127.0.0.1; `host="0.0.0.0"` must be asked for

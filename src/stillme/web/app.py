@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from stillme.web.guard import LOOPBACK, Guard, SecurityHeaders
+from stillme.web.guard import Guard, SecurityHeaders
+from stillme.web.hosts import LOOPBACK
 
 PathLike = str | os.PathLike[str]
 
@@ -33,12 +34,12 @@ class Site:
 
 
 def create_app(site: Site) -> FastAPI:
-    """An app that serves `/static`, refuses foreign requests and shows no documentation pages."""
+    """An app that serves `/static`, refuses requests from other sites and has no documentation pages."""
     app = FastAPI(title=site.title, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, hosts=site.hosts)
-    # Added last, so outermost: refusals carry the headers, too.
+    # Added last, so outermost: refusals carry the headers too.
     app.add_middleware(SecurityHeaders, secure=site.secure)
-    app.add_exception_handler(RequestValidationError, _say_what_is_wrong)
+    app.add_exception_handler(RequestValidationError, _explain_invalid)
     app.mount("/static", _Static(site), name="static")
     return app
 
@@ -61,13 +62,13 @@ class _Static(StaticFiles):
     ) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
         # Addresses from `Pages.static` carry the hash of the content; modules that import each other do not.
-        keep = "public, max-age=31536000, immutable" if scope["query_string"] else "no-cache"
-        response.headers["Cache-Control"] = keep
+        caching = "public, max-age=31536000, immutable" if scope["query_string"] else "no-cache"
+        response.headers["Cache-Control"] = caching
         return response
 
 
-def _say_what_is_wrong(_: Request, error: Exception) -> Response:
-    # FastAPI's own answer repeats the input, which may hold what should not be echoed.
+def _explain_invalid(_: Request, error: Exception) -> Response:
+    # FastAPI's own answer repeats the input, which may hold secrets.
     assert isinstance(error, RequestValidationError)
     places = [".".join(str(part) for part in detail["loc"]) for detail in error.errors()]
-    return JSONResponse({"error": "The request is not understood.", "places": places}, status_code=422)
+    return JSONResponse({"error": "The request is invalid.", "places": places}, status_code=422)

@@ -22,18 +22,22 @@ _BUSY_MS = 20_000
 
 
 class Database:
-    """A pool of connections with two ways in: `reading` and `writing`."""
+    """A pool of connections, used through `reading` and `writing`."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
-        # SQLite has one writer. Waiting here is first come, first served; its own waiting polls and starves some.
-        self._turn = threading.Lock() if self.is_sqlite else nullcontext()
+        # SQLite has one writer. This lock is first come, first served; SQLite's own waiting polls and starves some.
+        self._writer = threading.Lock() if self.is_sqlite else nullcontext()
 
     @contextmanager
     def writing(self) -> Generator[sa.Connection]:
         """One transaction; on return it is on disk, after an exception it never happened."""
-        with self._turn, self.engine.connect().execution_options(immediate=True) as connection, connection.begin():
+        with (
+            self._writer,
+            self.engine.connect().execution_options(immediate=True) as connection,
+            connection.begin(),
+        ):
             yield connection
 
     @contextmanager
@@ -44,7 +48,7 @@ class Database:
 
     def shred(self, *tables: str) -> None:
         """Make deleted rows unrecoverable: overwritten in the file and gone from SQLite's write-ahead log."""
-        with self._turn, self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with self._writer, self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
             else:
@@ -70,7 +74,8 @@ def open_database(where: Path | str) -> Database:
             return Database(engine)
     except OperationalError as error:
         reason = str(error.orig).strip().partition("\n")[0]
-        raise StillmeError(f"Cannot open the database {_shown(where)} ({reason}).") from None
+        hint = "Is its folder writable?" if isinstance(where, Path) else "Check the address, and that the server runs."
+        raise StillmeError(f"Cannot open the database {_shown(where)} ({reason}). {hint}") from None
 
 
 def _postgresql(url: str) -> sa.Engine:
@@ -82,7 +87,7 @@ def _postgresql(url: str) -> sa.Engine:
             address.set(drivername="postgresql+psycopg"), pool_size=10, max_overflow=30, pool_pre_ping=True
         )
     except (ArgumentError, NoSuchModuleError):
-        raise StillmeError(f"{url!r} is no database address; write postgresql://user@host/name.") from None
+        raise StillmeError(f"{url!r} is not a database address; write postgresql://user@host/name.") from None
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
@@ -109,4 +114,5 @@ def _shown(where: Path | str) -> str:
     try:
         return sa.make_url(where).render_as_string(hide_password=True)
     except ArgumentError:
-        return "given"
+        # An address that cannot be parsed may hold a password anywhere.
+        return "that was given"

@@ -38,7 +38,7 @@ def event_table(metadata: sa.MetaData, name: str = "event") -> sa.Table:
 
 
 def keep_append_only(connection: sa.Connection, table: sa.Table) -> None:
-    """Have the database itself refuse updates and deletes. Harmless when called again."""
+    """Have the database itself refuse updates and deletes. May be called again."""
     name = table.name
     if connection.dialect.name == "sqlite":
         for verb in ("UPDATE", "DELETE"):
@@ -57,7 +57,7 @@ def keep_append_only(connection: sa.Connection, table: sa.Table) -> None:
 
 
 def append(connection: sa.Connection, table: sa.Table, *, actor: str, kind: str, **detail: Any) -> None:
-    """Add a line within the caller's transaction, so that it is there if and only if what it tells of is."""
+    """Add a line within the caller's transaction: it is kept if and only if what it records is."""
     connection.execute(
         table.insert().values(at=now(), actor=actor, kind=kind, detail=json.dumps(detail, ensure_ascii=False))
     )

@@ -1,4 +1,4 @@
-"""Refuse what no page of ours would send, and send headers that keep pages to themselves."""
+"""Refuse requests that none of our pages would send, and add the security headers to every answer."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-SAFE = frozenset({"GET", "HEAD"})
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+from stillme.web.hosts import LOOPBACK, names_host
+
+SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 _HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -18,7 +19,7 @@ _HEADERS: Mapping[str, str] = {
         "form-action 'self'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    # `no-referrer` would make browsers send `Origin: null` with our own forms; this tells others just as little.
+    # `no-referrer` would make browsers send `Origin: null` with our own forms; this tells other sites just as little.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -36,12 +37,12 @@ class SecurityHeaders:
         self._headers = {**_HEADERS, **({"Strict-Transport-Security": _HSTS} if secure else {})}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, decorating the start of the answer."""
+        """Pass the request on and add the headers to its answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def decorated(message: Message) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
@@ -49,11 +50,11 @@ class SecurityHeaders:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        await self._app(scope, receive, decorated)
+        await self._app(scope, receive, with_headers)
 
 
 class Guard:
-    """Refuses foreign hosts, changes asked for by other sites, and bodies larger than any form of ours."""
+    """Refuses other hosts, changes requested by other sites, and bodies larger than any form of ours."""
 
     def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, limit: int = 65_536) -> None:
         self._app = app
@@ -61,7 +62,7 @@ class Guard:
         self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 400, 403, 411 or 413, or pass on."""
+        """Answer 400, 403, 411 or 413, or pass the request on."""
         if scope["type"] == "websocket":
             return
         if scope["type"] != "http":
@@ -76,15 +77,14 @@ class Guard:
 
     def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
         host = headers.get("host", "")
-        # Another site's name may be pointed at loopback (DNS rebinding); the Host header tells.
-        if "*" not in self._hosts and _name(host) not in self._hosts:
-            return 400, "Not served under this name."
-        if method in SAFE:
+        if not names_host(host, self._hosts):
+            return 400, "Not served under this host name. Open the address that the terminal shows."
+        if method in SAFE_METHODS:
             return None
         if not _is_ours(headers, host):
             return 403, "This request did not come from our own page. Open the page again and retry."
         if "content-length" not in headers:
-            return (411, "Say how long the request is.") if "transfer-encoding" in headers else None
+            return (411, "Send the length of the request (Content-Length).") if "transfer-encoding" in headers else None
         length = headers["content-length"]
         if not length.isdigit() or int(length) > self._limit:
             return 413, "The request is too large."
@@ -103,11 +103,3 @@ def _authority(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
-
-
-def _name(host: str) -> str:
-    """The host without its port; `[::1]:80` keeps its brackets."""
-    lowered = host.lower()
-    if lowered.startswith("["):
-        return lowered.partition("]")[0] + "]"
-    return lowered.partition(":")[0]

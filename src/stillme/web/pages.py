@@ -25,11 +25,11 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._always = {"static": self.static, "site": site}
+        self._globals = {"static": self.static, "site": site}
 
     def show(self, name: str, status: int = 200, /, **context: Any) -> HTMLResponse:
         """Render a template."""
-        return HTMLResponse(self._environment.get_template(name).render(self._always, **context), status_code=status)
+        return HTMLResponse(self._environment.get_template(name).render(self._globals, **context), status_code=status)
 
     def static(self, name: str) -> str:
         """The address of a static file, with the hash of its content so that browsers may keep it."""

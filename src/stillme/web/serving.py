@@ -18,10 +18,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from stillme.errors import StillmeError
-from stillme.web.guard import LOOPBACK
+from stillme.web.hosts import ANY, LOOPBACK, bracketed, host_name, is_loopback
 
 FIRST_PORT = 8470
-_TRIED = 30
+_PORTS_TRIED = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +40,13 @@ class Server:
 
         `public_url` is the address that people use when a proxy stands in front.
         """
-        listening = _bound(host, port)
+        listening = _bound_socket(host, port)
         number = int(listening.getsockname()[1])
-        name = f"[{host}]" if ":" in host else host
-        shown = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(name, name)
+        shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         return cls(
             listening=listening,
-            address=public_url.rstrip("/") or f"http://{shown}:{number}",
-            public=name not in LOOPBACK,
+            address=public_url.rstrip("/") or f"http://{bracketed(shown)}:{number}",
+            public=not is_loopback(host),
         )
 
     @property
@@ -57,11 +56,10 @@ class Server:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names that requests may use."""
-        name = urlsplit(self.address).netloc
-        host = name.partition("]")[0] + "]" if name.startswith("[") else name.partition(":")[0]
+        """The host names that requests may use."""
+        host = host_name(urlsplit(self.address).netloc)
         # A server that listens on every interface without a public address has names we cannot know.
-        return ("*",) if self.public and host in LOOPBACK else tuple(dict.fromkeys((*LOOPBACK, host)))
+        return (ANY,) if self.public and host in LOOPBACK else tuple(dict.fromkeys((*LOOPBACK, host)))
 
     def run(self, app: FastAPI, *, trusted_proxies: Sequence[str] = ()) -> None:
         """Serve until interrupted or terminated. Only `trusted_proxies` may say who the client is."""
@@ -84,18 +82,19 @@ class Server:
         # Forked, as a bound socket is handed down; `work` opens its own connections.
         context = multiprocessing.get_context("fork")
         running = [context.Process(target=work) for _ in range(workers)]
-        signal.signal(signal.SIGTERM, _interrupt)
+        # SIGTERM ends a server as Ctrl-C does.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             for process in running:
                 process.start()
             while True:
                 multiprocessing.connection.wait([process.sentinel for process in running])
-                # Not at once, or a worker that cannot start would be started without end.
+                # Not at once, or a worker that cannot start would be restarted in a tight loop.
                 time.sleep(1)
-                for place, process in enumerate(running):
+                for index, process in enumerate(running):
                     if not process.is_alive():
-                        running[place] = context.Process(target=work)
-                        running[place].start()
+                        running[index] = context.Process(target=work)
+                        running[index].start()
         except KeyboardInterrupt:
             for process in running:
                 process.terminate()
@@ -103,35 +102,31 @@ class Server:
                 process.join()
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _bound(host: str, port: int | None) -> socket.socket:
+def _bound_socket(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    ports = range(FIRST_PORT, FIRST_PORT + _TRIED) if port is None else (port,)
+    ports = range(FIRST_PORT, FIRST_PORT + _PORTS_TRIED) if port is None else (port,)
     for number in ports:
-        made = socket.socket(family, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            made.bind((host, number))
-            made.listen(2048)
+            listening.bind((host, number))
+            listening.listen(2048)
         except (OSError, OverflowError) as error:
-            made.close()
+            listening.close()
             if port is None and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 continue
-            raise StillmeError(_why(host, number, error)) from None
-        return made
-    raise StillmeError(f"Ports {ports[0]} to {ports[-1]} on {host} are all taken. Give a free one with `--port`.")
+            raise StillmeError(_bind_failure(host, number, error)) from None
+        return listening
+    raise StillmeError(f"Ports {ports[0]} to {ports[-1]} on {host} are all in use. Choose a free one with `--port`.")
 
 
-def _why(host: str, port: int, error: Exception) -> str:
+def _bind_failure(host: str, port: int, error: Exception) -> str:
     match getattr(error, "errno", None):
         case errno.EADDRINUSE:
-            return f"Port {port} on {host} is taken. Give another with `--port`, or none to have one chosen."
+            return f"Port {port} on {host} is in use. Choose another with `--port`, or leave `--port` out."
         case errno.EACCES:
-            return f"Port {port} needs administrator rights. Give one above 1023 with `--port`."
+            return f"Port {port} needs administrator rights. Choose one above 1023 with `--port`."
         case errno.EADDRNOTAVAIL:
             return f"This machine has no address {host}. Use 127.0.0.1, or 0.0.0.0 for every interface."
         case _:
-            return f"Cannot listen on {host} port {port} ({error}). Give another with `--host` and `--port`."
+            return f"Cannot listen on {host} port {port} ({error}). Choose another with `--host` and `--port`."

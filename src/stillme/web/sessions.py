@@ -24,7 +24,7 @@ def new_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """What a database keeps: whoever reads it cannot become the session."""
+    """What a database keeps: a reader of the database cannot use it to sign in."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -56,14 +56,14 @@ class Cookie:
         """The token that the browser sent."""
         return request.cookies.get(self.full_name)
 
-    def give(self, response: Response, token: str, *, seconds: int | None = None) -> None:
-        """Hand the token to the browser; without `seconds` it lives until the browser closes."""
+    def set_on(self, response: Response, token: str, *, seconds: int | None = None) -> None:
+        """Send the token to the browser; without `seconds` it lasts until the browser closes."""
         response.set_cookie(
             self.full_name, token, max_age=seconds, path="/", secure=self.secure, httponly=True, samesite="lax"
         )
 
-    def take(self, response: Response) -> None:
-        """Have the browser forget it."""
+    def clear_on(self, response: Response) -> None:
+        """Have the browser delete it."""
         response.delete_cookie(self.full_name, path="/", secure=self.secure, httponly=True, samesite="lax")
 
 
@@ -75,7 +75,7 @@ class SingleUser:
     key: str = field(default_factory=new_token)
 
     @property
-    def entrance(self) -> str:
+    def entry_path(self) -> str:
         """The path that lets the browser in; add it to the server's address."""
         return "/?" + urlencode({"key": self.key})
 
@@ -89,7 +89,7 @@ class SingleUser:
         require_csrf(self.key, given)
 
     def protect(self, app: FastAPI) -> None:
-        """Let nobody in without the key; it becomes a cookie at once and leaves the address."""
+        """Let nobody in without the key. It moves from the address into a cookie at once."""
         cookie = Cookie(name="stillme-key", secure=self.site.secure)
         # Innermost, so that the guard comes first and its answers carry the security headers.
         app.user_middleware.append(Middleware(_KeyGate, key=self.key, cookie=cookie))
@@ -107,10 +107,10 @@ class _KeyGate:
         given = request.query_params.get("key")
         if given is not None and hmac.compare_digest(given.encode(), self._key.encode()):
             response: Response = RedirectResponse(request.url.path, status_code=303)
-            self._cookie.give(response, self._key)
+            self._cookie.set_on(response, self._key)
             await response(scope, receive, send)
         elif hmac.compare_digest((self._cookie.read(request) or "").encode(), self._key.encode()):
             await self._app(scope, receive, send)
         else:
-            words = "Open the address that the terminal shows: it holds the key."
-            await PlainTextResponse(words, status_code=403)(scope, receive, send)
+            refusal = "Open the address that the terminal shows: it holds the key."
+            await PlainTextResponse(refusal, status_code=403)(scope, receive, send)

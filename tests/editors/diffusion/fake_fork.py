@@ -64,8 +64,8 @@ class Step1XEditPipelineV1P2:
             raise ValueError("the prompt is empty")
         if "print" in prompt:
             print("a progress bar")
-        made = image.point(lambda value: (value + generator.seed) % 256)
-        return types.SimpleNamespace(final_images=[made], images=[[made]], reformat_prompt="Put a hat on them.")
+        edited = image.point(lambda value: (value + generator.seed) % 256)
+        return types.SimpleNamespace(final_images=[edited], images=[[edited]], reformat_prompt="Put a hat on them.")
 """
 
 

@@ -72,5 +72,5 @@ def test_the_page_s_examples_start(block: str, tmp_path: Path) -> None:
     for entry in tomllib.loads(block)["editors"]:
         kind = editor_class(entry["use"])
         editor: Any = kind(kind.Parameters.model_validate(entry["parameters"]))
-        objections = list(editor.objections([person], diagnostic()))
-        assert [sentence for sentence in objections if "needs bitsandbytes" not in sentence] == []
+        problems = list(editor.problems([person], diagnostic()))
+        assert [sentence for sentence in problems if "needs bitsandbytes" not in sentence] == []

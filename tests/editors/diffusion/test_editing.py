@@ -46,8 +46,8 @@ def values(folders: Folders, kind: str, **changes: Any) -> dict[str, Any]:
 
 
 def tiny_editor(folders: Folders, kind: str, **changes: Any) -> DiffusersEditor:
-    made = CLASSES[kind]
-    return made(made.Parameters.model_validate(values(folders, kind, **changes)))
+    editor_class = CLASSES[kind]
+    return editor_class(editor_class.Parameters.model_validate(values(folders, kind, **changes)))
 
 
 def rgb(outcome: EditOutcome) -> NDArray[np.int16]:
@@ -61,7 +61,7 @@ def edit_one(editor: DiffusersEditor, request: Request) -> EditOutcome:
 
 
 @pytest.mark.parametrize("kind", list(CLASSES))
-def test_a_diffusers_editor_keeps_its_promises(offline: Folders, tmp_path: Path, kind: str) -> None:
+def test_a_diffusers_editor_conforms(offline: Folders, tmp_path: Path, kind: str) -> None:
     people = [picture(tmp_path / f"p{number}.png", seed=number) for number in range(2)]
     check_editor(CLASSES[kind], people, values(offline, kind))
 
@@ -103,15 +103,15 @@ def test_the_seed_decides_the_edit(offline: Folders, ask: Ask, kind: str) -> Non
 def test_effective_parameters_are_recorded(offline: Folders, ask: Ask) -> None:
     outcome = edit_one(tiny_editor(offline, "flux2", size="source"), ask(side=100))
     assert isinstance(outcome, Edited)
-    found = outcome.effective
-    assert found["pipeline"] == "Flux2Pipeline"
-    assert (found["size"], found["source_size"]) == ([96, 96], [100, 100])
-    assert found["steps"] == 2
-    assert found["guidance"] == {"cfg": False, "guidance_scale": 4.0}
-    assert found["weights"]["revision"].startswith("sampled-sha256:")
-    assert set(found["libraries"]) == {"torch", "diffusers", "transformers", "accelerate"}
-    assert (found["device"], found["dtype"], found["truncated"]) == ("cpu", "float32", False)
-    assert "warnings" not in found
+    effective = outcome.effective
+    assert effective["pipeline"] == "Flux2Pipeline"
+    assert (effective["size"], effective["source_size"]) == ([96, 96], [100, 100])
+    assert effective["steps"] == 2
+    assert effective["guidance"] == {"cfg": False, "guidance_scale": 4.0}
+    assert effective["weights"]["revision"].startswith("sampled-sha256:")
+    assert set(effective["libraries"]) == {"torch", "diffusers", "transformers", "accelerate"}
+    assert (effective["device"], effective["dtype"], effective["truncated"]) == ("cpu", "float32", False)
+    assert "warnings" not in effective
 
 
 def test_a_prompt_that_was_cut_off_is_marked(offline: Folders, ask: Ask) -> None:
@@ -134,10 +134,13 @@ def test_qwen_reads_a_prompt_of_any_length(offline: Folders, ask: Ask) -> None:
 
 def test_true_cfg_is_really_on(offline: Folders, ask: Ask) -> None:
     on, off = tiny_editor(offline, "qwen"), tiny_editor(offline, "qwen", true_cfg_scale=1.0)
-    made = [edit_one(editor, ask()) for editor in (on, off)]
-    assert [outcome.effective["guidance"]["cfg"] for outcome in made if isinstance(outcome, Edited)] == [True, False]
-    assert not np.array_equal(rgb(made[0]), rgb(made[1]))
-    assert all("warnings" not in outcome.effective for outcome in made if isinstance(outcome, Edited))
+    outcomes = [edit_one(editor, ask()) for editor in (on, off)]
+    assert [outcome.effective["guidance"]["cfg"] for outcome in outcomes if isinstance(outcome, Edited)] == [
+        True,
+        False,
+    ]
+    assert not np.array_equal(rgb(outcomes[0]), rgb(outcomes[1]))
+    assert all("warnings" not in edit.effective for edit in edits)
 
 
 @pytest.mark.parametrize("kind", ["flux2", "klein", "qwen"])
@@ -151,7 +154,7 @@ def test_a_second_portrait_is_a_reference(offline: Folders, ask: Ask, kind: str)
 def test_more_portraits_than_inputs_fail_before_anything_is_loaded(offline: Folders, ask: Ask, tmp_path: Path) -> None:
     editor = tiny_editor({"pix2pix": tmp_path / "nowhere"}, "pix2pix")
     outcome = edit_one(editor, ask(people=(0, 1)))
-    assert outcome == Failed(error="2 portraits in one request, and instruct-pix2pix takes 1", retryable=False)
+    assert outcome == Failed(error="instruct-pix2pix takes 1 portraits, not 2", retryable=False)
 
 
 def breaking(editor: DiffusersEditor, error: Exception, *, when: int) -> list[int]:
@@ -241,7 +244,7 @@ def test_weights_that_do_not_load_fail_every_request_and_are_tried_once(
 def test_weights_of_another_pipeline_are_refused_by_name(offline: Folders, ask: Ask) -> None:
     outcome = edit_one(tiny_editor({"flux2": offline["qwen"]}, "flux2"), ask())
     assert isinstance(outcome, Failed)
-    assert "holds a QwenImageEditPlusPipeline, not a Flux2Pipeline" in outcome.error
+    assert "is a QwenImageEditPlusPipeline, not a Flux2Pipeline" in outcome.error
 
 
 def test_weights_from_the_hub_are_recorded_by_their_commit(
@@ -256,8 +259,8 @@ def test_weights_from_the_hub_are_recorded_by_their_commit(
     (cache / "refs" / "main").write_text(commit)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     editor = tiny_editor({"flux2": Path("somebody/flux2")}, "flux2")
-    [objection] = editor.objections([], [ask("x" * 600).prompt])
-    assert "reads 512" in objection, "the cached tokenizer is used"
+    [problem] = editor.problems([], [ask("x" * 600).prompt])
+    assert "reads 512" in problem, "the cached tokenizer is used"
     outcome = edit_one(editor, ask())
     assert isinstance(outcome, Edited), outcome
     assert outcome.effective["weights"] == {"repo": "somebody/flux2", "revision": commit}
@@ -279,14 +282,14 @@ def test_options_that_can_change_pixels_run_and_change_the_key(
     offline: Folders, ask: Ask, kind: str, option: dict[str, Any]
 ) -> None:
     plain, changed = tiny_editor(offline, kind, steps=4), tiny_editor(offline, kind, steps=4, **option)
-    assert list(changed.objections(ask().portraits, [ask().prompt])) == []
+    assert list(changed.problems(ask().portraits, [ask().prompt])) == []
     assert plain.spec.key != changed.spec.key
     assert rgb(edit_one(changed, ask())).shape == (SMALL, SMALL, 3)
 
 
 def test_any_pipeline_is_reachable_by_its_folder(offline: Folders, ask: Ask) -> None:
     editor = Diffusers(Diffusers.Parameters.model_validate(values(offline, "kontext")))
-    assert list(editor.objections(ask().portraits, [ask().prompt])) == []
+    assert list(editor.problems(ask().portraits, [ask().prompt])) == []
     assert editor.capabilities.guidance == ("guidance_scale", "true_cfg_scale")
     assert rgb(edit_one(editor, ask())).shape == (SMALL, SMALL, 3)
 
@@ -294,7 +297,7 @@ def test_any_pipeline_is_reachable_by_its_folder(offline: Folders, ask: Ask) -> 
 def test_a_declared_pipeline_edits_as_declared(offline: Folders, ask: Ask) -> None:
     declared = {"arguments": ["num_inference_steps", "guidance_scale"], "guidance": ["guidance_scale"]}
     editor = Diffusers(Diffusers.Parameters.model_validate(values(offline, "pix2pix", capabilities=declared)))
-    assert list(editor.objections(ask().portraits, [ask().prompt])) == []
+    assert list(editor.problems(ask().portraits, [ask().prompt])) == []
     assert editor.capabilities.batching == "none"
     assert isinstance(edit_one(editor, ask()), Edited)
 

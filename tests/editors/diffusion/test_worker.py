@@ -27,15 +27,15 @@ from tests.editors.diffusion.conftest import Ask, picture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Step1X whose worker is a real process with a fake fork of diffusers."""
     monkeypatch.setenv("PYTHONPATH", str(fake_fork.install(tmp_path / "fork")))
-    made: list[Step1X] = []
+    editors: list[Step1X] = []
 
     def make(**values: Any) -> Step1X:
-        values = {"python": sys.executable, "patience": 20.0, **values}
-        made.append(Step1X(Step1X.Parameters.model_validate(values)))
-        return made[-1]
+        values = {"python": sys.executable, "timeout": 20.0, **values}
+        editors.append(Step1X(Step1X.Parameters.model_validate(values)))
+        return editors[-1]
 
     yield make
-    for editor in made:
+    for editor in editors:
         editor.close()
 
 
@@ -57,7 +57,7 @@ def test_a_worker_edits(start: Any, ask: Ask) -> None:
     assert "rewritten_prompt" not in outcome.effective
 
 
-def test_it_keeps_the_promises_of_every_editor(start: Any, tmp_path: Path) -> None:
+def test_it_conforms(start: Any, tmp_path: Path) -> None:
     people = [picture(tmp_path / f"p{number}.png", seed=number) for number in range(2)]
     check_editor(type(start()), people, {"python": sys.executable})
 
@@ -83,12 +83,12 @@ def test_a_crash_fails_one_request_and_the_next_gets_a_new_worker(start: Any, as
 
 
 def test_a_worker_that_hangs_is_given_up_and_replaced(start: Any, ask: Ask) -> None:
-    editor = start(patience=5.0)
+    editor = start(timeout=5.0)
     begun = time.monotonic()
     hung, after = editor.edit([ask("hang"), ask()])
     assert time.monotonic() - begun < 30
     assert failure(hung).retryable
-    assert "said nothing for 5 s" in failure(hung).error
+    assert "did not answer within 5 s" in failure(hung).error
     assert isinstance(after, Edited)
 
 
@@ -116,13 +116,13 @@ def program(path: Path, body: str) -> str:
 def test_garbage_instead_of_frames_is_named(start: Any, ask: Ask, tmp_path: Path) -> None:
     python = program(tmp_path / "python", "echo Welcome to conda; exec sleep 60")
     [outcome] = start(python=python).edit([ask()])
-    assert "does not keep the protocol: expected a frame and got b'Welcome '" in failure(outcome).error
+    assert "violates the protocol: expected a frame and got b'Welcome '" in failure(outcome).error
 
 
 def test_an_interpreter_that_ends_at_once_leaves_its_last_words(start: Any, ask: Ask, tmp_path: Path) -> None:
     python = program(tmp_path / "python", "echo 'No module named torch' >&2; exit 3")
     [outcome] = start(python=python).edit([ask()])
-    assert "ended with exit code 3; its last words: …No module named torch" in failure(outcome).error
+    assert "ended with exit code 3; end of its stderr: …No module named torch" in failure(outcome).error
 
 
 def test_an_interpreter_that_is_not_there_fails_without_a_traceback(start: Any, ask: Ask) -> None:
@@ -132,12 +132,12 @@ def test_an_interpreter_that_is_not_there_fails_without_a_traceback(start: Any, 
 
 def test_two_portraits_never_reach_the_worker(start: Any, ask: Ask) -> None:
     [outcome] = start(python="/nowhere/python").edit([ask(people=(0, 1))])
-    assert outcome == Failed(error="2 portraits in one request, and step1x-edit-v1p2 takes 1", retryable=False)
+    assert outcome == Failed(error="step1x-edit-v1p2 takes 1 portrait, not 2", retryable=False)
 
 
 def test_where_it_runs_is_no_part_of_the_key(start: Any) -> None:
     plain = start().spec.key
-    assert start(python="/elsewhere/python", offload="model", device="cuda:1", patience=5.0).spec.key == plain
+    assert start(python="/elsewhere/python", offload="model", device="cuda:1", timeout=5.0).spec.key == plain
     assert start(steps=27).spec.key != plain
 
 

@@ -18,11 +18,11 @@ def allow_torchvision() -> None:
     """
     import torch
 
-    found = find_spec("torchvision")
-    if found is None or found.origin is None or _KEPT:
+    spec = find_spec("torchvision")
+    if spec is None or spec.origin is None or _KEPT:
         return
     try:
-        for compiled in Path(found.origin).parent.glob("_C*.so"):
+        for compiled in Path(spec.origin).parent.glob("_C*.so"):
             torch.ops.load_library(compiled)
             return
     except OSError:

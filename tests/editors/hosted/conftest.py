@@ -32,12 +32,12 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def people(tmp_path: Path) -> list[Portrait]:
     """Three portraits with something to see in each."""
-    made = []
+    portraits = []
     for index in range(3):
         file = tmp_path / f"p{index}.png"
         Image.fromarray(np.random.default_rng(index).integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(file)
-        made.append(replace(portrait(f"p{index}", group="ab"[index % 2]), image=ImageFile.of(file)))
-    return made
+        portraits.append(replace(portrait(f"p{index}", group="ab"[index % 2]), image=ImageFile.of(file)))
+    return portraits
 
 
 class Desk:

@@ -59,7 +59,7 @@ def openai(server: Loopback, asked: Asked) -> Says:
 
 def gemini_says(parts: list[Any] | None = None, **candidate: Any) -> Says:
     content = {"role": "model", "parts": parts} if parts is not None else None
-    told = {"index": 0, "finishReason": "STOP", **({"content": content} if content else {}), **candidate}
+    entry = {"index": 0, "finishReason": "STOP", **({"content": content} if content else {}), **candidate}
     usage = {
         "promptTokenCount": 300,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 42}, {"modality": "IMAGE", "tokenCount": 258}],
@@ -68,7 +68,7 @@ def gemini_says(parts: list[Any] | None = None, **candidate: Any) -> Says:
         "thoughtsTokenCount": 90,
         "totalTokenCount": 1520,
     }
-    return Says(body={"candidates": [told], "usageMetadata": usage, "modelVersion": "gemini-3.1-flash-image-001"})
+    return Says(body={"candidates": [entry], "usageMetadata": usage, "modelVersion": "gemini-3.1-flash-image-001"})
 
 
 def gemini_image(picture: bytes, **more: Any) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def fal(server: Loopback, asked: Asked) -> Says:
         return Says(body=body)
     if path.endswith("/cancel"):
         return Says(body={"status": "CANCELLATION_REQUESTED"}, status=202)
-    looks = sum(each.path.partition("?")[0].endswith("/status") for each in server.asked)
+    looks = sum(request.path.partition("?")[0].endswith("/status") for request in server.asked)
     if path.endswith("/status"):
         status = {"status": "COMPLETED", "logs": []} if looks > 1 else {"status": "IN_PROGRESS", "logs": []}
         return Says(body=status, status=200 if looks > 1 else 202)
-    fields = next(each.json for each in reversed(server.asked) if each.method == "POST")
+    fields = next(request.json for request in reversed(server.asked) if request.method == "POST")
     picture = from_data_uri(fields["image_urls"][0] if "image_urls" in fields else fields["image_url"])
     link = f"data:image/png;base64,{base64_of(negative(picture))}"
     return Says(
@@ -138,7 +138,7 @@ def prediction(server: Loopback, status: str, **more: Any) -> dict[str, Any]:
 
 def replicate(server: Loopback, asked: Asked) -> Says:
     if asked.path.endswith("picture.png"):
-        fields = next(each.json["input"] for each in reversed(server.asked) if each.method == "POST")
+        fields = next(request.json["input"] for request in reversed(server.asked) if request.method == "POST")
         name = next(name for name in ("input_images", "images", "input_image", "image") if name in fields)
         link = fields[name][0] if isinstance(fields[name], list) else fields[name]
         return Says(body=negative(from_data_uri(link)))

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from stillme import images
-from stillme.testing import broken_promises
+from stillme.testing import violations
 from stillme.types import Edited, Failed, ImageFile, Portrait
 from tests.editors.hosted.conftest import KEY, Desk
 from tests.editors.hosted.loopback import Says, serving
@@ -41,9 +41,9 @@ def test_the_picture_comes_back(provider: Provider, at: At):
 
 
 @every_provider
-def test_it_keeps_every_promise_of_an_editor(provider: Provider, people: list[Portrait]):
+def test_it_conforms(provider: Provider, people: list[Portrait]):
     with serving(provider.behave) as server:
-        assert broken_promises(provider.kind, people[:2], provider.settings(server.url)) == []
+        assert violations(provider.kind, people[:2], provider.settings(server.url)) == []
 
 
 @every_provider
@@ -110,7 +110,7 @@ def test_a_body_that_ends_too_soon_is_a_failure(provider: Provider, at: At):
     desk.server.breaks(Says(body={"data": "x" * 4096}, truncated=True), at=provider.submit)
     outcome = failed(desk)
     assert outcome.retryable
-    assert "no whole answer" in outcome.error
+    assert "no complete answer" in outcome.error
 
 
 @every_provider
@@ -122,7 +122,7 @@ def test_an_answer_of_another_shape_is_a_failure_that_shows_it(provider: Provide
         desk.server.breaks(Says(body=body, headers=kind), at=provider.submit)
         outcome = failed(desk)
         assert outcome.retryable, body
-        assert "came" in outcome.error or "prediction" in outcome.error, outcome.error
+        assert "the answer:" in outcome.error or "prediction" in outcome.error, outcome.error
 
 
 @every_provider
@@ -167,7 +167,7 @@ def test_without_a_key_nothing_is_sent(provider: Provider, at: At, monkeypatch: 
 def test_a_key_pasted_with_other_characters_is_named(provider: Provider, at: At, monkeypatch: pytest.MonkeyPatch):
     variable = provider.kind.key_variable
     monkeypatch.setenv(variable, f"“{KEY}”")
-    assert f"{variable} holds characters that no key has" in failed(at(provider)).error
+    assert f"{variable} contains characters that no key has" in failed(at(provider)).error
 
 
 @every_provider
@@ -185,7 +185,7 @@ def test_calls_keep_their_distance_across_threads(provider: Provider, at: At):
     with ThreadPoolExecutor(4) as pool:
         outcomes = list(pool.map(lambda _: desk.ask(), range(4)))
     assert time.monotonic() - started >= 0.15
-    assert [type(each) for each in outcomes] == [Edited] * 4
+    assert [type(outcome) for outcome in outcomes] == [Edited] * 4
 
 
 @every_provider
@@ -219,5 +219,5 @@ def test_what_cannot_change_a_picture_is_no_part_of_the_key(provider: Provider):
 def test_extra_fields_must_not_replace_the_experiment(provider: Provider):
     reserved = sorted(provider.kind.reserved)[0]
     editor = provider.build("http://127.0.0.1:9", extra={reserved: "something else", "steps": 4})
-    (sentence,) = editor.objections([], [])
+    (sentence,) = editor.problems([], [])
     assert f"`extra.{reserved}`" in sentence

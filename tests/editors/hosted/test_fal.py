@@ -123,7 +123,7 @@ def test_an_answer_that_trickles_in_is_given_up(at: At):
     outcome = desk.ask()
     assert isinstance(outcome, Failed)
     assert outcome.retryable
-    assert "no whole answer within 0.5 s" in outcome.error
+    assert "no complete answer within 0.5 s" in outcome.error
 
 
 def test_a_queue_that_keeps_breaking_is_given_up(at: At):

@@ -14,7 +14,7 @@ def test_the_hub_is_asked_once_for_the_models_name_at_the_provider(at: At):
     desk = at(HF_FAL)
     outcomes = [desk.ask(), desk.ask()]
     lookups = [asked for asked in desk.server.asked if asked.path.startswith("/api/")]
-    assert [type(each) for each in outcomes] == [Edited, Edited]
+    assert [type(outcome) for outcome in outcomes] == [Edited, Edited]
     assert len(lookups) == 1
     assert lookups[0].path == "/api/models/Qwen/Qwen-Image-Edit-2511?expand[]=inferenceProviderMapping"
     assert outcomes[0].effective["provider_id"] == "fal-ai/qwen-image-edit-2511"
@@ -40,9 +40,9 @@ def test_a_lookup_may_be_a_list_too(at: At):
 @pytest.mark.parametrize(
     ("mapping", "words"),
     [
-        ({"replicate": {"providerId": "x", "task": "image-to-image"}}, "does not run 'Qwen/Qwen-Image-Edit-2511'"),
+        ({"replicate": {"providerId": "x", "task": "image-to-image"}}, "does not serve 'Qwen/Qwen-Image-Edit-2511'"),
         ({"fal-ai": {"providerId": "x", "task": "text-to-image"}}, "for text-to-image, not image-to-image"),
-        (None, "its providers: none"),
+        (None, "these do: none"),
     ],
 )
 def test_a_provider_that_does_not_run_the_model_is_named(at: At, mapping: object, words: str):

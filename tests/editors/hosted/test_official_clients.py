@@ -21,9 +21,9 @@ from tests.editors.hosted.test_fal import POLICY
 
 @pytest.fixture
 def picture(people: list[Portrait]) -> str:
-    from stillme.editors.hosted.pictures import outgoing
+    from stillme.editors.hosted.encoded_images import encode_for_upload
 
-    return outgoing(people[0].image.path).data_uri
+    return encode_for_upload(people[0].image.path).data_uri
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_replicates_client_edits_at_our_server(picture: str):
     client = pytest.importorskip("replicate")
     with serving(local(replicate)) as server:
         ours = client.Client(api_token=KEY, base_url=server.url)
-        (made,) = ours.run("black-forest-labs/flux-2-pro", {"prompt": "x", "input_images": [picture]})
-        assert made == f"{server.url}/picture.png"
+        (link,) = ours.run("black-forest-labs/flux-2-pro", {"prompt": "x", "input_images": [picture]})
+        assert link == f"{server.url}/picture.png"
         ours._client.close()
 
 

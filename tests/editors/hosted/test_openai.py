@@ -41,7 +41,7 @@ def test_an_empty_account_stops_the_asking_but_not_for_good(at: At, code: str, s
     desk = at(OPENAI)
     desk.server.breaks(error(code, status=status, message="You exceeded your current quota."))
     outcomes = [desk.ask(), desk.ask()]
-    assert all(isinstance(each, Failed) and each.retryable for each in outcomes)
+    assert all(isinstance(outcome, Failed) and outcome.retryable for outcome in outcomes)
     assert len(desk.server.asked) == 1
 
 
@@ -52,7 +52,7 @@ def test_a_rate_limit_holds_back_the_other_threads_too(at: At):
     desk.ask()
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda _: desk.ask(), range(2)))
-    assert [type(each) for each in outcomes] == [Edited, Edited]
+    assert [type(outcome) for outcome in outcomes] == [Edited, Edited]
     assert time.monotonic() - started >= 0.3
 
 
@@ -73,7 +73,7 @@ def test_the_request_says_what_the_audit_says(at: At):
 def test_several_portraits_go_in_one_request(at: At):
     desk = at(OPENAI)
     assert isinstance(desk.ask(portraits=3), Edited)
-    assert desk.server.asked[0].form["image[]"] == [each.image.read() for each in desk.people]
+    assert desk.server.asked[0].form["image[]"] == [person.image.read() for person in desk.people]
 
 
 def test_cost_and_what_really_applied_are_recorded(at: At):
@@ -97,12 +97,12 @@ def test_a_model_without_a_known_price_says_so(at: At):
     ("parameters", "words"),
     [
         ({"input_fidelity": "high"}, "`input_fidelity` is rejected"),
-        ({"model": "gpt-image-2-2026-04-21", "quality": "max"}, "it takes auto, low, medium, high"),
+        ({"model": "gpt-image-2-2026-04-21", "quality": "max"}, "write one of auto, low, medium, high"),
         ({"extra": {"input_fidelity": "high"}}, "`input_fidelity` is rejected"),
     ],
 )
 def test_a_setting_that_the_model_rejects_is_named_before_the_first_edit(parameters: dict[str, object], words: str):
-    (sentence,) = OPENAI.build("http://127.0.0.1:9", **parameters).objections([], [])
+    (sentence,) = OPENAI.build("http://127.0.0.1:9", **parameters).problems([], [])
     assert words in sentence
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stillme.editors.folder import Folder
-from stillme.protocols import Objecting
+from stillme.protocols import ChecksRequests
 from tests.editors.hosted.providers import PROVIDERS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "editors-hosted.md").read_text()
@@ -32,8 +32,8 @@ def test_the_example_shows_every_editor():
 def test_every_example_is_valid_and_nothing_speaks_against_it(use: str):
     kind = KINDS[use]
     editor = kind(kind.Parameters.model_validate(SECTIONS[use]["parameters"]))
-    assert isinstance(editor, Objecting)
-    assert use == "folder" or list(editor.objections([], [])) == []
+    assert isinstance(editor, ChecksRequests)
+    assert use == "folder" or list(editor.problems([], [])) == []
 
 
 @pytest.mark.parametrize("use", KINDS)

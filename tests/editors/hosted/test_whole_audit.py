@@ -42,17 +42,17 @@ def test_missing_files_are_listed_and_picked_up_when_they_appear(
     write_audit: Callable[..., Path], portraits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(registry, "editor_class", lambda name: Folder)
-    made = tmp_path / "outputs"
-    made.mkdir()
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
     inverted = {file.stem: images.encode_png(255 - images.read_rgb(file)) for file in portraits.glob("*.png")}
     for who in list(inverted)[:5]:
-        (made / f"{who}-O-01.png").write_bytes(inverted[who])
-        (made / f"{who}-O-02.png").write_bytes(inverted[who])
+        (outputs / f"{who}-O-01.png").write_bytes(inverted[who])
+        (outputs / f"{who}-O-02.png").write_bytes(inverted[who])
     late = list(inverted)[5]
     pattern = "{portrait}-{prompt}.png"
-    folder = write_audit(f'use = "folder"\n[editors.parameters]\nfolder = "{made}"\npattern = "{pattern}"')
+    folder = write_audit(f'use = "folder"\n[editors.parameters]\nfolder = "{outputs}"\npattern = "{pattern}"')
     assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 10, "failed": 2}
     missing = [message for outcome, message in outcomes(folder) if outcome == "failed"]
-    assert sorted(missing) == [f"there is no file {made / f'{late}-O-0{number}.png'}" for number in (1, 2)]
-    (made / f"{late}-O-01.png").write_bytes(inverted[late])
+    assert sorted(missing) == [f"there is no file {outputs / f'{late}-O-0{number}.png'}" for number in (1, 2)]
+    (outputs / f"{late}-O-01.png").write_bytes(inverted[late])
     assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 1, "failed": 1}

@@ -1,4 +1,4 @@
-"""The grid of cells: how far everybody is, which cells a filter leaves, and who agrees with whom."""
+"""The grid of cells: how far every curator is, and which cells a filter keeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from stillme.curation.pages.desk import Desk
+from stillme.curation.pages.workspace import Workspace
 from stillme.curation.sampling import Cell
 
 FILTERS = {
@@ -21,22 +21,24 @@ FILTERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which cells are looked at."""
+    """Which cells are shown."""
 
     show: str = "all"
     levels: Mapping[str, str]
-    """Of an attribute, the one level wanted."""
+    """The level asked for, by attribute."""
 
     @classmethod
-    def of(cls, desk: Desk, query: Mapping[str, str]) -> Filter:
-        """Read a page's address; what it does not know is left out."""
+    def of(cls, workspace: Workspace, query: Mapping[str, str]) -> Filter:
+        """Read a page's query; unknown values are ignored."""
         show = query.get("show", "all")
-        levels = {name: query[name] for name, known in desk.pools.design.levels.items() if query.get(name, "") in known}
+        levels = {
+            name: query[name] for name, known in workspace.pools.design.levels.items() if query.get(name, "") in known
+        }
         return cls(show=show if show in FILTERS else "all", levels=levels)
 
     @property
     def query(self) -> str:
-        """The end of an address that keeps this filter."""
+        """The query that keeps this filter."""
         chosen = ({"show": self.show} if self.show != "all" else {}) | dict(self.levels)
         return "?" + urlencode(chosen) if chosen else ""
 
@@ -57,7 +59,7 @@ class Tile:
 
     @property
     def words(self) -> str:
-        """The tile's state for whoever does not see it."""
+        """The tile's state, for screen readers."""
         mine = {"chosen": "decided by you", "nobody": "you found nobody fit", "begun": "begun", "": "not begun"}
         parts = [f"{self.candidates} candidates", mine[self.mine]]
         if self.others:
@@ -67,59 +69,59 @@ class Tile:
         return ", ".join(parts)
 
 
-def tiles(desk: Desk, curator: str, chosen: Filter) -> list[Tile]:
-    """Every cell, with whether the filter leaves it."""
-    standing = desk.standing
-    names = list(desk.pools.design.levels)
-    found: list[Tile] = []
-    for number, cell in enumerate(desk.cells, start=1):
-        opinion, outcome = standing.opinion(curator, cell), standing.outcomes[cell]
+def tiles(workspace: Workspace, curator: str, chosen: Filter) -> list[Tile]:
+    """Every cell, and whether the filter keeps it."""
+    tally = workspace.tally
+    names = list(workspace.pools.design.levels)
+    every_tile: list[Tile] = []
+    for number, cell in enumerate(workspace.cells, start=1):
+        opinion, outcome = tally.opinion(curator, cell), tally.outcomes[cell]
         mine = (
             "nobody"
             if opinion.nobody is not None
             else "chosen"
-            if opinion.decided(desk.pools.design.per_cell)
+            if opinion.decided(workspace.pools.design.per_cell)
             else "begun"
             if opinion.ticked or opinion.rejected or opinion.chosen
             else ""
         )
-        wanted = {
+        shown = {
             "all": True,
-            "todo": mine in ("", "begun") and bool(desk.pools.cells[cell]),
+            "todo": mine in ("", "begun") and bool(workspace.pools.cells[cell]),
             "mine": mine in ("chosen", "nobody"),
             "contested": outcome.state == "contested",
-            "empty": outcome.state == "empty" or not desk.pools.cells[cell],
+            "empty": outcome.state == "empty" or not workspace.pools.cells[cell],
         }[chosen.show]
         here = all(chosen.levels.get(name, level) == level for name, level in zip(names, cell, strict=True))
-        found.append(
+        every_tile.append(
             Tile(
                 number=number,
                 cell=cell,
-                candidates=len(desk.pools.cells[cell]),
+                candidates=len(workspace.pools.cells[cell]),
                 mine=mine,
                 state=outcome.state,
                 others=len(set(outcome.votes) - {curator}),
-                matches=wanted and here,
+                matches=shown and here,
             )
         )
-    return found
+    return every_tile
 
 
-def grid(desk: Desk, found: Sequence[Tile]) -> list[tuple[tuple[str, ...], list[Tile]]]:
+def grid(workspace: Workspace, cells: Sequence[Tile]) -> list[tuple[tuple[str, ...], list[Tile]]]:
     """Rows of tiles: the last attribute runs across, the others down."""
-    across = len(list(desk.pools.design.levels.values())[-1])
-    return [(found[start].cell[:-1], list(found[start : start + across])) for start in range(0, len(found), across)]
+    across = len(list(workspace.pools.design.levels.values())[-1])
+    return [(cells[start].cell[:-1], list(cells[start : start + across])) for start in range(0, len(cells), across)]
 
 
-def neighbours(found: Sequence[Tile], number: int) -> tuple[int | None, int | None]:
-    """The cells before and after this one that the filter leaves; it begins again at the end."""
-    numbers = [tile.number for tile in found if tile.matches]
-    before = [each for each in numbers if each < number] or [each for each in numbers if each > number]
-    after = [each for each in numbers if each > number] or [each for each in numbers if each < number]
+def neighbours(cells: Sequence[Tile], number: int) -> tuple[int | None, int | None]:
+    """The cells before and after this one that the filter keeps; it wraps around."""
+    numbers = [tile.number for tile in cells if tile.matches]
+    lower, higher = [other for other in numbers if other < number], [other for other in numbers if other > number]
+    before, after = lower or higher, higher or lower
     return (before[-1] if before else None), (after[0] if after else None)
 
 
-def progress(desk: Desk) -> Mapping[str, int]:
+def progress(workspace: Workspace) -> Mapping[str, int]:
     """Cells that each curator has decided."""
-    counted = Counter(name for outcome in desk.standing.outcomes.values() for name in outcome.votes)
-    return {name: counted[name] for name in desk.standing.curators}
+    counted = Counter(name for outcome in workspace.tally.outcomes.values() for name in outcome.votes)
+    return {name: counted[name] for name in workspace.tally.curators}

@@ -1,4 +1,4 @@
-"""Open the pools, look at what nobody has looked at, and serve the page until interrupted."""
+"""Open the pools, measure new candidates, and serve the pages until interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from stillme.curation.checks import check_missing
 from stillme.curation.decisions import Log
 from stillme.curation.pages.app import create
-from stillme.curation.pages.desk import Desk
+from stillme.curation.pages.workspace import Workspace
 from stillme.curation.pools import load_pools
 from stillme.errors import StillmeError
 from stillme.web.app import Site
@@ -34,15 +34,15 @@ def serve(
     pools = load_pools(folder)
     log = Log(pools)
     try:
-        desk = Desk(pools, log, check_missing(pools, watch=watch))
+        workspace = Workspace(pools, log, check_missing(pools, watch=watch))
         if curators:
-            desk.require_curators(curators)
+            workspace.require_curators(curators)
         server = Server.choose(host=host, port=port)
         site = Site(title="Curate", package="stillme.curation.pages", hosts=server.hosts, secure=server.secure)
         user = SingleUser(site, key=_key(folder))
-        app = create(desk, site, user)
-        address = server.address + user.entrance
-        say(f"Curate {len(desk.cells)} cells at {address}")
+        app = create(workspace, site, user)
+        address = server.address + user.entry_path
+        say(f"Curate {len(workspace.cells)} cells at {address}")
         say("Several people may use this address, each under their name. Ctrl-C stops; nothing is lost.")
         if browser:
             webbrowser.open(address)
@@ -52,7 +52,7 @@ def serve(
 
 
 def _key(folder: Path) -> str:
-    """The key of these pools. Kept, so that an open page still works when the server is started again."""
+    """The key of these pools. Kept, so that an open page still works after a restart of the server."""
     file = folder / _KEY
     try:
         if not file.is_file():
@@ -60,4 +60,4 @@ def _key(folder: Path) -> str:
                 stream.write(new_token())
         return file.read_text("utf-8").strip() or new_token()
     except OSError as error:
-        raise StillmeError(f"{file} cannot be used ({error.strerror}). Is the folder writable?") from None
+        raise StillmeError(f"{file} cannot be used ({error.strerror}). Make the folder writable.") from None

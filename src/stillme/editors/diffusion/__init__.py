@@ -1,5 +1,5 @@
-"""Editors with open weights: diffusers pipelines in this process, or a worker in an environment of its own.
+"""Editors with open weights: diffusers pipelines in this process, or a worker in its own environment.
 
-`pipelines.toml` says how each pipeline class is called, `presets.toml` which weights and settings have a name. Code
-never asks what a model is called.
+`pipelines.toml` says how each pipeline class is called, `presets.toml` names weights and settings. The code never
+branches on a model's name.
 """

@@ -1,4 +1,4 @@
-"""From settings to the arguments of a call, and what of the settings would not act."""
+"""Turn settings into the arguments of a pipeline call, and find settings that would have no effect."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from stillme.editors.diffusion.parameters import DiffusionParameters
 from stillme.editors.diffusion.traits import ARGUMENTS, Traits
 from stillme.types import Json, Portrait
 
-OURS = frozenset(
+RESERVED = frozenset(
     {
         "image", "prompt", "generator", "output_type", "return_dict", "num_images_per_prompt", "latents", "width",
         "height", *ARGUMENTS.values(),
     }
 )  # fmt: skip
-"""Arguments that `extra` must not set, because a request or a setting of its own gives them."""
+"""Arguments that `extra` must not set: the request or another setting gives them."""
 
 
 def arguments(settings: DiffusionParameters, traits: Traits) -> dict[str, Any]:
-    """What every call of this editor passes: only what the pipeline takes and heeds."""
+    """The arguments of every call of this editor: only those that the pipeline takes and uses."""
     passed: dict[str, Any] = {}
     for setting, argument in ARGUMENTS.items():
         value = getattr(settings, setting)
         if value is not None and argument in traits.arguments and setting not in traits.ignored:
             passed[argument] = value
     if traits.cfg is not None and not cfg_is_on(settings, traits):
-        # Passing it would only make the pipeline log that it does nothing.
+        # Passed, it has no effect but a log line.
         passed.pop("negative_prompt", None)
     if settings.size != "source" and traits.size == "any":
         passed["width"], passed["height"] = settings.size
@@ -38,7 +38,7 @@ def arguments(settings: DiffusionParameters, traits: Traits) -> dict[str, Any]:
 
 
 def cfg_is_on(settings: DiffusionParameters, traits: Traits) -> bool:
-    """Whether a second, unconditional prediction really steers the edit."""
+    """Whether classifier-free guidance really applies: a second, unconditional prediction."""
     cfg = traits.cfg
     if cfg is None or cfg.scale in traits.ignored:
         return False
@@ -49,12 +49,12 @@ def cfg_is_on(settings: DiffusionParameters, traits: Traits) -> bool:
 
 
 def guidance(settings: DiffusionParameters, traits: Traits) -> dict[str, Json]:
-    """The guidance that acted, for the record."""
-    acting = {name: getattr(settings, name) for name in traits.guidance if getattr(settings, name) is not None}
-    return {"cfg": cfg_is_on(settings, traits), **acting}
+    """The guidance that applied, for the record."""
+    applied = {name: getattr(settings, name) for name in traits.guidance if getattr(settings, name) is not None}
+    return {"cfg": cfg_is_on(settings, traits), **applied}
 
 
-def unheeded(settings: DiffusionParameters, traits: Traits, pipeline: str) -> Iterator[str]:
+def setting_problems(settings: DiffusionParameters, traits: Traits, pipeline: str) -> Iterator[str]:
     """Settings that the pipeline ignores or rejects."""
     takes = ", ".join(name for name, argument in ARGUMENTS.items() if argument in traits.arguments)
     for setting, argument in ARGUMENTS.items():
@@ -67,15 +67,15 @@ def unheeded(settings: DiffusionParameters, traits: Traits, pipeline: str) -> It
                 instead = f"write {ignored.harmless} or remove it" if ignored.harmless is not None else "remove it"
                 yield f"`{setting} = {value!r}` would be ignored: {ignored.reason}; {instead}"
         elif argument not in traits.arguments:
-            yield f"`{setting}` is no setting of {pipeline}, which takes {takes}; remove it"
-    yield from _without_guidance(settings, traits)
-    yield from _sizes(settings, traits, pipeline)
+            yield f"`{setting}` is not a setting of {pipeline}, which takes {takes}; remove it"
+    yield from _guidance_problems(settings, traits)
+    yield from _size_problems(settings, traits, pipeline)
     for name in settings.extra:
-        if name in OURS:
-            yield f"`extra.{name}` is not yours to set: the request or a setting of its own gives it"
+        if name in RESERVED:
+            yield f"`extra.{name}` cannot be set: the request or another setting gives it; remove it"
 
 
-def unfit(portraits: Sequence[Portrait], traits: Traits, pipeline: str) -> Iterator[str]:
+def portrait_problems(portraits: Sequence[Portrait], traits: Traits, pipeline: str) -> Iterator[str]:
     """Portraits that the pipeline rejects."""
     if traits.min_side == 1 and traits.max_aspect is None:
         return
@@ -84,27 +84,27 @@ def unfit(portraits: Sequence[Portrait], traits: Traits, pipeline: str) -> Itera
             with Image.open(portrait.image.path) as picture:
                 width, height = picture.size
         except (OSError, Image.DecompressionBombError, Image.DecompressionBombWarning):
-            continue  # the audit says itself which pictures it cannot read
+            continue  # the audit reports unreadable pictures itself
         if min(width, height) < traits.min_side:
             yield (
                 f"the portrait {portrait.id!r} has {width}×{height} pixels and {pipeline} rejects sides under "
-                f"{traits.min_side}; leave it out or enlarge it"
+                f"{traits.min_side}; exclude or enlarge it"
             )
         elif traits.max_aspect and max(width, height) > traits.max_aspect * min(width, height):
-            yield f"the portrait {portrait.id!r} ({width}×{height}) is longer than {pipeline} accepts; crop it"
+            yield f"the portrait {portrait.id!r} ({width}×{height}) is more elongated than {pipeline} accepts; crop it"
 
 
-def unknown_arguments(extra: Mapping[str, Json], traits: Traits, signature: Sequence[str], name: str) -> Iterator[str]:
+def argument_problems(extra: Mapping[str, Json], traits: Traits, signature: Sequence[str], name: str) -> Iterator[str]:
     """Arguments that the installed class does not have."""
     for argument in extra:
         if argument not in signature:
-            yield f"`extra.{argument}` is no argument of {name}; it has {', '.join(signature)}"
+            yield f"`extra.{argument}` is not an argument of {name}, which has {', '.join(signature)}; remove it"
     for argument in traits.arguments:
         if argument not in signature:
             yield f"`capabilities.arguments` names {argument!r}, which {name} does not have; remove it"
 
 
-def _without_guidance(settings: DiffusionParameters, traits: Traits) -> Iterator[str]:
+def _guidance_problems(settings: DiffusionParameters, traits: Traits) -> Iterator[str]:
     cfg = traits.cfg
     if cfg is None or cfg.scale in traits.ignored:
         return
@@ -120,7 +120,7 @@ def _without_guidance(settings: DiffusionParameters, traits: Traits) -> Iterator
         yield f"`negative_prompt` would be ignored while `{cfg.scale}` is not above 1; raise that or remove it"
 
 
-def _sizes(settings: DiffusionParameters, traits: Traits, pipeline: str) -> Iterator[str]:
+def _size_problems(settings: DiffusionParameters, traits: Traits, pipeline: str) -> Iterator[str]:
     if settings.size == "source":
         return
     if traits.size != "any":

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from stillme import images
 from stillme.editors.diffusion import calls, loading, tokens
-from stillme.editors.diffusion.overhearing import overheard
+from stillme.editors.diffusion.log_capture import captured_warnings
 from stillme.editors.diffusion.parameters import DiffusionParameters, OpenParameters, parameters_of
-from stillme.editors.diffusion.pictures import NotANumber, to_rgb
+from stillme.editors.diffusion.pixels import NotFinite, to_rgb
 from stillme.editors.diffusion.traits import Traits, pipelines, presets
 from stillme.editors.diffusion.weights import Weights
 from stillme.errors import UnreadableImage
@@ -37,32 +37,32 @@ class DiffusersEditor:
         self, name: str, parameters: DiffusionParameters, pipeline: str, traits: Traits, unknown: str = ""
     ) -> None:
         self._parameters, self._pipeline, self._traits, self._unknown = parameters, pipeline, traits, unknown
-        self._weights = Weights.meant_by(parameters, parameters.repo, parameters.revision)
-        stated = {**parameters.model_dump(mode="json"), "pipeline": pipeline, **self._weights.keyed()}
+        self._weights = Weights.from_parameters(parameters, parameters.repo, parameters.revision)
+        stated = {**parameters.model_dump(mode="json"), "pipeline": pipeline, **self._weights.identity()}
         self.spec = Spec(use=name, version=_VERSION, parameters=stated)
         self.capabilities = traits.capabilities(batch=parameters.batch)
         self._loaded: loading.Loaded | Failed | None = None
         self._counts: dict[str, int] = {}
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Settings that would not act, prompts that would be cut off, portraits that would be rejected."""
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """Settings without effect, prompts that would be truncated, portraits that would be rejected."""
         if not self._weights.is_folder and self._weights.repo.count("/") > 1:
-            yield f"`repo = {self._weights.repo!r}` is neither a folder here nor a repository's owner/name"
+            yield f"`repo = {self._weights.repo!r}` is neither a folder nor a repository; write a path or owner/name"
             return
         if self._weights.is_folder and not (self._weights.folder / "model_index.json").is_file():
-            yield f"`repo` names the folder {self._weights.repo}, which holds no model_index.json; name a pipeline's"
+            yield f"`repo` is the folder {self._weights.repo}, which has no model_index.json; name a pipeline's folder"
             return
         if self._unknown:
             yield self._unknown
             return
         parameters, traits, name = self._parameters, self._traits, self._pipeline
-        yield from calls.unheeded(parameters, traits, name)
-        yield from calls.unfit(portraits, traits, name)
-        yield from loading.unavailable(parameters, traits)
+        yield from calls.setting_problems(parameters, traits, name)
+        yield from calls.portrait_problems(portraits, traits, name)
+        yield from loading.option_problems(parameters, traits)
         if traits.tokens:
             yield from tokens.too_long(prompts, traits.tokens, self._token_limit, self._weights, editor=self.spec.use)
         if parameters.extra or (isinstance(parameters, OpenParameters) and parameters.capabilities):
-            yield from self._unknown_arguments()
+            yield from self._argument_problems()
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         """One outcome per request. Prompts of one portrait share a call where the pipeline allows it."""
@@ -73,46 +73,46 @@ class DiffusersEditor:
 
     def close(self) -> None:
         """Free the weights."""
-        held, self._loaded = self._loaded, None
-        scarce = isinstance(held, loading.Loaded) and held.on_accelerator
-        del held
-        if scarce:
-            loading.forget()
+        loaded, self._loaded = self._loaded, None
+        on_accelerator = isinstance(loaded, loading.Loaded) and loaded.on_accelerator
+        del loaded
+        if on_accelerator:
+            loading.free_memory()
 
     @property
     def _token_limit(self) -> int:
-        limits = self._traits.tokens
-        moved = self._parameters.max_sequence_length if limits and limits.argument else None
-        return moved or (limits.limit if limits else 0)
+        tokens = self._traits.tokens
+        chosen = self._parameters.max_sequence_length if tokens and tokens.argument else None
+        return chosen or (tokens.limit if tokens else 0)
 
-    def _unknown_arguments(self) -> Iterator[str]:
+    def _argument_problems(self) -> Iterator[str]:
         if find_spec("diffusers") is None:
             return
         try:
-            found = getattr(import_module("diffusers"), self._pipeline, None)
+            pipeline_class = getattr(import_module("diffusers"), self._pipeline, None)
         except (ImportError, RuntimeError) as error:  # as with a torchvision of another build than torch
-            yield f"diffusers cannot import {self._pipeline} ({str(error)[-200:]}); `pip check` may tell why"
+            yield f"diffusers cannot import {self._pipeline} ({str(error)[-200:]}); run `pip check`"
             return
-        if found is None:
+        if pipeline_class is None:
             yield f"diffusers has no pipeline {self._pipeline!r}; name the class of a pipeline that edits images"
             return
-        named = inspect.signature(found.__call__).parameters.values()
-        signature = [one.name for one in named if one.kind is not one.VAR_KEYWORD and one.name != "self"]
-        yield from calls.unknown_arguments(self._parameters.extra, self._traits, signature, self._pipeline)
+        parameters = inspect.signature(pipeline_class.__call__).parameters
+        signature = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD][1:]
+        yield from calls.argument_problems(self._parameters.extra, self._traits, signature, self._pipeline)
 
     def _ready(self) -> loading.Loaded | Failed:
         if self._loaded is None:
             try:
                 self._loaded = loading.load(self._parameters, self._traits, self._weights, self._pipeline)
             except Exception as error:
-                # Kept, so that a thousand requests do not each try to load 60 GB; a rerun tries again.
+                # Kept, so that not every request tries to load 60 GB; a rerun tries again.
                 self._loaded = Failed(error=f"the weights cannot be loaded: {_described(error)}", retryable=True)
         return self._loaded
 
     def _attempt(self, batch: list[Request]) -> list[EditOutcome]:
         if len(batch[0].portraits) > self.capabilities.inputs:
-            many = f"{len(batch[0].portraits)} portraits in one request, and {self.spec.use} takes "
-            return [Failed(error=f"{many}{self.capabilities.inputs}", retryable=False) for _ in batch]
+            error = f"{self.spec.use} takes {self.capabilities.inputs} portraits, not {len(batch[0].portraits)}"
+            return [Failed(error=error, retryable=False) for _ in batch]
         ready = self._ready()
         if isinstance(ready, Failed):
             return [ready for _ in batch]
@@ -123,7 +123,7 @@ class DiffusersEditor:
         except Exception as error:
             failed = _failure(error, self._parameters)
         # Outside of the handler: its traceback would keep the batch's tensors alive.
-        loading.forget()
+        loading.free_memory()
         if len(batch) > 1:
             return [outcome for request in batch for outcome in self._attempt([request])]
         return [failed]
@@ -131,18 +131,18 @@ class DiffusersEditor:
     def _call(self, ready: loading.Loaded, batch: list[Request]) -> list[EditOutcome]:
         torch: Any = import_module("torch")
         pictures = [Image.fromarray(images.read_rgb(portrait.image.path)) for portrait in batch[0].portraits]
-        words = [request.instruction for request in batch]
-        # The noise comes from the CPU, so that a seed means the same on every device.
+        instructions = [request.instruction for request in batch]
+        # Noise is drawn on the CPU, so that a seed gives the same on every device.
         generators = [torch.Generator("cpu").manual_seed(request.seed) for request in batch]
-        with overheard() as warnings:
-            made = ready.pipe(
+        with captured_warnings() as warnings:
+            output = ready.pipe(
                 image=self._as_passed(pictures, len(batch)),
-                prompt=words if self._traits.batching == "shared_image" else words[0],
+                prompt=instructions if self._traits.batching == "shared_image" else instructions[0],
                 generator=generators,
                 output_type="np",
                 **calls.arguments(self._parameters, self._traits),
             )
-        blocked = getattr(made, "nsfw_content_detected", None) or [False] * len(batch)
+        blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(batch)
         common: dict[str, Json] = {
             **ready.about,
             "guidance": calls.guidance(self._parameters, self._traits),
@@ -152,7 +152,7 @@ class DiffusersEditor:
             **({"warnings": warnings} if warnings else {}),
         }
         outcomes: list[EditOutcome] = []
-        for request, pixels, is_blocked in zip(batch, made.images, blocked, strict=True):
+        for request, pixels, is_blocked in zip(batch, output.images, blocked, strict=True):
             effective = {**common, **self._counted(ready.pipe, request.instruction)}
             outcomes.append(_outcome(pixels, effective, is_blocked=bool(is_blocked)))
         return outcomes
@@ -167,14 +167,13 @@ class DiffusersEditor:
                 return pictures * prompts
 
     def _counted(self, pipe: Any, instruction: str) -> dict[str, Json]:
-        limits = self._traits.tokens
-        if limits is None or getattr(pipe, limits.component, None) is None:
+        rules = self._traits.tokens
+        if rules is None or getattr(pipe, rules.component, None) is None:
             return {}
-        found = self._counts.get(instruction)
-        if found is None:  # the same words meet every portrait
-            found = tokens.counter(limits, getattr(pipe, limits.component))(instruction)
-            self._counts[instruction] = found
-        return {"prompt_tokens": found, "prompt_limit": self._token_limit, "truncated": found > self._token_limit}
+        count = self._counts.get(instruction)
+        if count is None:  # cached: the same instruction is used for many portraits
+            count = self._counts[instruction] = tokens.counter(rules, getattr(pipe, rules.component))(instruction)
+        return {"prompt_tokens": count, "prompt_limit": self._token_limit, "truncated": count > self._token_limit}
 
 
 class Diffusers(DiffusersEditor):
@@ -185,7 +184,7 @@ class Diffusers(DiffusersEditor):
     Parameters: ClassVar[type[BaseModel]] = OpenParameters
 
     def __init__(self, parameters: OpenParameters) -> None:
-        weights = Weights.meant_by(parameters, parameters.repo, parameters.revision)
+        weights = Weights.from_parameters(parameters, parameters.repo, parameters.revision)
         pipeline = parameters.pipeline or str(weights.index().get("_class_name", ""))
         known = pipelines().get(pipeline)
         unknown = ""
@@ -193,14 +192,14 @@ class Diffusers(DiffusersEditor):
             unknown = f"`pipeline` is missing: name the pipeline class of {parameters.repo}, such as Flux2Pipeline"
         elif known is None and parameters.capabilities is None:
             unknown = (
-                f"stillme does not know how {pipeline} is called; declare it in `capabilities`, "
+                f"stillme does not know how to call {pipeline}; declare it in `capabilities`, "
                 f"or use one of {', '.join(pipelines())}"
             )
         super().__init__("diffusers", parameters, pipeline, parameters.capabilities or known or Traits(), unknown)
 
 
 def named(title: str, name: str) -> type[DiffusersEditor]:
-    """The editor class of a preset. `title` is the name that it is bound to in `named.py`."""
+    """The editor class of a preset. `title` is its name in `named.py`."""
     preset = presets()[name]
 
     class Named(DiffusersEditor):
@@ -222,16 +221,16 @@ def _outcome(pixels: Any, effective: dict[str, Json], *, is_blocked: bool) -> Ed
         return Refused(message="the pipeline's safety checker blocked the image", effective=effective)
     try:
         rgb = to_rgb(pixels)
-    except NotANumber as error:
+    except NotFinite as error:
         return Failed(error=f"{error}, computed as {effective['dtype']}; try another dtype", retryable=False)
     return Edited(image=images.encode_png(rgb), effective={**effective, "size": [rgb.shape[1], rgb.shape[0]]})
 
 
 def _failure(error: Exception, parameters: DiffusionParameters) -> Failed:
     if loading.is_out_of_memory(error):
-        advice = f"`offload` (now {parameters.offload}) and a smaller `batch` need less"
+        advice = f"set `offload` (now {parameters.offload}) or a smaller `batch`"
         return Failed(error=f"out of memory: {_described(error)} ({advice})", retryable=True)
-    # What a pipeline rejects today it rejects tomorrow; a device's fault may pass.
+    # A rejected input stays rejected; a device's fault may pass.
     return Failed(error=_described(error), retryable=not isinstance(error, (ValueError, TypeError)))
 
 

@@ -1,4 +1,4 @@
-"""Load a pipeline as the parameters say. The only module that touches torch and diffusers while loading."""
+"""Load a pipeline as its parameters say. Loading touches torch and diffusers in this module only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from stillme.editors.diffusion.overhearing import overheard
+from stillme.editors.diffusion.log_capture import captured_warnings
 from stillme.editors.diffusion.parameters import DiffusionParameters
 from stillme.editors.diffusion.traits import Traits
 from stillme.editors.diffusion.weights import Weights
@@ -24,11 +24,11 @@ _NEEDED = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A pipeline that is ready to edit."""
+    """A pipeline, ready to edit."""
 
     pipe: Any
     about: dict[str, Json]
-    """What every edit of it has in common: weights, device, library versions."""
+    """What all its edits have in common: weights, device, library versions."""
     on_accelerator: bool
 
 
@@ -39,15 +39,15 @@ def load(parameters: DiffusionParameters, traits: Traits, weights: Weights, pipe
     import_module("diffusers.utils.logging").disable_progress_bar()
     import_module("transformers.utils.logging").disable_progress_bar()
     dtype = getattr(torch, parameters.dtype)
-    folder, commit = _fetched(diffusers, weights)
+    folder, commit = _download(diffusers, weights)
     options: dict[str, Any] = {"dtype": dtype}
     if quantisation := _quantisation(parameters, traits, dtype, folder):
         options["quantization_config"] = quantisation
-    with overheard() as warnings:
+    with captured_warnings() as warnings:
         pipe = diffusers.DiffusionPipeline.from_pretrained(str(folder), **options)
     if pipeline and type(pipe).__name__ != pipeline:
         raise StillmeError(
-            f"{weights.repo} holds a {type(pipe).__name__}, not a {pipeline}; name its own preset, or use `diffusers`."
+            f"{weights.repo} is a {type(pipe).__name__}, not a {pipeline}; use its own preset, or `diffusers`."
         )
     pipe.set_progress_bar_config(disable=True)
     device = _device(torch, parameters.device)
@@ -58,36 +58,36 @@ def load(parameters: DiffusionParameters, traits: Traits, weights: Weights, pipe
         "weights": {"repo": weights.repo, "revision": commit},
         "device": _described(torch, device),
         "dtype": parameters.dtype,
-        "libraries": {name: found for name in _LIBRARIES if (found := _version(name))},
+        "libraries": {name: installed for name in _LIBRARIES if (installed := _version(name))},
         **({"loading_warnings": warnings} if warnings else {}),
     }
     return Loaded(pipe=pipe, about=about, on_accelerator=device.type != "cpu")
 
 
-def unavailable(parameters: DiffusionParameters, traits: Traits) -> Iterator[str]:
-    """Ways to run the weights that this pipeline or this machine does not have."""
+def option_problems(parameters: DiffusionParameters, traits: Traits) -> Iterator[str]:
+    """Options of running the weights that this pipeline or this machine does not support."""
     if parameters.offload != "none" and parameters.device == "cpu":
         yield f"`offload = {parameters.offload!r}` needs an accelerator and `device` is cpu; remove one of them"
     if parameters.cache != "none" and parameters.cache not in traits.caches:
         known = ", ".join(traits.caches) or "none"
-        yield f"`cache = {parameters.cache!r}` does not work on this pipeline; those that do: {known}"
+        yield f"`cache = {parameters.cache!r}` does not work with this pipeline; these do: {known}"
     if parameters.cache_options and parameters.cache == "none":
-        yield "`cache_options` would be ignored without `cache`; name one or remove them"
+        yield "`cache_options` would be ignored without `cache`; set it, or remove them"
     if parameters.quantised and parameters.quantisation == "none":
-        yield "`quantised` would be ignored without `quantisation`; name one or remove it"
+        yield "`quantised` would be ignored without `quantisation`; set it, or remove `quantised`"
     if parameters.quantisation.startswith("bitsandbytes") and parameters.device == "cpu":
-        yield f"`quantisation = {parameters.quantisation!r}` needs a GPU and `device` is cpu; torchao's need none"
+        yield f"`quantisation = {parameters.quantisation!r}` needs a GPU and `device` is cpu; use torchao"
     module = _NEEDED.get(parameters.quantisation.partition("-")[0])
     if module and find_spec(module) is None:
         yield f"`quantisation = {parameters.quantisation!r}` needs {module}: run `pip install {module}`"
     if parameters.attention and find_spec("diffusers") is not None:
         names = [entry.value for entry in import_module("diffusers.models.attention_dispatch").AttentionBackendName]
         if parameters.attention not in names:
-            yield f"`attention = {parameters.attention!r}` is no backend of diffusers; it has {', '.join(names)}"
+            yield f"`attention = {parameters.attention!r}` is unknown to diffusers; write one of {', '.join(names)}"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """On a GPU or in main memory."""
+    """Whether memory ran out, on a GPU or in main memory."""
     torch: Any = import_module("torch")
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
@@ -95,17 +95,17 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
-def forget() -> None:
-    """Give memory back to the device now: denoisers hold cycles, which Python alone would collect some time later."""
+def free_memory() -> None:
+    """Return memory to the device now: denoisers have reference cycles, which Python would collect later."""
     import_module("gc").collect()
     torch: Any = import_module("torch")
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
-def _fetched(diffusers: Any, weights: Weights) -> tuple[Path, str]:
+def _download(diffusers: Any, weights: Weights) -> tuple[Path, str]:
     if weights.is_folder:
-        return weights.folder, str(weights.keyed()["revision"])
+        return weights.folder, str(weights.identity()["revision"])
     # A snapshot's folder is named after its commit.
     folder = Path(diffusers.DiffusionPipeline.download(weights.repo, revision=weights.revision))
     return folder, folder.name

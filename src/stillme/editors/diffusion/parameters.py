@@ -1,4 +1,4 @@
-"""What an audit can set of a diffusers editor. What cannot change a pixel is left out of the key."""
+"""Settings of a diffusers editor. Those that cannot change a pixel are not part of the key."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ class DiffusionParameters(Parameters):
     image_guidance_scale: float | None = Field(default=None, ge=0)
     negative_prompt: str | None = None
     size: Literal["source"] | tuple[Side, Side] = "source"
-    """Width and height, or whatever the pipeline makes of the source."""
+    """Width and height, or the pipeline's own choice from the source."""
     max_sequence_length: int | None = Field(default=None, ge=1)
-    """Prompt tokens, where the limit can be moved."""
+    """Prompt tokens, if the limit can be changed."""
     extra: dict[str, Json] = {}
-    """Further arguments of the pipeline's call, by their own names."""
+    """Further arguments of the pipeline's call."""
 
     batch: int = Field(default=4, ge=1, le=256)
-    """Prompts of one portrait per call. Part of the key: a batch adds its numbers up in another order."""
+    """Prompts of one portrait per call. Part of the key: a batch sums in another order, so rounding differs."""
     device: Device = "auto"
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     quantisation: Quantisation = "none"
     quantised: tuple[str, ...] = ()
-    """Components to quantise; empty is the denoiser and its text encoders."""
+    """Components to quantise; empty for the denoiser and its text encoders."""
     attention: str = ""
-    """A diffusers attention backend, such as `flash` or `sage`; empty is torch's own."""
+    """A diffusers attention backend, such as `flash` or `sage`; empty for torch's own."""
     vae_slicing: bool = False
     vae_tiling: bool = False
     compile: bool = False
     cache: Literal["none", "first_block", "taylorseer"] = "none"
-    """Skips work that hardly changes between steps."""
+    """Reuses activations that hardly change between steps."""
     cache_options: dict[str, Json] = {}
 
     offload: Literal["none", "model", "sequential", "group"] = Field(default="none", exclude=True)
-    """Where weights wait. The same kernels run on the same device, so it is no part of the key."""
+    """Where weights are kept between uses. The same kernels run on the same device, so it is not part of the key."""
 
     @field_serializer("device")
     def _without_index(self, device: str) -> str:
@@ -62,10 +62,10 @@ class DiffusionParameters(Parameters):
 
 
 class OpenParameters(DiffusionParameters):
-    """For any other pipeline: also its class and, unless stillme knows that class, how it is called."""
+    """For any other pipeline: also its class and, unless stillme knows it, how to call it."""
 
     pipeline: str = ""
-    """The class; empty reads it from the folder's model_index.json."""
+    """The class; empty to read it from the folder's model_index.json."""
     capabilities: Traits | None = None
 
 

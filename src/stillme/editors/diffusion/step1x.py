@@ -1,4 +1,4 @@
-"""Step1X-Edit v1.2, which needs a fork of diffusers and an old transformers: edited by a worker process."""
+"""Step1X-Edit v1.2, which needs a fork of diffusers and an old transformers: runs in a worker process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
 BACKEND = SERVE.with_name("step1x.py")
 _RECIPE = (
-    "make an environment with `pip install torch transformers==4.55.0 accelerate "
+    "create an environment with `pip install torch transformers==4.55.0 accelerate "
     "git+https://github.com/Peyton-Chen/diffusers@step1xedit_v1p2` and write its bin/python"
 )
 
@@ -33,23 +33,23 @@ class Step1XParameters(Parameters):
     size_level: int = Field(default=1024, ge=256, le=4096)
     """The edit is made at about this side length and resized to the source."""
     thinking: bool = False
-    """Lets the model rewrite the prompt first."""
+    """The model rewrites the prompt first."""
     reflection: bool = False
-    """Lets the model judge and redo its edit."""
+    """The model rates and redoes its edit."""
     region_e: bool = False
     """The RegionE accelerator, which works with 28 steps only."""
     device: str = Field(default="cuda", exclude=True, pattern=r"^cuda(:\d+)?$")
-    """Which GPU. There is no other device for these weights, so it cannot change the picture."""
+    """Which GPU. The weights run on no other device, so it cannot change the picture."""
 
     python: str = Field(default="", exclude=True)
     """The interpreter of the environment that has the fork."""
     offload: Literal["none", "model", "sequential"] = Field(default="none", exclude=True)
-    patience: float = Field(default=1800.0, gt=0, exclude=True)
-    """Seconds to wait for an answer, the loading of the weights included."""
+    timeout: float = Field(default=1800.0, gt=0, exclude=True)
+    """Seconds to wait for an answer, including loading the weights."""
 
 
 class Step1X:
-    """Step1X-Edit v1.2, 19B: the paper's settings (28 steps, true CFG 6), in an environment of its own."""
+    """Step1X-Edit v1.2, 19B: the paper's settings (28 steps, true CFG 6), in its own environment."""
 
     Parameters: ClassVar[type[BaseModel]] = Step1XParameters
     needs: ClassVar[Needs] = Needs(memory_gb=50)
@@ -58,24 +58,24 @@ class Step1X:
 
     def __init__(self, parameters: Step1XParameters) -> None:
         self._parameters = parameters
-        weights = Weights.meant_by(parameters, parameters.repo, parameters.revision)
-        stated = {**parameters.model_dump(mode="json"), "dtype": "bfloat16", **weights.keyed()}
+        weights = Weights.from_parameters(parameters, parameters.repo, parameters.revision)
+        stated = {**parameters.model_dump(mode="json"), "dtype": "bfloat16", **weights.identity()}
         self.spec = Spec(use="step1x-edit-v1p2", version="1", parameters=stated)
         self.capabilities = Capabilities(
             seed="exact", steps="free", guidance=("true_cfg_scale",), rewrites_prompt=parameters.thinking
         )
-        # A bare name is looked up on the PATH; anything with a slash is a file.
+        # A bare name is searched on the PATH; anything with a slash is a file.
         self._python = str(parameters.path(parameters.python)) if "/" in parameters.python else parameters.python
         command = (self._python, "-u", str(SERVE), str(self.backend))
-        self._worker = Worker(command, dict(parameters) | {"repo": weights.repo}, patience=parameters.patience)
+        self._worker = Worker(command, dict(parameters) | {"repo": weights.repo}, timeout=parameters.timeout)
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """An environment that is not there, and settings that would not act."""
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """A missing environment, and settings that would be rejected."""
         parameters = self._parameters
         if not parameters.python:
-            yield f"`python` is missing: Step1X runs in an environment of its own; {_RECIPE}"
+            yield f"`python` is missing: Step1X runs in its own environment; {_RECIPE}"
         elif shutil.which(self._python) is None:
-            yield f"`python = {parameters.python!r}` is no program; {_RECIPE}"
+            yield f"`python = {parameters.python!r}` is not an executable; {_RECIPE}"
         if parameters.region_e and parameters.steps != 28:
             yield f"`steps = {parameters.steps}` is rejected by RegionE; write 28 or `region_e = false`"
 
@@ -96,17 +96,16 @@ class Step1X:
     def _edit(self, request: Request) -> EditOutcome:
         portrait, *others = request.portraits
         if others:
-            many = f"{1 + len(others)} portraits in one request, and {self.spec.use} takes 1"
-            return Failed(error=many, retryable=False)
+            return Failed(error=f"{self.spec.use} takes 1 portrait, not {1 + len(others)}", retryable=False)
         source = images.read_rgb(portrait.image.path)
         names = ("steps", "true_cfg_scale", "size_level", "thinking", "reflection")
-        asked = {
+        message = {
             "do": "edit",
             "instruction": request.instruction,
             "seed": request.seed,
             "settings": {name: getattr(self._parameters, name) for name in names},
         }
-        answer = self._worker.ask(asked, [images.encode_png(source)])
+        answer = self._worker.ask(message, [images.encode_png(source)])
         if len(answer.attached) != 1:
             return Failed(error=f"the worker sent {len(answer.attached)} images for one request", retryable=True)
         images.check(answer.attached[0], name="the worker's image")

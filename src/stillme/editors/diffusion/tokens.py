@@ -1,4 +1,4 @@
-"""Count the tokens of a prompt as its pipeline does, to know what is cut off."""
+"""Count the tokens of a prompt as its pipeline does, to find truncation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Count = Callable[[str], int]
 
 
 def counter(tokens: Tokens, tokenizer: Any) -> Count:
-    """How many tokens a prompt fills of the limit, template included."""
+    """How many tokens of the limit a prompt takes, template included."""
     match tokens.counted:
         case "plain":
             return lambda text: len(tokenizer(text, verbose=False)["input_ids"])
@@ -27,18 +27,18 @@ def counter(tokens: Tokens, tokenizer: Any) -> Count:
 
 
 def too_long(prompts: Sequence[Prompt], tokens: Tokens, limit: int, weights: Weights, *, editor: str) -> Iterator[str]:
-    """Prompts that would be cut off, as far as this machine can tell without downloading anything."""
-    # No token is shorter than a byte, so most prompts are cleared without a tokenizer.
-    doubtful = [prompt for prompt in prompts if len(prompt.text.encode()) + tokens.overhead > limit]
-    tokenizer = _tokenizer(tokens, weights) if doubtful else None
+    """Prompts that would be truncated, as far as known without a download."""
+    # No token is shorter than a byte, so most prompts need no tokenizer.
+    long = [prompt for prompt in prompts if len(prompt.text.encode()) + tokens.overhead > limit]
+    tokenizer = _tokenizer(tokens, weights) if long else None
     if tokenizer is None:
         return
     count = counter(tokens, tokenizer)
-    for prompt in doubtful:
-        found = count(prompt.text)
-        if found > limit:
-            moved = f", or raise `{tokens.argument}`" if tokens.argument else ""
-            yield f"the prompt {prompt.id!r} has {found} tokens and {editor} reads {limit}; shorten it{moved}"
+    for prompt in long:
+        length = count(prompt.text)
+        if length > limit:
+            alternative = f", or raise `{tokens.argument}`" if tokens.argument else ""
+            yield f"the prompt {prompt.id!r} has {length} tokens and {editor} reads {limit}; shorten it{alternative}"
 
 
 def _tokenizer(tokens: Tokens, weights: Weights) -> Any:
@@ -49,7 +49,7 @@ def _tokenizer(tokens: Tokens, weights: Weights) -> Any:
     library, kind = named
     try:
         return getattr(import_module(library), kind).from_pretrained(folder)
-    except (ImportError, RuntimeError):  # not installed, or not usable: the edit itself will tell
+    except (ImportError, RuntimeError):  # not installed or not usable: the edit itself reports it
         return None
 
 
@@ -63,8 +63,9 @@ def _as_text(tokenizer: Any, text: str) -> str:
 
 def _in_chat(tokenizer: Any, tokens: Tokens, text: str) -> int:
     module, _, name = tokens.system.partition(":")
-    said = [("system", getattr(import_module(module), name))] if module else []
-    messages = [{"role": role, "content": [{"type": "text", "text": words}]} for role, words in [*said, ("user", text)]]
+    system = [("system", getattr(import_module(module), name))] if module else []
+    turns = [*system, ("user", text)]
+    messages = [{"role": role, "content": [{"type": "text", "text": content}]} for role, content in turns]
     rendered = tokenizer.apply_chat_template(
         [messages], add_generation_prompt=False, tokenize=True, return_dict=True, padding=False
     )

@@ -1,4 +1,4 @@
-"""What a pipeline class takes, and what a preset sets: `pipelines.toml` and `presets.toml`, checked and typed."""
+"""How to call a pipeline class, and what a preset sets: `pipelines.toml` and `presets.toml`, validated."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ ARGUMENTS: Mapping[str, str] = {
     "negative_prompt": "negative_prompt",
     "max_sequence_length": "max_sequence_length",
 }
-"""Our settings and the call arguments that they become. `size` becomes `width` and `height`."""
+"""Settings and the call arguments that they become; `size` becomes `width` and `height`."""
 
 
 class Cfg(Parameters):
-    """When classifier-free guidance is on. Guidance that the weights have learnt is not this."""
+    """When classifier-free guidance is on. Distilled guidance does not count."""
 
     scale: str
-    """The argument that turns it on above 1."""
+    """The argument that enables it when above 1."""
     negative_prompt: bool = False
-    """Whether it stays off, with no more than a log line, unless there is a negative prompt."""
+    """Whether it stays off, with only a log line, without a negative prompt."""
     at_least: dict[str, float] = {}
-    """Other arguments and the least value that they need."""
+    """Other arguments and their required minimum."""
 
 
 class Tokens(Parameters):
-    """Where a prompt is cut off."""
+    """Where a prompt is truncated."""
 
     limit: int = Field(ge=1)
     argument: str | None = None
-    """The call argument that moves the limit."""
+    """The call argument that changes the limit."""
     component: str = "tokenizer"
     counted: Literal["plain", "bare", "chat", "chat_text"] = "plain"
-    """With the tokenizer's specials, without, inside a chat, or inside a chat rendered to text first."""
+    """With special tokens, without them, inside a chat, or inside a chat rendered to text first."""
     system: str = ""
-    """`module:name` of the system message that fills part of the limit."""
+    """`module:name` of the system message that takes part of the limit."""
     overhead: int = 0
-    """No template adds more tokens than this: prompts with fewer bytes than what is left need no tokenizer."""
+    """The most tokens that the template adds: shorter prompts, in bytes, need no tokenizer."""
 
 
 class Ignored(Parameters):
-    """A setting that is accepted and then does nothing."""
+    """A setting that is accepted but has no effect."""
 
     reason: str
     harmless: float | None = None
-    """The value that describes what happens anyway."""
+    """The value that describes what happens without it."""
 
 
 class Traits(Parameters):
-    """How a pipeline class is called. An audit can declare these for a class that stillme does not know."""
+    """How to call a pipeline class. An audit can declare these for a class that stillme does not know."""
 
     inputs: int = Field(default=1, ge=1)
     images: Literal["one", "list", "repeated"] = "one"
-    """A picture, a list of references, or the picture once per prompt."""
+    """One picture, a list of references, or the picture once per prompt."""
     batching: Literal["none", "shared_image"] = "none"
     arguments: tuple[str, ...] = ("num_inference_steps",)
     ignored: dict[str, Ignored] = {}
@@ -81,7 +81,7 @@ class Traits(Parameters):
     can_refuse: bool = False
 
     def capabilities(self, *, batch: int) -> Capabilities:
-        """The same in the words that all editors share."""
+        """The same as the capabilities that all editors declare."""
         return Capabilities(
             inputs=self.inputs,
             batching=self.batching if batch > 1 else "none",
@@ -108,11 +108,11 @@ class Preset(Parameters):
     settings: dict[str, Json] = {}
     """Values of `DiffusionParameters`."""
     ignored: dict[str, Ignored] = {}
-    """What these weights ignore, beyond what the pipeline does."""
+    """What these weights ignore in addition to the pipeline."""
 
     @property
     def traits(self) -> Traits:
-        """The pipeline's traits, as these weights narrow them."""
+        """The pipeline's traits, restricted to these weights."""
         known = pipelines()[self.pipeline]
         return known.model_copy(
             update={

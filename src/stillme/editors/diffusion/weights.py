@@ -1,4 +1,4 @@
-"""Which weights: a repository on the hub or a folder, and a name for exactly these bytes."""
+"""Weights: a repository on the hub or a folder, and what identifies their content."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from stillme.protocols import Parameters
 from stillme.types import Json
 
 _EDGE = 65536
-"""Bytes read from each end of a file: training moves all of them, and hashing 60 GB takes minutes."""
+"""Bytes read from each end of a file: training changes all of them, and hashing 60 GB takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Where an audit says that its weights are."""
+    """Where an audit's weights are."""
 
     repo: str
     revision: str
     is_folder: bool
-    """Whether they lie in a folder of this machine."""
+    """Whether they are a local folder."""
 
     @classmethod
-    def meant_by(cls, parameters: Parameters, repo: str, revision: str) -> Weights:
-        """A folder is written with a leading `.`, `/` or `~`, or exists; all else is a repository."""
+    def from_parameters(cls, parameters: Parameters, repo: str, revision: str) -> Weights:
+        """A folder starts with `.`, `/` or `~`, or exists; everything else is a repository."""
         folder = parameters.path(repo)
         is_folder = repo.startswith((".", "/", "~")) or folder.is_dir()
         return cls(str(folder) if is_folder else repo, revision, is_folder)
@@ -38,24 +38,24 @@ class Weights:
         """The folder, if it is one."""
         return Path(self.repo).expanduser()
 
-    def keyed(self) -> dict[str, Json]:
-        """What the key says of them: a folder counts by its content, wherever it lies."""
+    def identity(self) -> dict[str, Json]:
+        """Their part of the key: a folder is identified by its content, not its place."""
         if not self.is_folder:
             return {"repo": self.repo, "revision": self.revision}
         return {"repo": self.folder.resolve().name, "revision": f"sampled-sha256:{fingerprint(self.folder)}"}
 
     def index(self) -> dict[str, Any]:
-        """The pipeline's model_index.json where it is at hand; nothing is downloaded."""
-        found = self.folder / "model_index.json" if self.is_folder else self._cached("model_index.json")
-        if found is None or not found.is_file():
+        """The pipeline's model_index.json, if it is on this machine; nothing is downloaded."""
+        file = self.folder / "model_index.json" if self.is_folder else self._cached("model_index.json")
+        if file is None or not file.is_file():
             return {}
-        return cast("dict[str, Any]", json.loads(found.read_text("utf-8")))
+        return cast("dict[str, Any]", json.loads(file.read_text("utf-8")))
 
     def local(self, part: str) -> Path | None:
         """A subfolder such as `tokenizer`, if it is on this machine."""
         if self.is_folder:
-            found = self.folder / part
-            return found if found.is_dir() else None
+            folder = self.folder / part
+            return folder if folder.is_dir() else None
         index = self._cached("model_index.json")
         return index.parent / part if index and (index.parent / part).is_dir() else None
 
@@ -64,10 +64,10 @@ class Weights:
             return None
         hub: Any = import_module("huggingface_hub")
         try:
-            found = hub.try_to_load_from_cache(self.repo, name, revision=self.revision)
-        except ValueError:  # not a name that the hub could have
+            file = hub.try_to_load_from_cache(self.repo, name, revision=self.revision)
+        except ValueError:  # not a valid name on the hub
             return None
-        return Path(found) if isinstance(found, str) else None
+        return Path(file) if isinstance(file, str) else None
 
 
 def fingerprint(folder: Path) -> str:

@@ -1,1 +1,1 @@
-"""Editors that run elsewhere: one adapter per protocol, one way to refuse, fail, wait and count money."""
+"""Editors behind an API: one adapter per protocol; refusals, failures, rate limits and cost are handled once."""

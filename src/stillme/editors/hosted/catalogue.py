@@ -1,4 +1,4 @@
-"""What is known of hosted models, read from catalogue.toml: defaults, limits, prices."""
+"""Facts about hosted models, read from catalogue.toml: defaults, limits, prices."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stillme.protocols import Parameters
 
 
 class Price(Parameters):
-    """What a model costs, in US dollars. What is not charged for is 0."""
+    """A model's prices in US dollars; 0 for what is not charged."""
 
     input_text: float = Field(default=0.0, ge=0)
-    """Per million tokens, as all four."""
+    """Per million tokens, like the next three."""
     input_image: float = Field(default=0.0, ge=0)
     output_text: float = Field(default=0.0, ge=0)
     output_image: float = Field(default=0.0, ge=0)
@@ -27,31 +27,31 @@ class Price(Parameters):
     """Per returned picture."""
     first_megapixel: float = Field(default=0.0, ge=0)
     further_megapixel: float = Field(default=0.0, ge=0)
-    """Of all pictures in and out, each rounded up to whole megapixels."""
+    """Over all input and output images, each rounded up to whole megapixels."""
     second: float = Field(default=0.0, ge=0)
-    """Of computing time."""
+    """Per second of computing time."""
 
     @property
     def by_tokens(self) -> bool:
-        """Whether the price can only be told from a count of tokens."""
+        """Whether the cost depends on a token count."""
         return any((self.input_text, self.input_image, self.output_text, self.output_image))
 
 
 class Facts(Parameters):
-    """What is known of one model."""
+    """Facts about one model."""
 
     inputs: int = Field(default=1, ge=1)
     images: str = "image"
-    """The fields that take the pictures, separated by commas; `[]` at the end of a name marks a list."""
+    """The request fields that take the images, separated by commas; a trailing `[]` marks a list."""
     rejects: tuple[str, ...] = ()
-    """Parameters that this model answers with an error."""
+    """Parameters that this model rejects."""
     choices: Mapping[str, tuple[str, ...]] = {}
-    """Parameters of which it takes only these values."""
+    """Parameters with a closed set of values."""
     price: Price | None = None
 
 
 class Service(Parameters):
-    """One provider: its defaults, and the models of which more is known."""
+    """One provider: its defaults, and facts about some of its models."""
 
     default: str
     base_url: str
@@ -60,7 +60,7 @@ class Service(Parameters):
     models: Mapping[str, Facts] = {}
 
     def facts(self, model: str) -> Facts:
-        """What is known of the model; of one that is not listed, what holds for the service."""
+        """The model's facts; what is not listed has the service's defaults."""
         known = self.models.get(model, Facts())
         inherited = {name: getattr(self, name) for name in ("inputs", "images") if name not in known.model_fields_set}
         return known.model_copy(update=inherited)
@@ -68,7 +68,7 @@ class Service(Parameters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one call used up, as far as it is known."""
+    """What one call consumed, as far as the provider reports it."""
 
     input_text: int = 0
     input_image: int = 0
@@ -76,7 +76,7 @@ class Usage:
     output_image: int = 0
     images: int = 0
     sizes: Sequence[tuple[int, int]] = ()
-    """Width and height of every picture that went in or came out."""
+    """Width and height of every input and output image."""
     seconds: float = 0.0
 
     @property
@@ -86,7 +86,7 @@ class Usage:
 
 
 def dollars(price: Price | None, usage: Usage) -> float | None:
-    """What the call cost; None where nobody can say."""
+    """What the call cost; None if unknown."""
     if price is None or (price.by_tokens and not usage.tokens):
         return None
     megapixels = sum(math.ceil(width * height / 2**20) for width, height in usage.sizes)
@@ -96,7 +96,7 @@ def dollars(price: Price | None, usage: Usage) -> float | None:
         + price.output_text * usage.output_text
         + price.output_image * usage.output_image
     )
-    # Nothing came back: a picture that was not made has no pixels to be charged for.
+    # Without an output image, nothing is charged by area.
     area = price.first_megapixel + price.further_megapixel * (megapixels - 1) if megapixels and usage.images else 0.0
     return tokens / 1e6 + price.image * usage.images + area + price.second * usage.seconds
 
@@ -109,9 +109,9 @@ def service(name: str) -> Service:
 
 def read_on() -> date:
     """When models and prices were looked up."""
-    found = _file()["read"]
-    assert isinstance(found, date)
-    return found
+    day = _file()["read"]
+    assert isinstance(day, date)
+    return day
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What all hosted editors share: turns, time-outs, lock-outs, refusals, cost."""
+"""What all hosted editors share: rate limits, account faults, refusals, redaction, cost."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pydantic import BaseModel, Field
 
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, Usage, dollars
-from stillme.editors.hosted.faults import Broken, Declined
-from stillme.editors.hosted.limits import RateLimiter
-from stillme.editors.hosted.pictures import Picture, outgoing, size_of
+from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload, size_of
+from stillme.editors.hosted.faults import CallFailed, Declined
 from stillme.errors import UnreadableImage
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.throttle import RateLimiter
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 
 _MEGAPIXEL = (1024, 1024)
 
 
 class HostedParameters(Parameters):
-    """What every hosted editor lets an audit set. What cannot change a picture is no part of the key."""
+    """Settings of every hosted editor. Those that cannot change a picture are not part of the key."""
 
     model: str = Field(min_length=1)
     base_url: str = Field(pattern=r"^https?://")
@@ -32,28 +32,28 @@ class HostedParameters(Parameters):
     """Further fields of the request, sent as they are."""
 
     inputs: int | None = Field(default=None, ge=1, exclude=True)
-    """How many portraits a request may carry, where the catalogue does not know the model."""
+    """How many portraits a request may carry, for a model that the catalogue does not list."""
     price: Price | None = Field(default=None, exclude=True)
-    """What the model costs, where the catalogue does not know or no longer knows."""
+    """The model's prices, if the catalogue lacks them or is out of date."""
     requests_per_minute: float | None = Field(default=None, gt=0, exclude=True)
     concurrency: int = Field(default=4, ge=1, le=256, exclude=True)
-    """Calls under way at once."""
+    """Calls at once."""
     timeout: float = Field(default=300.0, gt=0, exclude=True)
-    """Seconds that one edit may take."""
+    """Seconds for one edit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request as it goes out."""
+    """One request, ready to send."""
 
     instruction: str
-    pictures: tuple[Picture, ...]
+    pictures: tuple[EncodedImage, ...]
     seed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A picture came back."""
+    """The provider returned an image."""
 
     image: bytes
     usage: Usage = field(default_factory=Usage)
@@ -68,7 +68,7 @@ C = TypeVar("C", bound=_Connection)
 
 
 class Hosted(ABC, Generic[C]):
-    """An editor behind a connection `C`. A subclass says how to connect and what one call looks like."""
+    """An editor behind a connection `C`. A subclass implements connecting and one call."""
 
     Parameters: ClassVar[type[BaseModel]]
     needs: ClassVar[Needs]
@@ -80,7 +80,7 @@ class Hosted(ABC, Generic[C]):
     """The environment variable that holds the key."""
     key_required: ClassVar[bool] = True
     reserved: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
-    """Fields that `extra` must not touch: they are the experiment."""
+    """Fields that `extra` must not set: the experiment decides them."""
     seed: ClassVar[Literal["best_effort", "none"]] = "best_effort"
 
     def __init__(self, parameters: HostedParameters) -> None:
@@ -98,7 +98,7 @@ class Hosted(ABC, Generic[C]):
         self._limiter = RateLimiter(parameters.requests_per_minute)
         self._lock = threading.Lock()
         self._connection: C | None = None
-        self._locked_out: Failed | None = None
+        self._account_fault: Failed | None = None
 
     @abstractmethod
     def _connect(self, key: str) -> C:
@@ -106,9 +106,9 @@ class Hosted(ABC, Generic[C]):
 
     @abstractmethod
     def _ask(self, connection: C, call: Call) -> Answer:
-        """Make one edit, or raise `Declined` or `Broken`."""
+        """Make one edit; raise `Declined` or `CallFailed` otherwise."""
 
-    def objections(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Settings that this model is known to reject, and extra fields that would change the experiment."""
         given = self._settings.model_dump() | self._settings.extra
         for name in self.facts.rejects:
@@ -116,13 +116,13 @@ class Hosted(ABC, Generic[C]):
                 yield f"`{name}` is rejected by {self._settings.model!r}; leave it out"
         for name, choices in self.facts.choices.items():
             if given.get(name) is not None and given[name] not in choices:
-                offered = ", ".join(choices)
-                yield f"{name} = {given[name]!r} is not offered by {self._settings.model!r}; it takes {offered}"
+                allowed = ", ".join(choices)
+                yield f"{name} = {given[name]!r} is not offered by {self._settings.model!r}; write one of {allowed}"
         for name in sorted(self._reserved() & self._settings.extra.keys()):
-            yield f"`extra.{name}` would replace what the audit asks; remove it"
+            yield f"`extra.{name}` would override what the audit sets; remove it"
 
     def expected_dollars(self) -> float | None:
-        """What one edit of one picture of a megapixel costs; None where it depends on tokens or is not known."""
+        """The cost of one edit of a one-megapixel portrait; None if it depends on tokens or is unknown."""
         price = self._settings.price or self.facts.price
         return dollars(price, Usage(images=1, sizes=[_MEGAPIXEL, _MEGAPIXEL])) if price and not price.second else None
 
@@ -135,10 +135,10 @@ class Hosted(ABC, Generic[C]):
             yield self._outcome(request)
 
     def close(self) -> None:
-        """Close the connection. A further edit opens it again, and asks again after a lock-out."""
+        """Close the connection. The next edit opens it again, and forgets an account fault."""
         with self._lock:
             connection, self._connection = self._connection, None
-            self._locked_out = None
+            self._account_fault = None
         if connection is not None:
             connection.close()
 
@@ -146,10 +146,10 @@ class Hosted(ABC, Generic[C]):
         given, taken = len(request.portraits), self.capabilities.inputs
         if given > taken:
             return Failed(error=f"{self._settings.model!r} takes {taken} portraits, not {given}", retryable=False)
-        if self._locked_out:
-            return self._locked_out
+        if self._account_fault:
+            return self._account_fault
         try:
-            pictures = tuple(outgoing(portrait.image.path) for portrait in request.portraits)
+            pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
         except (UnreadableImage, OSError) as error:
             return Failed(error=str(error), retryable=False)
         call = Call(instruction=request.instruction, pictures=pictures, seed=request.seed)
@@ -157,32 +157,27 @@ class Hosted(ABC, Generic[C]):
         try:
             return self._edited(call, self._ask(self._connected(), call))
         except Declined as declined:
-            cost, told = self._cost(declined.usage)
-            return Refused(message=declined.words, effective={"signal": declined.signal, **told}, cost=cost)
-        except Broken as broken:
-            return self._failed(broken)
+            cost, note = self._cost(declined.usage)
+            return Refused(message=declined.message, effective={"signal": declined.signal, **note}, cost=cost)
+        except CallFailed as failure:
+            return self._failed(failure)
 
     def _edited(self, call: Call, answer: Answer) -> Edited:
         width, height = size_of(answer.image)
         sizes = [*(picture.size for picture in call.pictures), (width, height)]
         usage = _with_pictures(answer.usage, sizes)
-        cost, told = self._cost(usage)
-        return Edited(image=answer.image, effective={"size": [width, height], **answer.effective, **told}, cost=cost)
+        cost, note = self._cost(usage)
+        return Edited(image=answer.image, effective={"size": [width, height], **answer.effective, **note}, cost=cost)
 
-    def _failed(self, broken: Broken) -> Failed:
-        failed, (cost, _) = broken.failed, self._cost(broken.usage)
-        if broken.slow_down and failed.retry_after:
-            self._limiter.hold(failed.retry_after)
-        told = Failed(
-            error=f"{self.service}: {self._without_key(failed.error)}",
-            retryable=failed.retryable,
-            retry_after=failed.retry_after,
-            cost=cost,
-        )
-        if broken.account:
-            # Thousands of further calls would only repeat it.
-            self._locked_out = Failed(error=told.error, retryable=True, retry_after=0.0)
-        return told
+    def _failed(self, failure: CallFailed) -> Failed:
+        failed, (cost, _) = failure.failed, self._cost(failure.usage)
+        if failure.slow_down and failed.retry_after:
+            self._limiter.pause(failed.retry_after)
+        error = f"{self.service}: {self._redacted(failed.error)}"
+        if failure.account:
+            # Every further call would fail alike.
+            self._account_fault = Failed(error=error, retryable=True, retry_after=0.0)
+        return Failed(error=error, retryable=failed.retryable, retry_after=failed.retry_after, cost=cost)
 
     def _cost(self, usage: Usage) -> tuple[float, Mapping[str, Json]]:
         cost = dollars(self._settings.price or self.facts.price, usage)
@@ -198,17 +193,17 @@ class Hosted(ABC, Generic[C]):
         key = self._environment()
         if key.isascii() and (key or not self.key_required):
             return key or "none"
-        what = "holds characters that no key has" if key else "is not set"
-        raise Broken(
+        what = "contains characters that no key has" if key else "is not set"
+        raise CallFailed(
             f"{self._key_variable} {what}: run `export {self._key_variable}=…` with your key",
             retryable=True,
             account=True,
         )
 
-    def _without_key(self, words: str) -> str:
-        """Some servers repeat the key that they did not like; it must not reach the ledger."""
+    def _redacted(self, message: str) -> str:
+        """Some servers repeat a rejected key; it must not be stored."""
         key = self._environment()
-        return words.replace(key, "…") if len(key) >= 4 else words
+        return message.replace(key, "…") if len(key) >= 4 else message
 
     def _environment(self) -> str:
         return os.environ.get(self._key_variable, "").strip()

@@ -1,6 +1,6 @@
-"""fal: a queue of models, over plain HTTP.
+"""fal: queued models, over plain HTTP.
 
-The official client retries ten times in silence, ignores `Retry-After` and cannot be pointed at another host.
+The official client retries ten times silently, ignores `Retry-After` and has a fixed host.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from pydantic import BaseModel
 
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.editor import Answer, Call
-from stillme.editors.hosted.faults import Broken, Declined, dig, of_answer, shortened
+from stillme.editors.hosted.faults import CallFailed, Declined, shortened, unexpected_answer
+from stillme.editors.hosted.json_client import JsonClient, Polling, Reply, download, path_of, poll
 from stillme.editors.hosted.queued import Queued, QueuedParameters
-from stillme.editors.hosted.wire import Patience, Reply, Wire, download, path_of, wait_for
+from stillme.json_paths import dig
 from stillme.protocols import Needs
 from stillme.types import Json
 
@@ -41,58 +42,58 @@ class Fal(Queued):
     def _headers(self, key: str) -> Mapping[str, str]:
         return {"Authorization": f"Key {key}"}
 
-    def _ask(self, connection: Wire, call: Call) -> Answer:
-        return run(connection, f"/{self._queue.model}", self._fields(call), self.patience)
+    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+        return run(connection, f"/{self._queue.model}", self._fields(call), self.polling)
 
 
-def run(wire: Wire, route: str, fields: Mapping[str, Any], patience: Patience, *, prefix: str = "") -> Answer:
-    """Queue the work, wait, fetch. `route` may carry a query, which a router wants to see each time."""
+def run(client: JsonClient, route: str, fields: Mapping[str, Any], polling: Polling, *, prefix: str = "") -> Answer:
+    """Submit, poll, fetch. `route` may have a query string, which a router needs on every call."""
     query = route.partition("?")[2]
     query = f"?{query}" if query else ""
-    queued = _checked(wire.send("POST", f"{prefix}{route}", body=fields)).require_json()
+    queued = _checked(client.send("POST", f"{prefix}{route}", body=fields)).require_json()
     place = f"{prefix}{path_of(dig(queued, 'response_url'))}"
     try:
-        status = wait_for(
-            lambda: _checked(wire.send("GET", f"{place}/status{query}")),
+        status = poll(
+            lambda: _checked(client.send("GET", f"{place}/status{query}")),
             lambda body: dig(body, "status") not in ("IN_QUEUE", "IN_PROGRESS"),
-            patience,
+            polling,
         )
         if dig(status, "status") != "COMPLETED":
-            raise of_answer("an unknown state of the queue", status)
-        result = _checked(wire.send("GET", f"{place}{query}")).require_json()
-    except Broken:
-        # Nobody waits for it any more; what has not begun need not be paid for.
-        with suppress(Broken):
-            wire.send("PUT", f"{place}/cancel{query}")
+            raise unexpected_answer("unknown queue status", status)
+        result = _checked(client.send("GET", f"{place}{query}")).require_json()
+    except CallFailed:
+        # Cancelled before it starts, the work is not charged.
+        with suppress(CallFailed):
+            client.send("PUT", f"{place}/cancel{query}")
         raise
-    return _answer(result, fields, patience)
+    return _answer(result, fields, polling)
 
 
-def _answer(result: Json, fields: Mapping[str, Any], patience: Patience) -> Answer:
+def _answer(result: Json, fields: Mapping[str, Any], polling: Polling) -> Answer:
     concepts: Json = dig(result, "has_nsfw_concepts")
     if isinstance(concepts, list) and any(flag is True for flag in cast("list[Json]", concepts)):
         raise Declined(f"has_nsfw_concepts: {concepts}", signal="has_nsfw_concepts")
     link = dig(result, "images", 0, "url") or dig(result, "image", "url")
     if link is None:
-        raise of_answer("no picture in the answer", result)
-    told = {"seed": dig(result, "seed"), "revised_prompt": dig(result, "prompt")}
-    if told["revised_prompt"] == fields["prompt"]:
-        told["revised_prompt"] = None
+        raise unexpected_answer("no picture in the answer", result)
+    details = {"seed": dig(result, "seed"), "revised_prompt": dig(result, "prompt")}
+    if details["revised_prompt"] == fields["prompt"]:
+        details["revised_prompt"] = None
     return Answer(
-        image=download(link, timeout=patience.seconds),
-        effective={name: value for name, value in told.items() if value not in (None, "")},
+        image=download(link, timeout=polling.timeout),
+        effective={name: value for name, value in details.items() if value not in (None, "")},
     )
 
 
 def _checked(reply: Reply) -> Reply:
-    """Raise what an error says: a refusal where fal marks it as one."""
+    """Raise an error reply: as a refusal if fal marks it as one."""
     if reply.status < 400:
         return reply
     detail: Json = dig(reply.body, "detail")
     entries = cast("list[Json]", detail) if isinstance(detail, list) else []
-    said = "" if entries else str(cast("Json", detail) or reply.text)
+    plain = "" if entries else str(cast("Json", detail) or reply.text)
     for entry in entries:
         if dig(entry, "type") == _REFUSAL:
             raise Declined(str(dig(entry, "msg") or entry), signal=f"detail.type = {_REFUSAL}")
-    words = "; ".join(str(dig(entry, "msg") or entry) for entry in entries) or said
-    return reply.require_success(shortened(words))
+    message = "; ".join(str(dig(entry, "msg") or entry) for entry in entries) or plain
+    return reply.require_success(shortened(message))

@@ -1,7 +1,7 @@
-"""What the other side can say instead of a picture, told apart once for all adapters.
+"""What a provider can answer instead of a picture, classified once for all adapters.
 
-A refusal is only what a provider marks as one, in a field made for machines. Everything else that is not a picture is a
-failure: of this request (its words go to the user), of the moment (try again), or of the account (stop asking).
+Only what a provider marks as a refusal in a machine-readable field is one. Everything else that is not a picture is a
+failure: of this request (final), of the moment (retried), or of the account (no more calls in this run).
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from stillme.editors.hosted.catalogue import Usage
-from stillme.types import Failed, Json
+from stillme.types import Failed
 
-_WORDS = 600
-"""A server that answers with a web page need not fill the ledger."""
+_MAX_CHARACTERS = 600
+"""Characters kept of a message: some servers answer with a whole web page."""
 _ACCOUNT = frozenset({401, 402, 403})
-"""No key, no money, no permission: the same for every request, and gone once the user has acted."""
-_PASSING = frozenset({408, 409, 425, 429})
+"""No key, no money, no permission: the same for every request until the user acts."""
+_TEMPORARY = frozenset({408, 409, 425, 429})
 
 
 class Declined(Exception):
-    """The provider marked the request or its result as against its policy."""
+    """The provider marked the request or its result as a policy violation."""
 
-    def __init__(self, words: str, *, signal: str, usage: Usage | None = None) -> None:
-        super().__init__(words)
-        self.words = words
+    def __init__(self, message: str, *, signal: str, usage: Usage | None = None) -> None:
+        super().__init__(message)
+        self.message = message
         self.signal = signal
-        """The field and value that say so."""
+        """The field and value that mark it."""
         self.usage = usage or Usage()
 
 
-class Broken(Exception):
-    """No picture, and no refusal either."""
+class CallFailed(Exception):
+    """Neither a picture nor a refusal."""
 
     def __init__(
         self,
@@ -47,38 +47,38 @@ class Broken(Exception):
         super().__init__(error)
         self.failed = Failed(error=error, retryable=retryable, retry_after=retry_after)
         self.account = account
-        """Every other request would fail alike until the user acts."""
+        """Whether every other request would fail alike until the user acts."""
         self.slow_down = slow_down
-        """All of us are asking too often, not only this call."""
+        """Whether all threads must pause, not only this call."""
         self.usage = usage or Usage()
 
 
-def of_status(status: int, words: str, headers: Mapping[str, str], *, wait: float | None = None) -> Broken:
-    """The failure that an HTTP status stands for, with the server's own words."""
+def from_status(status: int, message: str, headers: Mapping[str, str], *, wait: float | None = None) -> CallFailed:
+    """The failure that an HTTP status means, with the server's message."""
     account = status in _ACCOUNT
-    return Broken(
-        f"{status}: {shortened(words) or 'no explanation'}",
-        # A failure that is not retryable is never tried again, not even when the key has been put right.
-        retryable=account or status in _PASSING or status >= 500,
+    return CallFailed(
+        f"{status}: {shortened(message) or 'no explanation'}",
+        # Not retryable means never tried again, not even after the key was corrected.
+        retryable=account or status in _TEMPORARY or status >= 500,
         retry_after=wait if wait is not None else retry_after(headers),
         account=account,
         slow_down=status == 429,
     )
 
 
-def of_connection(error: Exception) -> Broken:
-    """Time-outs, refused connections, bodies that end too soon: says nothing about the request."""
-    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Broken(f"no whole answer ({shortened(words)})", retryable=True)
+def from_connection(error: Exception) -> CallFailed:
+    """Time-outs, refused connections, truncated bodies: not a fault of the request."""
+    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return CallFailed(f"no complete answer ({shortened(message)})", retryable=True)
 
 
-def of_answer(what: str, came: object, *, usage: Usage | None = None) -> Broken:
-    """The server says that all is well, and sends something else than agreed."""
-    return Broken(f"{what}; what came: {shortened(str(came)) or 'nothing'}", retryable=True, usage=usage)
+def unexpected_answer(problem: str, answer: object, *, usage: Usage | None = None) -> CallFailed:
+    """The server reports success, but the answer has another form than documented."""
+    return CallFailed(f"{problem}; the answer: {shortened(str(answer)) or 'empty'}", retryable=True, usage=usage)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, if the server said how long: as a number, in milliseconds, or as a date."""
+    """Seconds to wait, if the server gives them: as a number, in milliseconds, or as a date."""
     named = {name.lower(): value for name, value in headers.items()}
     try:
         if milliseconds := named.get("retry-after-ms"):
@@ -92,17 +92,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def shortened(words: str) -> str:
-    """One line, not too long."""
-    line = " ".join(words.split())
-    return line if len(line) <= _WORDS else f"{line[:_WORDS]}…"
-
-
-def dig(value: Json, *path: str | int) -> Json:
-    """The value at `path` inside parsed JSON, or None where anything on the way has another shape."""
-    for step in path:
-        try:
-            value = value[step]
-        except (LookupError, TypeError):
-            return None
-    return value
+def shortened(text: str) -> str:
+    """One line of limited length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"

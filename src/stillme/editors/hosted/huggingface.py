@@ -1,7 +1,7 @@
-"""Hugging Face inference providers: other people's models and machines behind one router and one key.
+"""Hugging Face inference providers: several providers behind one router and one key.
 
-The official client drops fal's marks of a refusal: it does not look at the status of the final answer and does not
-hand over `has_nsfw_concepts`. So the providers' own protocols run through the router instead.
+The official client loses fal's refusals: it ignores the status of the final answer and drops `has_nsfw_concepts`. So we
+speak the providers' own protocols through the router.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pydantic import BaseModel, Field
 
 from stillme.editors.hosted import catalogue, fal, replicate
 from stillme.editors.hosted.editor import Answer, Call
-from stillme.editors.hosted.faults import Broken, dig, of_answer
+from stillme.editors.hosted.faults import CallFailed, unexpected_answer
+from stillme.editors.hosted.json_client import JsonClient
 from stillme.editors.hosted.queued import Queued, QueuedParameters
-from stillme.editors.hosted.wire import Wire
+from stillme.json_paths import dig
 from stillme.protocols import Needs
 from stillme.types import Json
 
@@ -27,7 +28,7 @@ _IMAGES = {
     "replicate": "image,images[],input_image,input_images[]",
     "hf-inference": "inputs",
 }
-"""The hub does not say which field a model reads; like the official client we fill all that a provider knows."""
+"""The hub does not say which field a model reads; like the official client, we fill all fields of a provider."""
 
 
 class HuggingFaceParameters(QueuedParameters):
@@ -37,7 +38,7 @@ class HuggingFaceParameters(QueuedParameters):
     base_url: str = _KNOWN.base_url
     provider: Literal["fal-ai", "replicate", "hf-inference"] = "fal-ai"
     provider_id: str = ""
-    """The model's name at the provider; by default what the hub says."""
+    """The model's name at the provider; by default looked up on the hub."""
     hub_url: str = Field(default="https://huggingface.co", exclude=True)
 
 
@@ -52,8 +53,8 @@ class HuggingFace(Queued):
     def __init__(self, parameters: HuggingFaceParameters) -> None:
         self._hub = parameters
         super().__init__(parameters)
-        self._found = parameters.provider_id
-        self._finding = threading.Lock()
+        self._resolved_id = parameters.provider_id
+        self._resolving = threading.Lock()
 
     def _default_images(self) -> str:
         return _IMAGES[self._hub.provider]
@@ -61,22 +62,22 @@ class HuggingFace(Queued):
     def _headers(self, key: str) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {key}"}
 
-    def _ask(self, connection: Wire, call: Call) -> Answer:
+    def _ask(self, connection: JsonClient, call: Call) -> Answer:
         name = self._provider_id()
         answer = self._run(connection, name, call)
-        told = {"provider": self._hub.provider, "provider_id": name}
-        return Answer(image=answer.image, usage=answer.usage, effective={**answer.effective, **told})
+        provider = {"provider": self._hub.provider, "provider_id": name}
+        return Answer(image=answer.image, usage=answer.usage, effective={**answer.effective, **provider})
 
-    def _run(self, wire: Wire, name: str, call: Call) -> Answer:
+    def _run(self, client: JsonClient, name: str, call: Call) -> Answer:
         prefix = f"/{self._hub.provider}"
         match self._hub.provider:
             case "fal-ai":
-                # The router sends the request to fal's queue only if the query says so.
-                return fal.run(wire, f"/{name}?_subdomain=queue", self._fields(call), self.patience, prefix=prefix)
+                # Without this query, the router does not use fal's queue.
+                return fal.run(client, f"/{name}?_subdomain=queue", self._fields(call), self.polling, prefix=prefix)
             case "replicate":
-                return replicate.run(wire, name, self._fields(call), self.patience, prefix=prefix)
+                return replicate.run(client, name, self._fields(call), self.polling, prefix=prefix)
             case "hf-inference":
-                return _direct(wire, f"{prefix}/models/{name}", self._direct_fields(call))
+                return _direct(client, f"{prefix}/models/{name}", self._direct_fields(call))
             case never:
                 assert_never(never)
 
@@ -87,34 +88,34 @@ class HuggingFace(Queued):
         return {"inputs": call.pictures[0].data_uri.partition(",")[2], "parameters": parameters}
 
     def _provider_id(self) -> str:
-        with self._finding:
-            if not self._found:
-                hub = Wire(self._hub.hub_url, self._headers(self._key()), timeout=self._hub.timeout)
+        with self._resolving:
+            if not self._resolved_id:
+                hub = JsonClient(self._hub.hub_url, self._headers(self._key()), timeout=self._hub.timeout)
                 try:
                     reply = hub.send("GET", f"/api/models/{self._hub.model}?expand[]=inferenceProviderMapping")
                 finally:
                     hub.close()
-                self._found = self._mapped(dig(reply.require_json(), "inferenceProviderMapping"))
-            return self._found
+                self._resolved_id = self._mapped(dig(reply.require_json(), "inferenceProviderMapping"))
+            return self._resolved_id
 
     def _mapped(self, mapping: Json) -> str:
-        """The model's name at the provider. The hub gives a table in some answers and a list in others."""
+        """The model's name at the provider. The hub answers with an object or with a list."""
         provider, model = self._hub.provider, self._hub.model
         if isinstance(mapping, list):
             mapping = {dig(entry, "provider"): entry for entry in cast("list[Json]", mapping)}
         entry = dig(mapping, provider)
         name = dig(entry, "providerId")
         if not isinstance(name, str):
-            known = ", ".join(str(each) for each in cast("dict[str, Json]", mapping or {})) or "none"
-            raise Broken(f"{provider!r} does not run {model!r}; its providers: {known}", retryable=False)
+            known = ", ".join(cast("dict[str, Json]", mapping or {})) or "none"
+            raise CallFailed(f"{provider!r} does not serve {model!r}; these do: {known}", retryable=False)
         if dig(entry, "task") != _TASK:
-            raise Broken(f"{provider!r} runs {model!r} for {dig(entry, 'task')}, not {_TASK}", retryable=False)
+            raise CallFailed(f"{provider!r} serves {model!r} for {dig(entry, 'task')}, not {_TASK}", retryable=False)
         return name
 
 
-def _direct(wire: Wire, path: str, body: Mapping[str, Any]) -> Answer:
-    """The hub's own machines answer at once, with the picture's bytes."""
-    reply = wire.send("POST", path, body=dict(body), headers={"Accept": "image/png"}).require_success()
+def _direct(client: JsonClient, path: str, body: Mapping[str, Any]) -> Answer:
+    """The hub's own servers answer directly, with the image's bytes."""
+    reply = client.send("POST", path, body=dict(body), headers={"Accept": "image/png"}).require_success()
     if isinstance(reply.body, dict):
-        raise of_answer("no picture in the answer", reply.text)
+        raise unexpected_answer("no picture in the answer", reply.text)
     return Answer(image=reply.content)

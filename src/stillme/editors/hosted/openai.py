@@ -1,4 +1,4 @@
-"""OpenAI's image models, and every server that speaks the same `/v1/images/edits`."""
+"""OpenAI's image models, and every server with the same `/v1/images/edits`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pydantic import BaseModel, Field
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
-from stillme.editors.hosted.faults import Broken, Declined, dig, of_answer, of_connection, of_status
-from stillme.editors.hosted.pictures import from_base64
-from stillme.editors.hosted.wire import download
+from stillme.editors.hosted.encoded_images import from_base64
+from stillme.editors.hosted.faults import CallFailed, Declined, from_connection, from_status, unexpected_answer
+from stillme.editors.hosted.json_client import download
+from stillme.json_paths import dig
 from stillme.protocols import Needs
 from stillme.types import Json
 
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 _KNOWN = catalogue.service("openai")
 
 _REFUSALS = frozenset({"moderation_blocked", "content_policy_violation"})
-"""Error codes of a policy block; every other code is a mistake of the caller or of the moment."""
+"""Error codes of a policy block; every other code is a failure."""
 _ACCOUNT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-"""Codes that come with a status of their own choice, and that only the user can end."""
+"""Account faults that the status does not show."""
 
 
 class ImagesParameters(HostedParameters):
-    """What `/v1/images/edits` takes on every server."""
+    """Parameters of `/v1/images/edits` on every server."""
 
     size: str = Field(default="1024x1024", pattern=r"^(auto|\d+x\d+)$")
 
 
 class OpenAIParameters(ImagesParameters):
-    """What OpenAI's own models take."""
+    """Parameters of OpenAI's own models."""
 
     model: str = _KNOWN.default
     base_url: str = _KNOWN.base_url
@@ -46,26 +47,26 @@ class OpenAIParameters(ImagesParameters):
 
 
 class ServerParameters(ImagesParameters):
-    """A server of one's own. `extra` takes what its model takes: steps, guidance, negative prompt."""
+    """A self-hosted server. `extra` takes its model's settings: steps, guidance, negative prompt."""
 
     key_variable: str = Field(default="OPENAI_API_KEY", exclude=True)
-    """The environment variable with the server's key, if it wants one."""
+    """The environment variable with the server's key, if it needs one."""
 
 
 class _Images(Hosted["OpenAI"]):
-    """The protocol itself."""
+    """The Images API."""
 
     needs: ClassVar[Needs] = Needs(modules=("openai",), extra="openai")
 
     def _connect(self, key: str) -> OpenAI:
         from openai import OpenAI
 
-        # One retry policy, ours: an SDK that retries in silence pays twice and hides rate limits.
+        # The edit stage retries: an SDK that does so silently pays twice and hides rate limits.
         return OpenAI(api_key=key, base_url=self._settings.base_url, timeout=self._settings.timeout, max_retries=0)
 
     @abstractmethod
     def _fields(self, call: Call) -> Mapping[str, Any]:
-        """What goes along with picture, prompt and model."""
+        """Request fields besides image, prompt and model."""
 
     def _ask(self, connection: OpenAI, call: Call) -> Answer:
         from openai import APIConnectionError, APIStatusError
@@ -79,29 +80,29 @@ class _Images(Hosted["OpenAI"]):
                 extra_body={**self._fields(call), **self._settings.extra},
             )
         except APIConnectionError as error:
-            raise of_connection(error.__cause__ if isinstance(error.__cause__, Exception) else error) from error
+            raise from_connection(error.__cause__ if isinstance(error.__cause__, Exception) else error) from error
         except APIStatusError as error:
-            raise _said_no(error) from error
+            raise _from_api_error(error) from error
         return self._answer(raw.text, raw.request_id)
 
     def _answer(self, text: str, request_id: str | None) -> Answer:
         try:
             body: Json = json.loads(text)
         except ValueError:
-            raise of_answer("no JSON", text) from None
+            raise unexpected_answer("no JSON", text) from None
         usage = _usage(dig(body, "usage"))
         first: Json = dig(body, "data", 0)
         if first is None:
-            raise of_answer("no picture in the answer", text, usage=usage)
-        # Self-hosted servers may answer with a link.
+            raise unexpected_answer("no picture in the answer", text, usage=usage)
+        # Self-hosted servers may return a link.
         link = dig(first, "url")
         image = download(link, timeout=self._settings.timeout) if link else from_base64(dig(first, "b64_json"))
-        told = {
+        details = {
             "request_id": request_id,
             "revised_prompt": dig(first, "revised_prompt"),
             **{name: dig(body, name) for name in ("model", "quality", "background", "output_format")},
         }
-        return Answer(image=image, usage=usage, effective={name: value for name, value in told.items() if value})
+        return Answer(image=image, usage=usage, effective={name: value for name, value in details.items() if value})
 
 
 class OpenAIImages(_Images):
@@ -119,7 +120,7 @@ class OpenAIImages(_Images):
 
 
 class ImageServer(_Images):
-    """A server that speaks OpenAI's Images API: vLLM-Omni, SGLang-diffusion and others, by `base_url`."""
+    """A server with OpenAI's Images API, such as vLLM-Omni or SGLang-diffusion, by `base_url`."""
 
     Parameters: ClassVar[type[BaseModel]] = ServerParameters
     service: ClassVar[str] = "openai-server"
@@ -135,22 +136,22 @@ class ImageServer(_Images):
         return {**size, "seed": call.seed, "n": 1, "response_format": "b64_json"}
 
 
-def _said_no(error: APIStatusError) -> Declined | Broken:
-    # The SDK hands over what stands under "error"; other servers may put it at the top.
+def _from_api_error(error: APIStatusError) -> Declined | CallFailed:
+    # The SDK returns the content of "error"; other servers may have it at the top level.
     code = str(dig(error.body, "code") or dig(error.body, "error", "code") or "")
-    words = str(dig(error.body, "message") or dig(error.body, "error", "message") or error.message)
+    message = str(dig(error.body, "message") or dig(error.body, "error", "message") or error.message)
     if code in _REFUSALS:
-        return Declined(words, signal=f"error.code = {code}")
-    broken = of_status(error.status_code, f"{words} ({code})" if code else words, error.response.headers)
+        return Declined(message, signal=f"error.code = {code}")
+    failure = from_status(error.status_code, f"{message} ({code})" if code else message, error.response.headers)
     if code in _ACCOUNT:
-        return Broken(broken.failed.error, retryable=True, account=True)
-    return broken
+        return CallFailed(failure.failed.error, retryable=True, account=True)
+    return failure
 
 
-def _usage(told: Json) -> Usage:
+def _usage(reported: Json) -> Usage:
     def count(*path: str) -> int:
-        found = dig(told, *path)
-        return found if isinstance(found, int) else 0
+        tokens = dig(reported, *path)
+        return tokens if isinstance(tokens, int) else 0
 
     written = count("output_tokens_details", "text_tokens")
     return Usage(

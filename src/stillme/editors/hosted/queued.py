@@ -1,4 +1,4 @@
-"""What the providers over plain HTTP share: fields that differ by model, and looking after queued work."""
+"""What the providers over plain HTTP share: request fields that differ by model, and polling."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 from pydantic import Field
 
 from stillme.editors.hosted.editor import Call, Hosted, HostedParameters
-from stillme.editors.hosted.wire import Patience, Wire
+from stillme.editors.hosted.json_client import JsonClient, Polling
 
 
 class QueuedParameters(HostedParameters):
-    """What models behind a queue differ in."""
+    """Settings of models behind a queue."""
 
     images: str | None = Field(default=None, pattern=r"^\w+(\[\])?(,\w+(\[\])?)*$")
-    """The field that takes the portraits, with `[]` at its end if it is a list; by default what the catalogue says.
-    Several, separated by commas, where it is not known which one a model reads."""
+    """The request field that takes the portraits, with a trailing `[]` if it is a list; by default the catalogue's.
+    Several, separated by commas, if it is not known which one a model reads."""
     seed_field: str = "seed"
     """Empty for a model that takes no seed."""
     poll_seconds: float = Field(default=0.5, gt=0, exclude=True)
-    """How often to look whether the work is done, at first."""
+    """Seconds between the first looks at the queue; later ones are further apart."""
 
 
-class Queued(Hosted[Wire]):
-    """An editor whose provider takes work into a queue."""
+class Queued(Hosted[JsonClient]):
+    """An editor whose provider queues the work."""
 
     def __init__(self, parameters: QueuedParameters) -> None:
         self._queue = parameters
@@ -37,7 +37,7 @@ class Queued(Hosted[Wire]):
 
     @abstractmethod
     def _headers(self, key: str) -> Mapping[str, str]:
-        """How the provider wants to see the key."""
+        """The headers that carry the key."""
 
     def _default_images(self) -> str:
         return self.facts.images
@@ -46,15 +46,15 @@ class Queued(Hosted[Wire]):
         return self.reserved | {*(name.removesuffix("[]") for name in self._images), self._queue.seed_field}
 
     @property
-    def patience(self) -> Patience:
-        """As the audit sets it."""
-        return Patience(seconds=self._queue.timeout, interval=self._queue.poll_seconds)
+    def polling(self) -> Polling:
+        """The audit's timeout and interval."""
+        return Polling(timeout=self._queue.timeout, interval=self._queue.poll_seconds)
 
-    def _connect(self, key: str) -> Wire:
-        return Wire(self._queue.base_url, self._headers(key), timeout=self._queue.timeout)
+    def _connect(self, key: str) -> JsonClient:
+        return JsonClient(self._queue.base_url, self._headers(key), timeout=self._queue.timeout)
 
     def _fields(self, call: Call) -> dict[str, Any]:
-        """Prompt, pictures and seed under the names that the model knows."""
+        """Prompt, images and seed under the model's field names."""
         links = [picture.data_uri for picture in call.pictures]
         pictures = {name.removesuffix("[]"): links if name.endswith("[]") else links[0] for name in self._images}
         seed = {self._queue.seed_field: call.seed} if self._queue.seed_field else {}

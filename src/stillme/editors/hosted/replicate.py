@@ -1,6 +1,6 @@
 """Replicate: predictions over plain HTTP.
 
-The official client retries reads ten times in silence and drops `Retry-After` from its errors.
+The official client retries reads ten times silently and drops `Retry-After` from its errors.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pydantic import BaseModel
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call
-from stillme.editors.hosted.faults import Broken, Declined, dig, of_answer, shortened
+from stillme.editors.hosted.faults import CallFailed, Declined, shortened, unexpected_answer
+from stillme.editors.hosted.json_client import JsonClient, Polling, download, path_of, poll
 from stillme.editors.hosted.queued import Queued, QueuedParameters
-from stillme.editors.hosted.wire import Patience, Wire, download, path_of, wait_for
+from stillme.json_paths import dig
 from stillme.protocols import Needs
 from stillme.types import Json
 
@@ -45,46 +46,48 @@ class Replicate(Queued):
     def _headers(self, key: str) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {key}"}
 
-    def _ask(self, connection: Wire, call: Call) -> Answer:
-        return run(connection, self._queue.model, self._fields(call), self.patience)
+    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+        return run(connection, self._queue.model, self._fields(call), self.polling)
 
 
-def run(wire: Wire, model: str, fields: Mapping[str, Any], patience: Patience, *, prefix: str = "") -> Answer:
-    """Create a prediction, wait, fetch."""
+def run(client: JsonClient, model: str, fields: Mapping[str, Any], polling: Polling, *, prefix: str = "") -> Answer:
+    """Create a prediction, poll, fetch."""
     name, _, version = model.partition(":")
     path = f"{prefix}/v1/predictions" if version else f"{prefix}/v1/models/{name}/predictions"
     body: dict[str, Any] = {"input": dict(fields), **({"version": version} if version else {})}
-    made = wire.send("POST", path, body=body)
-    prediction = made.require_success(shortened(str(dig(made.body, "detail") or made.text))).require_json()
+    created = client.send("POST", path, body=body)
+    prediction = created.require_success(shortened(str(dig(created.body, "detail") or created.text))).require_json()
     if dig(prediction, "status") in _UNDER_WAY:
         place = f"{prefix}{path_of(dig(prediction, 'urls', 'get'))}"
         try:
-            prediction = wait_for(
-                lambda: wire.send("GET", place), lambda body: dig(body, "status") not in _UNDER_WAY, patience
+            prediction = poll(
+                lambda: client.send("GET", place), lambda body: dig(body, "status") not in _UNDER_WAY, polling
             )
-        except Broken:
-            # Nobody waits for it any more; what has not run need not be paid for.
-            with suppress(Broken):
-                wire.send("POST", f"{place}/cancel")
+        except CallFailed:
+            # Cancelled before it runs, the work is not charged.
+            with suppress(CallFailed):
+                client.send("POST", f"{place}/cancel")
             raise
-    return _answer(prediction, patience)
+    return _answer(prediction, polling)
 
 
-def _answer(prediction: Json, patience: Patience) -> Answer:
+def _answer(prediction: Json, polling: Polling) -> Answer:
     seconds = dig(prediction, "metrics", "predict_time")
     usage = Usage(seconds=float(seconds) if isinstance(seconds, int | float) else 0.0)
     status, error = dig(prediction, "status"), str(dig(prediction, "error") or "")
     if status == "failed" and _FLAGGED.search(error):
         raise Declined(error, signal="error code E005", usage=usage)
     if status != "succeeded":
-        raise Broken(f"the prediction is {status}: {shortened(error) or 'no explanation'}", retryable=True, usage=usage)
+        raise CallFailed(
+            f"the prediction is {status}: {shortened(error) or 'no explanation'}", retryable=True, usage=usage
+        )
     output: Json = dig(prediction, "output")
     link = output if isinstance(output, str) else dig(output, 0)
     if link is None:
-        raise of_answer("no picture in the answer", prediction, usage=usage)
-    told = {name: dig(prediction, name) for name in ("id", "model", "version")}
+        raise unexpected_answer("no picture in the answer", prediction, usage=usage)
+    details = {name: dig(prediction, name) for name in ("id", "model", "version")}
     return Answer(
-        image=download(link, timeout=patience.seconds),
+        image=download(link, timeout=polling.timeout),
         usage=usage,
-        effective={name: value for name, value in told.items() if value},
+        effective={name: value for name, value in details.items() if value},
     )

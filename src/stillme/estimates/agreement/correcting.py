@@ -1,9 +1,9 @@
 """Means and rates by a judge, corrected by the edits that people rated too (prediction-powered inference).
 
-A judge rates every edit, people a random part. The judge's mean over all is corrected by how far people are from the
-judge on that part. The judge counts with the weight that makes the result surest (Angelopoulos and others, 2023, tuned
-as in 2024): a useless judge counts nothing, and people alone remain. The standard error is between portraits, or their
-blocks, because the edits of one portrait err alike.
+A judge rates every edit, people a random part. The judge's mean over all is corrected by the difference between people
+and judge on that part. The judge gets the weight that minimises the variance (Angelopoulos and others, 2023, tuned as
+in 2024): a useless judge gets weight 0, and people alone remain. The standard error is between portraits, or their
+blocks, because errors on edits of one portrait are correlated.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from stillme.estimates.agreement.raters import ratings_of
 from stillme.estimates.bootstrap import by_unit
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.quantiles import student
+from stillme.estimates.quantiles import t_quantile
 from stillme.estimates.quantities import Columns, Floats, holds, sums_by
+from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable
@@ -29,14 +30,14 @@ from stillme.types import Estimate, Interval, NotEstimable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrected(Estimate):
-    """A mean or rate as people would give it for all edits, with the judge's help."""
+    """A mean or rate as people would give it for all edits, estimated with the judge's help."""
 
     judged: float | None
     """The judge alone, over all edits that it rated."""
     people: Interval | NotEstimable
     """People alone, over the edits that they rated."""
     weight: float | None
-    """How much the judge counts, from 0 to 1; of a contrast, on its first side."""
+    """The judge's weight, from 0 to 1; of a contrast, on its first side."""
     rated_by_people: int
 
 
@@ -50,18 +51,17 @@ def corrected(
 ) -> list[Corrected]:
     """The axis's mean and named rates (or those of `quantities`) for all, by group and between groups.
 
-    Holds if the edits that people rated were sampled without looking at the outcome.
+    Valid only if the edits that people rated were sampled without looking at the outcome.
     """
     if judge.axis != people.axis:
-        raise StillmeError(f"The judge answers {judge.axis!r} and people {people.axis!r}; correct one axis.")
+        raise StillmeError(f"The judge answers {judge.axis!r} and people {people.axis!r}; pass two scores of one axis.")
     columns = Columns.of(edits)
     table = ratings_of(columns, [judge, people])
-    measured = [each for each in columns.measured([judge]) if each.judge]
-    names = dict.fromkeys(each.name for each in measured)
-    chosen = list(names) if quantities is None else [*quantities]
+    offered = dict.fromkeys(measured.name for measured in columns.measured([judge]) if measured.judge)
+    chosen = list(offered) if quantities is None else [*quantities]
     plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
-    found: list[Corrected] = []
+    estimates: list[Corrected] = []
     order = columns.order
     for editor in sorted(edits.editors):
         for arm in sorted(edits.arms):
@@ -74,8 +74,8 @@ def corrected(
                 for plan in plans:
                     for comparison in plan.comparisons:
                         sums = _Sums.of(columns, plan, comparison, values, here)
-                        found.append(_corrected(plan, comparison, sums, (name, editor, arm, judge.judge), settings))
-    return found
+                        estimates.append(_corrected(plan, comparison, sums, (name, editor, arm, judge.judge), settings))
+    return estimates
 
 
 def _values(name: str, axis: str, table: Floats) -> Floats:
@@ -83,7 +83,7 @@ def _values(name: str, axis: str, table: Floats) -> Floats:
         return table
     rate = rate_of(name)
     if rate is None or rate.axis != axis:
-        raise StillmeError(f"{name!r} is neither the axis {axis!r} nor one of its rates.")
+        raise StillmeError(f"{name!r} is neither the axis {axis!r} nor one of its rates; name one of these.")
     both = np.stack([holds(rate, table[:, 0]), holds(rate, table[:, 1])], axis=1)
     return np.where(np.isnan(table), np.nan, both)
 
@@ -92,30 +92,31 @@ def _values(name: str, axis: str, table: Floats) -> Floats:
 class _Side:
     """One side of a comparison, per unit of the plan."""
 
-    number: Floats
+    edits: Floats
     judged: Floats
-    """Sum of the judge over all edits."""
+    """Sum of the judge's scores over all edits."""
     rated: Floats
     """How many edits people rated."""
     people: Floats
-    judged_there: Floats
-    """Sum of the judge over those."""
+    """Sum of people's scores."""
+    judged_where_rated: Floats
+    """Sum of the judge's scores over the edits that people rated."""
 
     @property
     def units(self) -> int:
         return int(np.count_nonzero(self.rated))
 
     def people_alone(self) -> tuple[float, Floats]:
-        """The mean, and each unit's part in its error."""
+        """The mean, and each unit's contribution to its error."""
         mean = self.people.sum() / self.rated.sum()
         return float(mean), (self.people - mean * self.rated) / self.rated.sum()
 
-    def judge_gain(self) -> tuple[float, Floats]:
-        """What the judge knows more about all edits than about those that people rated, and each unit's part in it."""
-        everywhere, there = self.judged.sum() / self.number.sum(), self.judged_there.sum() / self.rated.sum()
-        parts = (self.judged - everywhere * self.number) / self.number.sum()
-        parts = parts - (self.judged_there - there * self.rated) / self.rated.sum()
-        return float(everywhere - there), parts
+    def judge_difference(self) -> tuple[float, Floats]:
+        """The judge's mean over all edits minus that over the edits people rated, and each unit's contribution."""
+        everywhere, there = self.judged.sum() / self.edits.sum(), self.judged_where_rated.sum() / self.rated.sum()
+        errors = (self.judged - everywhere * self.edits) / self.edits.sum()
+        errors = errors - (self.judged_where_rated - there * self.rated) / self.rated.sum()
+        return float(everywhere - there), errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +138,11 @@ class _Sums:
         masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
         sides = tuple(
             _Side(
-                number=summed(mask, here, ones),
+                edits=summed(mask, here, ones),
                 judged=summed(mask, here, values[:, 0]),
                 rated=summed(mask, there, ones),
                 people=summed(mask, there, values[:, 1]),
-                judged_there=summed(mask, there, values[:, 0]),
+                judged_where_rated=summed(mask, there, values[:, 0]),
             )
             for mask in masks
         )
@@ -150,30 +151,29 @@ class _Sums:
 
 
 def _corrected(
-    plan: Plan, comparison: Comparison, sums: _Sums, named: tuple[str, str, str, str], settings: Settings
+    plan: Plan, comparison: Comparison, sums: _Sums, names: tuple[str, str, str, str], settings: Settings
 ) -> Corrected:
-    name, editor, arm, judge = named
+    quantity, editor, arm, judge = names
     outcome: Interval | NotEstimable = NotEstimable(reason="people rated edits of fewer than two portraits here")
     people, weight, judged = outcome, None, None
     if min(side.units for side in sums.sides) >= 2:
         value = alone = judged = 0.0
-        parts = np.zeros(len(plan.names))
-        parts_alone = np.zeros(len(plan.names))
+        errors = np.zeros(len(plan.names))
+        errors_alone = np.zeros(len(plan.names))
         for sign, side in zip((1.0, -1.0), sums.sides, strict=False):
             mean, error = side.people_alone()
-            gain, gain_error = side.judge_gain()
-            spread = float((gain_error**2).sum())
-            best = min(1.0, max(0.0, -float((error * gain_error).sum()) / spread)) if spread > 0 else 0.0
-            weight = best if weight is None else weight
-            value += sign * (mean + best * gain)
+            difference, difference_error = side.judge_difference()
+            best = _best_weight(error, difference_error)
+            weight = rounded(best) if weight is None else weight
+            value += sign * (mean + best * difference)
             alone += sign * mean
-            judged += sign * float(side.judged.sum() / side.number.sum())
-            parts += sign * (error + best * gain_error)
-            parts_alone += sign * error
-        outcome = _interval(plan, sums, value, parts, "prediction-powered", settings)
-        people = _interval(plan, sums, alone, parts_alone, "people alone", settings)
+            judged += sign * float(side.judged.sum() / side.edits.sum())
+            errors += sign * (error + best * difference_error)
+            errors_alone += sign * error
+        outcome = _interval(plan, sums, value, errors, "prediction-powered", settings)
+        people = _interval(plan, sums, alone, errors_alone, "people alone", settings)
     return Corrected(
-        quantity=name,
+        quantity=quantity,
         editor=editor,
         arm=arm,
         judge=judge,
@@ -183,22 +183,28 @@ def _corrected(
         outcome=outcome,
         portraits=sums.portraits,
         edits=sums.edits,
-        judged=judged,
+        judged=None if judged is None else rounded(judged),
         people=people,
         weight=weight,
         rated_by_people=int(sum(side.rated.sum() for side in sums.sides)),
     )
 
 
-def _interval(plan: Plan, sums: _Sums, value: float, parts: Floats, method: str, settings: Settings) -> Interval:
+def _best_weight(error: Floats, difference_error: Floats) -> float:
+    """The judge's weight that minimises the variance; 0 for a judge whose scores do not vary."""
+    variance = float((difference_error**2).sum())
+    return min(1.0, max(0.0, -float((error * difference_error).sum()) / variance)) if variance > NOISE**2 else 0.0
+
+
+def _interval(plan: Plan, sums: _Sums, value: float, errors: Floats, method: str, settings: Settings) -> Interval:
     rated = np.sum([side.rated for side in sums.sides], axis=0) > 0
     variance, freedom = 0.0, 0
     for units in sums.strata:
         inside = units[rated[units]]
         if len(inside) > 1:
             # Units that people did not rate move the judge's mean only, which is known much better.
-            variance += len(inside) / (len(inside) - 1) * float((parts[units] ** 2).sum())
+            variance += len(inside) / (len(inside) - 1) * float((errors[units] ** 2).sum())
             freedom += len(inside) - 1
-    half = student((1 + settings.confidence) / 2, max(1, freedom)) * math.sqrt(variance)
-    text = f"{method}; Student's t over {plan.noun}"
-    return Interval(value=value, low=value - half, high=value + half, confidence=settings.confidence, method=text)
+    half = t_quantile((1 + settings.confidence) / 2, max(1, freedom)) * math.sqrt(variance)
+    method = f"{method}; Student's t over {plan.noun}"
+    return interval(value, value - half, value + half, confidence=settings.confidence, method=method)

@@ -13,13 +13,14 @@ from stillme.estimates.agreement.measures import Measure, without_noise
 from stillme.estimates.agreement.raters import interval, ratings_of
 from stillme.estimates.bootstrap import resample
 from stillme.estimates.design import Plan
-from stillme.estimates.quantities import REASONS, Columns, Floats, Quantity, sums_by
+from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
+from stillme.estimates.rounding import NOISE
 from stillme.estimates.rows import Edits, Flags, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable, Scope
 
 MEASURES = ("bias", "mae", "within_one", "exact", "pearson", "spearman")
-"""Judge less people; its size; how often within a point; how often equal; correlation of scores and of ranks."""
+"""Judge minus people; its absolute size; share within one point; share equal; correlation of scores and of ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +45,14 @@ class AgainstPeople:
 
 def mean_of(people: Sequence[Scores], name: str = "people") -> Scores:
     """Several raters of one axis as one: the mean of those who rated."""
-    axes = {each.axis for each in people}
+    axes = {scores.axis for scores in people}
     if len(axes) != 1:
-        raise StillmeError(f"Raters of one axis are averaged, but these have {', '.join(sorted(axes)) or 'none'}.")
-    rated = np.stack([each.state == RatingState.RATED for each in people])
-    values = np.where(rated, np.stack([each.value for each in people]), 0.0)
-    number = rated.sum(axis=0)
-    mean: Floats = np.where(number > 0, values.sum(axis=0) / np.maximum(number, 1), np.nan)
-    state = np.where(number > 0, RatingState.RATED, RatingState.MISSING).astype(np.int32)
+        raise StillmeError(f"These raters have the axes {', '.join(sorted(axes)) or 'none'}; pass raters of one axis.")
+    rated = np.stack([scores.state == RatingState.RATED for scores in people])
+    values = np.where(rated, np.stack([scores.value for scores in people]), 0.0)
+    ratings = rated.sum(axis=0)
+    mean: Floats = np.where(ratings > 0, values.sum(axis=0) / np.maximum(ratings, 1), np.nan)
+    state = np.where(ratings > 0, RatingState.RATED, RatingState.MISSING).astype(np.int32)
     return Scores(judge=name, axis=axes.pop(), value=without_noise(mean), state=state)
 
 
@@ -60,25 +61,25 @@ def against_people(
 ) -> list[AgainstPeople]:
     """Bias, error and agreement of a judge: for all, by group, each group against the rest, and by editor.
 
-    A contrast of the bias is what matters most for gaps: it is the part of a gap that is the judge's own.
+    The contrast of the bias matters most for gaps: it is the part of a gap that comes from the judge.
     """
     if judge.axis != people.axis:
-        raise StillmeError(f"The judge answers {judge.axis!r} and people {people.axis!r}; compare one axis.")
+        raise StillmeError(f"The judge answers {judge.axis!r} and people {people.axis!r}; pass two scores of one axis.")
     columns = Columns.of(edits)
     table = ratings_of(columns, [judge, people])
     both: Flags = np.isfinite(table[:, 0]) & np.isfinite(table[:, 1])
     chosen: list[tuple[str, Flags]] = [("", both)]
     if by_editor and len(edits.editors) > 1:
-        of = edits.editor[columns.order]
-        chosen += [(name, both & (of == edits.editors.index(name))) for name in sorted(edits.editors)]
+        editor_codes = edits.editor[columns.order]
+        chosen += [(name, both & (editor_codes == edits.editors.index(name))) for name in sorted(edits.editors)]
     plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
     return [
-        found
+        result
         for editor, rows in chosen
         if rows.any()
         for plan in plans
-        for found in _of_plan(columns, plan, table, rows, (judge, people, editor), settings)
+        for result in _of_plan(columns, plan, table, rows, (judge, people, editor), settings)
     ]
 
 
@@ -87,19 +88,19 @@ def _of_plan(
 ) -> list[AgainstPeople]:
     judge, people, editor = who
     rank, pairs = columns.rank[rows], table[rows]
-    off = pairs[:, 0] - pairs[:, 1]
+    error = pairs[:, 0] - pairs[:, 1]
     size = len(columns.portraits)
     means = {
-        "bias": _quantity(rank, off, size, is_rate=False),
-        "mae": _quantity(rank, np.abs(off), size, is_rate=False),
-        "within_one": _quantity(rank, (np.abs(off) <= 1 + 1e-9).astype(np.float64), size, is_rate=True),
-        "exact": _quantity(rank, (np.abs(off) <= 1e-9).astype(np.float64), size, is_rate=True),
+        "bias": _quantity(rank, error, size, is_rate=False),
+        "mae": _quantity(rank, np.abs(error), size, is_rate=False),
+        "within_one": _quantity(rank, (np.abs(error) <= 1 + 1e-9).astype(np.float64), size, is_rate=True),
+        "exact": _quantity(rank, (np.abs(error) <= 1e-9).astype(np.float64), size, is_rate=True),
     }
-    found: list[AgainstPeople] = []
+    results: list[AgainstPeople] = []
 
     def add(measure: str, comparison: design.Comparison, outcome: Interval | NotEstimable) -> None:
         members = comparison.everyone
-        found.append(
+        results.append(
             AgainstPeople(
                 axis=judge.axis,
                 judge=judge.judge,
@@ -123,14 +124,16 @@ def _of_plan(
             inside = comparison.members[rank]
             for measure in ("pearson", "spearman"):
                 add(measure, comparison, _correlated(columns, rank[inside], pairs[inside], measure, settings))
-    return found
+    return results
 
 
 def _correlated(
     columns: Columns, rank: np.ndarray, pairs: Floats, measure: str, settings: Settings
 ) -> Interval | NotEstimable:
-    if len(pairs) < 3 or (np.ptp(pairs, axis=0) == 0).any():
-        return NotEstimable(reason="one of the two always gives the same score" if len(pairs) > 2 else "too few edits")
+    if len(pairs) < 3:
+        return NotEstimable(reason="fewer than three edits are rated by both")
+    if (np.ptp(pairs, axis=0) == 0).any():
+        return NotEstimable(reason="one of the two always gives the same score")
     if measure == "spearman":
         pairs = np.stack([_mid_ranks(pairs[:, 0]), _mid_ranks(pairs[:, 1])], axis=1)
     x, y = (pairs - pairs.mean(axis=0)).T
@@ -139,9 +142,12 @@ def _correlated(
 
 
 def _correlation(total: Floats) -> Floats:
-    number, x, y, xx, yy, xy = total.T
+    count, x, y, xx, yy, xy = total.T
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (xy - x * y / number) / np.sqrt((xx - x * x / number) * (yy - y * y / number))
+        variation_x, variation_y = xx - x * x / count, yy - y * y / count
+        # What is left where the terms cancel is rounding error.
+        varies = (variation_x > NOISE * xx) & (variation_y > NOISE * yy)
+        return np.where(varies, (xy - x * y / count) / np.sqrt(variation_x * variation_y), np.nan)
 
 
 def _mid_ranks(values: Floats) -> Floats:
@@ -158,7 +164,7 @@ def _quantity(rank: np.ndarray, value: Floats, size: int, *, is_rate: bool) -> Q
         sums=sums_by(rank, value, size),
         counts=np.bincount(rank, minlength=size).astype(np.float64),
         squares=sums_by(rank, value * value, size),
-        excluded=np.zeros((size, len(REASONS)), dtype=np.int64),
+        excluded={},
         bounds=(0.0, 1.0) if is_rate else None,
         is_rate=is_rate,
     )

@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike
 
 from stillme.errors import StillmeError
 from stillme.estimates.quantities import Floats
+from stillme.estimates.rounding import NOISE
 
 Level = Literal["nominal", "ordinal", "interval"]
 Weights = Literal["none", "linear", "quadratic"]
 
-MANY = 40
-"""Distinct values above which a table of value against value is too large, and too empty, to resample."""
+MAX_DISTINCT = 40
+"""Distinct values above which a table of value against value is too large, and too sparse, to resample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def share_measure(table: Floats, within: float) -> Measure:
 
 
 def fleiss_measure(table: Floats) -> Measure:
-    """Agreement beyond what the raters' common habits would give."""
+    """Agreement beyond what the raters' shared distribution of scores gives by chance."""
     counts = _histogram(table)
     rated = counts.sum(axis=1)
     counts, rated = np.where((rated > 1)[:, None], counts, 0.0), np.where(rated > 1, rated, 0.0)
@@ -84,7 +85,7 @@ def fleiss_measure(table: Floats) -> Measure:
 
 
 def cohen_measure(table: Floats, weights: Weights) -> Measure:
-    """Agreement of two columns beyond what their own habits would give."""
+    """Agreement of two columns beyond what their own distributions of scores give by chance."""
     if table.shape[1] != 2:
         raise StillmeError(f"Cohen's kappa is for two raters, not {table.shape[1]}; use Fleiss' kappa or alpha.")
     table = table[~np.isnan(table).any(axis=1)]
@@ -106,7 +107,7 @@ def cohen_measure(table: Floats, weights: Weights) -> Measure:
 
 
 def alpha_measure(table: Floats, level: Level) -> Measure:
-    """Krippendorff's alpha from sums: never a table of every value against every value where that can be avoided."""
+    """Krippendorff's alpha from sums, without a table of every value against every value where that can be avoided."""
     table = np.where((~np.isnan(table)).sum(axis=1, keepdims=True) > 1, table, np.nan)
     match level:
         case "nominal":
@@ -133,8 +134,8 @@ def _nominal(table: Floats) -> Measure:
 
 def _interval(table: Floats) -> Measure:
     given = ~np.isnan(table)
-    middle = float(table[given].mean()) if given.any() else 0.0
-    filled = np.where(given, table - middle, 0.0)
+    mean = float(table[given].mean()) if given.any() else 0.0
+    filled = np.where(given, table - mean, 0.0)
     rated, sums, squares = given.sum(axis=1).astype(np.float64), filled.sum(axis=1), (filled**2).sum(axis=1)
     apart = _divide(rated * squares - sums**2, rated - 1, otherwise=0.0)
 
@@ -151,7 +152,7 @@ def _ordinal(table: Floats) -> Measure:
     given = ~np.isnan(table)
     values, places = np.unique(table[given], return_inverse=True)
     by_value = np.bincount(places, minlength=len(values)).astype(np.float64)
-    if len(values) > MANY:
+    if len(values) > MAX_DISTINCT:
         # Ranks of so many values hardly move when items are resampled.
         ranked = np.full(table.shape, np.nan)
         ranked[given] = (np.cumsum(by_value) - by_value / 2)[places]
@@ -191,12 +192,12 @@ def _beyond(observed: Floats, expected: Floats) -> Floats:
 
 
 def _divide(top: Floats, bottom: Floats, *, otherwise: float = math.nan) -> Floats:
-    whole = np.broadcast_to(bottom, top.shape)
-    return np.divide(top, whole, out=np.full(top.shape, otherwise), where=whole > 1e-12)
+    bottom = np.broadcast_to(bottom, top.shape)
+    return np.divide(top, bottom, out=np.full(top.shape, otherwise), where=bottom > NOISE)
 
 
 def without_noise(values: Floats) -> Floats:
-    """Rounded to nine places: means of raters may differ in their last bit where they are equal."""
+    """Rounded to nine places: equal means of raters may differ in their last bit."""
     rounded: Floats = np.empty(values.shape)
     np.round(values, 9, out=rounded)
     return rounded

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stillme import rubric
 from stillme.estimates import design
 from stillme.estimates.agreement.measures import (
-    MANY,
+    MAX_DISTINCT,
     Measure,
     alpha_measure,
     cohen_measure,
@@ -21,8 +21,9 @@ from stillme.estimates.agreement.measures import (
     without_noise,
 )
 from stillme.estimates.bootstrap import resample
-from stillme.estimates.quantiles import student
-from stillme.estimates.quantities import REASONS, Columns, Floats, Quantity, sums_by
+from stillme.estimates.quantiles import t_quantile
+from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
+from stillme.estimates.rounding import interval as rounded_interval
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable, Portrait
@@ -62,35 +63,37 @@ _TWO: Mapping[str, Callable[[Floats], Measure]] = {
 }
 _SHARES = frozenset({"exact", "within_one"})
 _BY_VALUE = frozenset({"fleiss_kappa", "alpha_nominal", "exact", *_TWO})
-"""Measures that count equal answers: without meaning where hardly any two are."""
+"""Measures that count equal answers, which are meaningless where hardly any two answers are equal."""
 
 
 def agreement(edits: Edits, raters: Sequence[Scores], settings: Settings) -> list[Agreement]:
     """Every measure on every axis that at least two raters answered, for all and for each group of each factor.
 
-    Each of `raters` is one person, or one model, on one axis; who did not rate an edit is missing there, not zero.
+    Each of `raters` is one person, or one model, on one axis; a rating that was not given is missing, not zero.
     """
     columns = Columns.of(edits)
-    found: list[Agreement] = []
-    for axis in dict.fromkeys(sorted(each.axis for each in raters)):
-        parts = sorted((each for each in raters if each.axis == axis), key=lambda each: each.judge)
+    agreements: list[Agreement] = []
+    for axis in sorted({scores.axis for scores in raters}):
+        parts = sorted((scores for scores in raters if scores.axis == axis), key=lambda scores: scores.judge)
         if len(parts) > 1:
             table = ratings_of(columns, parts)
-            found += _of_axis(columns, axis, table, "", "", settings)
+            agreements += _of_axis(columns, axis, table, "", "", settings)
             for factor in settings.factors:
                 names, codes = edits.levels(factor)
                 level = codes[columns.places][columns.rank]
                 for code, name in enumerate(names):
                     inside = np.where((level == code)[:, None], table, np.nan)
-                    found += _of_axis(columns, axis, inside, factor, name, settings)
-    return found
+                    agreements += _of_axis(columns, axis, inside, factor, name, settings)
+    return agreements
 
 
 def ratings_of(columns: Columns, raters: Sequence[Scores]) -> Floats:
     """Edits × raters, in the order of `columns`; NaN where there is no rating."""
     edited = columns.edits.state[columns.order] == EditState.EDITED
-    given = [edited & (each.state[columns.order] == RatingState.RATED) for each in raters]
-    values = [np.where(rated, each.value[columns.order], np.nan) for rated, each in zip(given, raters, strict=True)]
+    values = [
+        np.where(edited & (scores.state[columns.order] == RatingState.RATED), scores.value[columns.order], np.nan)
+        for scores in raters
+    ]
     return without_noise(np.stack(values, axis=1))
 
 
@@ -105,17 +108,17 @@ def _of_axis(
     known = rubric.load().axes.get(axis)
     measures = dict(_COMMON) if known is None or known.is_scale else {"alpha_interval": _COMMON["alpha_interval"]}
     measures |= _TWO if kept.shape[1] == 2 and "exact" in measures else {}
-    crowded = len(np.unique(kept[~np.isnan(kept)])) > MANY
-    found: list[Agreement] = []
+    continuous = len(np.unique(kept[~np.isnan(kept)])) > MAX_DISTINCT
+    agreements: list[Agreement] = []
     for name, measure_of in measures.items():
         outcome: Interval | NotEstimable
         if portraits < 2:
-            outcome = NotEstimable(reason=f"edits of {portraits or 'no'} portrait have two ratings")
-        elif crowded and name in _BY_VALUE:
+            outcome = NotEstimable(reason=f"edits of {'only one' if portraits else 'no'} portrait have two ratings")
+        elif continuous and name in _BY_VALUE:
             outcome = NotEstimable(reason="there are too many distinct values to count equal ones")
         else:
             outcome = _outcome(name, measure_of(kept), rank, columns, settings)
-        found.append(
+        agreements.append(
             Agreement(
                 axis=axis,
                 measure=name,
@@ -128,7 +131,7 @@ def _of_axis(
                 portraits=portraits,
             )
         )
-    return found
+    return agreements
 
 
 def _outcome(
@@ -146,20 +149,22 @@ def _outcome(
         sums=sums_by(rank, measure.moments[:, 0], size),
         counts=sums_by(rank, measure.moments[:, 1], size),
         squares=sums_by(rank, measure.moments[:, 0], size),
-        excluded=np.zeros((size, len(REASONS)), dtype=np.int64),
+        excluded={},
         bounds=(0.0, 1.0),
         is_rate=True,
     )
-    (found,) = resample(design.everyone(columns), [quantity], settings)
-    return found.outcomes[0]
+    (resampled,) = resample(design.everyone(columns), [quantity], settings)
+    (outcome,) = resampled.outcomes or (NotEstimable(reason="all portraits are of one block"),)
+    return outcome
 
 
 def interval(
     measure: Measure, rank: NDArray[np.intp], portraits: Sequence[Portrait], settings: Settings, *, is_correlation: bool
 ) -> Interval | NotEstimable:
-    """The measure with its limits: whole portraits, or their blocks, are left out one at a time.
+    """A jackknife interval of the measure: whole portraits, or their blocks, are left out one at a time.
 
-    With twelve portraits a percentile bootstrap of alpha held the truth in 83 % of 600 simulated audits, this in 93 %.
+    With twelve portraits a percentile bootstrap of alpha covered the truth in 83 % of 600 simulated audits, this in
+    93 %.
     """
     value = measure.value
     if not math.isfinite(value):
@@ -167,25 +172,24 @@ def interval(
     places: list[int] = rank.tolist()
     keys = [portraits[place].block or portraits[place].id for place in places]
     names, unit = np.unique(np.array(keys, dtype=np.str_), return_inverse=True)
-    moments = np.zeros((len(names), measure.moments.shape[1]))
+    units = len(names)
+    moments = np.zeros((units, measure.moments.shape[1]))
     np.add.at(moments, unit, measure.moments)
     without = measure.finish(moments.sum(axis=0)[None, :] - moments)
-    if len(names) < 2 or not np.isfinite(without).all():
+    if units < 2 or not np.isfinite(without).all():
         return NotEstimable(reason="too few portraits, or too few that differ, to leave one out")
-    noun = "portraits" if len(names) == len(np.unique(rank)) else "blocks of portraits"
-    middle, spread = value, without
-    if is_correlation:
-        # Correlations are symmetric on Fisher's scale.
-        middle, spread = float(_fisher(np.array([value]))[0]), _fisher(without)
-    error = math.sqrt((len(names) - 1) / len(names) * float(((spread - spread.mean()) ** 2).sum()))
-    half = student((1 + settings.confidence) / 2, len(names) - 1) * error
-    low, high = middle - half, middle + half
+    noun = "portraits" if units == len(np.unique(rank)) else "blocks of portraits"
+    # Correlations are symmetric on Fisher's scale.
+    centre, replicates = (float(_fisher(np.array(value))), _fisher(without)) if is_correlation else (value, without)
+    error = math.sqrt((units - 1) / units * float(((replicates - replicates.mean()) ** 2).sum()))
+    half = t_quantile((1 + settings.confidence) / 2, units - 1) * error
+    low, high = centre - half, centre + half
     if is_correlation:
         low, high = math.tanh(low), math.tanh(high)
-    return Interval(
-        value=value,
-        low=min(low, value),
-        high=max(value, min(1.0, high)),
+    return rounded_interval(
+        value,
+        min(low, value),
+        max(value, min(1.0, high)),
         confidence=settings.confidence,
         method=f"jackknife over {noun}, Student's t",
     )

@@ -1,14 +1,15 @@
-"""Figure 6: (a) mean skin tone by group, (b1) what the arm does to edit success, (b2) to race change."""
+"""Figure 6: (a) mean skin tone by group, (b1) the arm's effect on edit success, (b2) on race change."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from stillme import numbers
 from stillme.estimates import PairedEffect
-from stillme.report import numbers
 from stillme.report.data import ReportData
-from stillme.report.manuscript.marks import GREY, legend, new_figure, place_of, points, side_steps
-from stillme.types import Estimate, Interval, NotEstimable
+from stillme.report.manuscript.drawing import GREY, legend, new_figure, offsets, points, style_of
+from stillme.types import Estimate
 
 _TONE = ("skin_tone", "skin_delta_l")
 _SUCCESS = ("edit_success", "unchanged")
@@ -17,68 +18,58 @@ _DRIFT = ("race_change", "skin_tone", "skin_delta_l")
 
 def draw(data: ReportData) -> Any | str:
     """Up to three panels; or why there is nothing to draw."""
-    panels = [
-        panel
-        for panel in (
-            _levels(data, "a"),
-            _changes(data, _SUCCESS, "b1"),
-            _changes(data, _DRIFT, "b2"),
-        )
-        if panel
-    ]
+    candidates = (_levels(data, "a"), _changes(data, _SUCCESS, "b1"), _changes(data, _DRIFT, "b2"))
+    panels = [panel for panel in candidates if panel]
     if len(panels) < 2:
         return "no second arm was run on the same edits"
     figure = new_figure(2.9 * len(panels), 2.7, data)
-    for place, (title, label, rows) in enumerate(panels, start=1):
-        axes: Any = figure.add_subplot(1, len(panels), place)
-        levels = sorted({group for _, group, _ in rows})
-        editors = sorted({editor for editor, _, _ in rows})
-        for step, editor in zip(side_steps(len(editors), 0.5), editors, strict=True):
-            mine = [(group, outcome) for name, group, outcome in rows if name == editor]
-            at = [levels.index(group) + step for group, _ in mine]
-            points(axes, at, [outcome for _, outcome in mine], place_of(data, editor), editor)
+    for number, (title, label, estimates) in enumerate(panels, start=1):
+        axes: Any = figure.add_subplot(1, len(panels), number)
+        levels = sorted({estimate.group for estimate in estimates})
+        editors = sorted({estimate.editor for estimate in estimates})
+        for offset, editor in zip(offsets(len(editors)), editors, strict=True):
+            of_editor = [estimate for estimate in estimates if estimate.editor == editor]
+            positions = [levels.index(estimate.group) + offset for estimate in of_editor]
+            points(axes, positions, [estimate.outcome for estimate in of_editor], style_of(data, editor), editor)
         axes.set_xticks(range(len(levels)), levels, rotation=35, ha="right")
         axes.set_title(title, loc="left")
         axes.set_ylabel(label)
-        if label.startswith("change"):
+        if label == "change":
             axes.axhline(0, color=GREY, linewidth=0.7)
     legend(figure)
     return figure
 
 
-Row = tuple[str, str, Interval | NotEstimable]
-"""Editor, group, outcome."""
+Panel = tuple[str, str, list[Estimate]]
+"""Title, label of the vertical axis, one estimate per editor and group."""
 
 
-def _levels(data: ReportData, letter: str) -> tuple[str, str, list[Row]] | None:
+def _levels(data: ReportData, letter: str) -> Panel | None:
     for quantity in _TONE:
-        found = [each for each in data.headlines if each.quantity == quantity and each.scope == "group"]
-        mine = _first(data, found)
-        if mine:
-            title = f"({letter}) {numbers.title(quantity)}, {mine[0].judge}"
-            return title, "mean", [(each.editor, each.group, each.outcome) for each in mine]
+        if groups := _first(data, data.headlines, quantity):
+            return f"({letter}) {numbers.title(quantity)}, {groups[0].judge}", "mean", groups
     return None
 
 
-def _changes(data: ReportData, wanted: tuple[str, ...], letter: str) -> tuple[str, str, list[Row]] | None:
-    for quantity in wanted:
-        found: list[Estimate] = [
-            each
-            for each in data.mitigation
-            if isinstance(each, PairedEffect) and each.quantity == quantity and each.scope == "group"
-        ]
-        mine = _first(data, found)
-        if mine:
-            title = f"({letter}) {numbers.title(quantity)}, {mine[0].arm.replace(' - ', ' − ')}"
-            return title, "change", [(each.editor, each.group, each.outcome) for each in mine]
+def _changes(data: ReportData, quantities: tuple[str, ...], letter: str) -> Panel | None:
+    effects = [effect for effect in data.mitigation if isinstance(effect, PairedEffect)]
+    for quantity in quantities:
+        if groups := _first(data, effects, quantity):
+            arms = groups[0].arm.replace(" - ", " − ")
+            return f"({letter}) {numbers.title(quantity)}, {arms}", "change", groups
     return None
 
 
-def _first(data: ReportData, found: list[Estimate]) -> list[Estimate]:
-    """Those of the first judge, factor and arm."""
-    ordered = [each for factor in data.settings.factors for each in found if each.factor == factor]
-    if not ordered:
-        return []
-    first = ordered[0]
-    alike = (first.judge, first.factor, first.arm)
-    return [each for each in ordered if (each.judge, each.factor, each.arm) == alike]
+def _first(data: ReportData, estimates: Sequence[Estimate], quantity: str) -> list[Estimate]:
+    """The quantity's groups by the first judge, factor and arm."""
+    groups = [
+        estimate
+        for factor in data.settings.factors
+        for estimate in estimates
+        if (estimate.quantity, estimate.scope, estimate.factor) == (quantity, "group", factor)
+    ]
+    return [group for group in groups if _series(group) == _series(groups[0])]
+
+
+def _series(estimate: Estimate) -> tuple[str, str, str]:
+    return estimate.judge, estimate.factor, estimate.arm

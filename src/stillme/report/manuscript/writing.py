@@ -1,8 +1,7 @@
-"""Draw what the data allow, say what they do not, and write files that are the same for the same rows."""
+"""Draw every figure that the data allow, give the reason for the others, and write the same bytes for the same rows."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stillme.errors import StillmeError
+from stillme.files import whole
 from stillme.report import figures
 from stillme.report.data import ReportData
 from stillme.report.findings import find
@@ -50,7 +50,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Candidate:
     name: str
     draw: Callable[[], Any | str]
     """A figure, or the reason why there is none."""
@@ -59,37 +59,36 @@ class _Asked:
 def write_figures(folder: Path, data: ReportData, formats: Sequence[Format]) -> Written:
     """Write every figure that the rows allow into `folder`, in each of the formats."""
     if find_spec("matplotlib") is None:
-        raise StillmeError("Figures need matplotlib. `pip install 'stillme[figures]'` brings it.")
+        raise StillmeError("Figures need matplotlib, which is not installed; `pip install 'stillme[figures]'`.")
     matplotlib: Any = import_module("matplotlib")
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
     skipped: list[tuple[str, str]] = []
     with matplotlib.rc_context(_STYLE):
-        for asked in _wanted(data):
-            drawn = asked.draw()
-            if isinstance(drawn, str):
-                skipped.append((asked.name, drawn))
+        for candidate in _candidates(data):
+            figure = candidate.draw()
+            if isinstance(figure, str):
+                skipped.append((candidate.name, figure))
             else:
-                files += [_save(drawn, folder / f"{asked.name}.{each}", each) for each in formats]
+                files += [_save(figure, folder / f"{candidate.name}.{kind}", kind) for kind in formats]
     return Written(files=tuple(files), skipped=tuple(skipped))
 
 
-def _wanted(data: ReportData) -> Iterator[_Asked]:
-    from stillme.report.manuscript import arms, forests, pictures, rates, roles
+def _candidates(data: ReportData) -> Iterator[_Candidate]:
+    from stillme.report.manuscript import arms, forests, portraits, rates, roles
 
-    yield _Asked("figure-04-rates-by-group", lambda: rates.draw(data))
-    yield _Asked("figure-05-before-and-after", lambda: pictures.before_and_after(data))
-    yield _Asked("figure-06-what-the-arm-changes", lambda: arms.draw(data))
-    yield _Asked("figure-07-roles", lambda: roles.draw(data))
-    yield _Asked("figure-12-mosaic", lambda: pictures.mosaic(data))
-    yield _Asked("figure-13-one-instruction-every-group", lambda: pictures.grid(data))
+    yield _Candidate("figure-04-rates-by-group", lambda: rates.draw(data))
+    yield _Candidate("figure-05-before-and-after", lambda: portraits.before_and_after(data))
+    yield _Candidate("figure-06-what-the-arm-changes", lambda: arms.draw(data))
+    yield _Candidate("figure-07-roles", lambda: roles.draw(data))
+    yield _Candidate("figure-12-mosaic", lambda: portraits.mosaic(data))
+    yield _Candidate("figure-13-one-instruction-every-group", lambda: portraits.grid(data))
     for (quantity, judge, factor), panels in figures.panels(data, find(data)).items():
         name = "-".join(part for part in ("forest", quantity, "by", factor, judge) if part)
-        yield _Asked(re.sub(r"[^\w-]+", "_", name), lambda panels=panels: forests.draw(data, panels))
+        yield _Candidate(re.sub(r"[^\w-]+", "_", name), lambda panels=panels: forests.draw(data, panels))
 
 
 def _save(figure: Any, path: Path, kind: Format) -> Path:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    figure.savefig(partial, format=kind, metadata=_METADATA[kind], bbox_inches="tight")
-    partial.replace(path)
+    with whole(path) as draft:
+        figure.savefig(draft, format=kind, metadata=_METADATA[kind], bbox_inches="tight")
     return path

@@ -154,7 +154,7 @@ export class Task {
   // Mark the question and side that the next number key answers.
   mark() {
     $("undo").disabled = !this.undoable.length;
-    document.querySelectorAll(".now").forEach((each) => each.classList.remove("now"));
+    document.querySelectorAll(".now").forEach((element) => element.classList.remove("now"));
     const [question, side] = this.now;
     $(`question-${question}`)?.classList.add("now");
     $(`head-${question}-${side}`)?.classList.add("now");

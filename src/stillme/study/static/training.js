@@ -38,7 +38,7 @@ $("next").addEventListener("click", async () => {
 });
 
 function say(sides) {
-  document.querySelectorAll(".said").forEach((each) => each.remove());
+  document.querySelectorAll(".said").forEach((element) => element.remove());
   let wrong = 0;
   sides.forEach((hints, side) => hints.forEach((hint, question) => {
     if (!hint) return;

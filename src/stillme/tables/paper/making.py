@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from stillme import results
-from stillme.audit import Audit
 from stillme.errors import StillmeError, UnknownName
-from stillme.estimates import Genders, Settings
-from stillme.results import Results, settings_of
-from stillme.stages import described
-from stillme.store import Store
+from stillme.estimates import Genders
+from stillme.results import Run
 from stillme.tables.paper import diagnosis, mitigation, people, roles
 from stillme.tables.paper.source import BASELINE, FEATURE, Source
 from stillme.tables.paper.table import PaperTable
@@ -48,53 +43,44 @@ class Chosen:
     """Whose scores; by default the ensemble's, else those of the first judge that answers."""
 
 
-def make_tables(path: Path, chosen: Chosen | None = None, *, out: Path | None = None) -> tuple[Path, list[PaperTable]]:
-    """The run folder of the audit at `path`, and its tables."""
-    loaded = described.load(path, out=out, ready=False)
-    if not Store.exists(loaded.folder):
-        raise StillmeError(f"{loaded.folder} has no run yet. `stillme run {path}` starts it.")
-    with Store.reading(loaded.folder) as store:
-        gathered = results.gather(loaded, store)
-    return loaded.folder, list(tables_of(loaded, gathered, settings_of(loaded), chosen or Chosen()))
-
-
-def tables_of(loaded: Audit, gathered: Results, settings: Settings, chosen: Chosen) -> Sequence[PaperTable]:
-    """The chosen tables, in the paper's order."""
+def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
+    """The chosen tables of a run, in the paper's order."""
+    chosen = chosen or Chosen()
     for number in chosen.numbers:
         if number not in NUMBERS:
             raise StillmeError(f"There is no table {number} here; there are {', '.join(map(str, NUMBERS))}.")
-    source = _source(loaded, gathered, settings, chosen)
-    return [_table(loaded, source, number) for number in NUMBERS if number in chosen.numbers]
+    source = _source(run, chosen)
+    return [_table(run, source, number) for number in NUMBERS if number in chosen.numbers]
 
 
-def _source(loaded: Audit, gathered: Results, settings: Settings, chosen: Chosen) -> Source:
-    attributes = dict.fromkeys(name for portrait in loaded.portraits for name in portrait.attributes)
+def _source(run: Run, chosen: Chosen) -> Source:
+    design, results = run.design, run.results
+    attributes = dict.fromkeys(name for portrait in design.portraits for name in portrait.attributes)
     if chosen.factor and chosen.factor not in attributes:
         hint = f"The portraits have {', '.join(attributes)}."
         raise UnknownName.among("attribute", chosen.factor, attributes, hint)
-    judges = list(dict.fromkeys(score.judge for score in gathered.scores))
+    judges = list(dict.fromkeys(score.judge for score in results.scores))
     if chosen.judge and chosen.judge not in judges:
         raise UnknownName.among("judge", chosen.judge, judges, f"The audit has {', '.join(judges)}.")
-    factor = chosen.factor or next(iter(loaded.factors), "")
+    factor = chosen.factor or next(iter(design.factors), "")
     return Source(
-        edits=gathered.edits,
-        scores=gathered.scores,
-        settings=settings,
+        edits=results.edits,
+        scores=results.scores,
+        settings=run.settings,
         factor=factor,
-        factors=tuple(dict.fromkeys([*([factor] if factor else []), *loaded.factors])),
-        people=frozenset(named.name for named in loaded.judges if named.judge.capabilities.kind == "person"),
-        own=tuple(named.name for named in loaded.judges),
+        factors=tuple(dict.fromkeys([*([factor] if factor else []), *design.factors])),
+        people=design.people,
         judge=chosen.judge,
     )
 
 
-def _table(loaded: Audit, source: Source, number: int) -> PaperTable:
+def _table(run: Run, source: Source, number: int) -> PaperTable:
     reason = _missing(source, number)
     if reason:
         return PaperTable(number=number, caption=f"{_TITLES[number]}.", head=(), rows=(), absent=reason)
     if number != 7:
         return {**_DIAGNOSIS, **_MITIGATION, **_PEOPLE}[number](source)
-    section = loaded.config.roles
+    section = run.design.roles
     genders = Genders(factor=section.gender, male=section.male, female=section.female) if section else Genders()
     made = roles.table_7(source, genders)
     if made.rows:

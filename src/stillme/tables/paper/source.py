@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stillme import rubric
-from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate
+from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate, headline
 from stillme.estimates.rows import Flags
 from stillme.tables.paper.table import Absent, Cell, Form, number
 from stillme.types import Arm, Estimate
@@ -30,20 +30,15 @@ class Source:
     """All that group the portraits."""
     people: frozenset[str]
     """Judges who are people."""
-    own: tuple[str, ...]
-    """The audit's judges, in its order. What is not among them is made of them."""
     judge: str = ""
     """The judge that the user wants; empty for the ensemble, else the first that answers."""
 
     def score(self, axis: str) -> Scores | None:
         """Whose scores on this axis count: models and instruments, not people, unless they are asked for."""
-        offered = [each for each in self.scores if each.axis == axis]
+        offered = [score for score in self.scores if score.axis == axis]
         if self.judge:
-            return next((each for each in offered if each.judge == self.judge), None)
-        machines = [each for each in offered if each.judge not in self.people]
-        combined = [each for each in machines if each.judge not in self.own]
-        ranked = sorted(machines, key=lambda each: self.own.index(each.judge) if each.judge in self.own else -1)
-        return next(iter(combined or ranked), None)
+            return next((score for score in offered if score.judge == self.judge), None)
+        return next((score for score in headline(offered) if score.kind != "person"), None)
 
     def credit(self, axes: Collection[str]) -> tuple[str, ...]:
         """Whose scores a table shows, as its note."""
@@ -52,7 +47,7 @@ class Source:
 
     def by_people(self, axis: str) -> Sequence[Scores]:
         """Every person's scores on this axis."""
-        return [each for each in self.scores if each.axis == axis and each.judge in self.people]
+        return [score for score in self.scores if score.axis == axis and score.judge in self.people]
 
     def unanswered(self, axis: str) -> str:
         """Why there is no score on an axis."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import assert_never
 
-from stillme.estimates.tables import harmless
+from stillme.files import harmless
 from stillme.tables.paper.table import Absent, Cell, Count, Number, PaperTable, Row, Share, Words, text_of
 
 _COLUMNS: Sequence[str] = (

@@ -97,6 +97,19 @@ class Moody:
         pass
 
 
+class Crashing(Negative):
+    """Raises when it is built."""
+
+    def __init__(self, parameters):
+        raise RuntimeError("no GPU")
+
+
+class Formless(Negative):
+    """Has parameters that are no model."""
+
+    Parameters = dict
+
+
 class Unready:
     """Needs a key and a package that nobody has."""
 
@@ -130,6 +143,13 @@ class Brightness:
 
     def close(self):
         pass
+
+
+class CrashingJudge(Brightness):
+    """Raises when it is built."""
+
+    def __init__(self, parameters):
+        raise RuntimeError("no GPU")
 
 
 def greetings():

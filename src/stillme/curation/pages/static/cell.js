@@ -23,8 +23,8 @@ function flush() {
 // What an action will lead to, so that fast fingers need not wait. What undoing leads to, only the server knows.
 function after(before, { kind, detail }) {
   const who = detail.candidate;
-  const others = before.chosen.filter((each) => each !== who);
-  const ticks = (before.ticked[who] || []).filter((each) => each !== detail.criterion);
+  const others = before.chosen.filter((candidate) => candidate !== who);
+  const ticks = (before.ticked[who] || []).filter((criterion) => criterion !== detail.criterion);
   const { [who]: _, ...kept } = before.rejected;
   switch (kind) {
     case "tick":

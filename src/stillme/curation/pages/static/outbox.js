@@ -47,7 +47,7 @@ async function send(saved, refused) {
         const why = said.detail || "this page is out of date";
         return complain(`Not saved: ${why} Open the address that the terminal shows; what you did is kept until then.`);
       }
-      write(read().filter((each) => each.token !== first.token));
+      write(read().filter((action) => action.token !== first.token));
       if (answer.ok) {
         complain("");
         saved(first, said);

@@ -1,4 +1,4 @@
-"""An editor in a process and an environment of its own, for weights that need other libraries than ours.
+"""An editor in its own process and environment, for weights that need other libraries than ours.
 
-`serve.py` runs there and imports nothing of stillme; `process.py` runs here.
+`serve.py` runs there and does not import stillme; `process.py` runs here.
 """

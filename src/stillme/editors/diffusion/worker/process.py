@@ -1,4 +1,4 @@
-"""Our side of a worker: start it, ask it, notice when it crashes or hangs, and start it anew."""
+"""Our side of a worker: start it, send requests, detect crashes and hangs, restart it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stillme.types import Json
 
 SERVE = Path(__file__).with_name("serve.py")
 _STDERR_KEPT = 1500
-"""Characters of the worker's last words that an error repeats."""
+"""Characters from the end of the worker's stderr that an error includes."""
 
 
 class WorkerFault(Exception):
-    """The worker could not answer. Says whether another try may help."""
+    """The worker could not answer; `retryable` if another try may help."""
 
     def __init__(self, message: str, *, retryable: bool) -> None:
         super().__init__(message)
@@ -39,8 +39,8 @@ class Answer:
 class Worker:
     """A process that keeps weights loaded between edits. Started with the first request, and again after a crash."""
 
-    def __init__(self, command: Sequence[str], parameters: Mapping[str, Json], *, patience: float) -> None:
-        self._command, self._parameters, self._patience = command, parameters, patience
+    def __init__(self, command: Sequence[str], parameters: Mapping[str, Json], *, timeout: float) -> None:
+        self._command, self._parameters, self._timeout = command, parameters, timeout
         self._running: _Running | None = None
         self._unloadable: WorkerFault | None = None
 
@@ -54,7 +54,7 @@ class Worker:
                 self._asked(self._running, {"do": "load", "parameters": dict(self._parameters)}, [])
             except WorkerFault as fault:
                 self.close()
-                # Kept, so that a thousand requests do not each wait for weights that do not load; a rerun tries again.
+                # Kept, so that not every request waits for weights that do not load; a rerun tries again.
                 self._unloadable = WorkerFault(f"the weights cannot be loaded: {fault}", retryable=True)
                 raise self._unloadable from None
         return self._asked(self._running, message, attached)
@@ -68,57 +68,57 @@ class Worker:
 
     def _asked(self, running: _Running, message: Mapping[str, Json], attached: Sequence[bytes]) -> Answer:
         try:
-            answer = running.exchange(message, attached, self._patience)
+            answer = running.exchange(message, attached, self._timeout)
         except WorkerFault:
             self.close()
             raise
         if not answer.message.get("ok"):
-            told = str(answer.message.get("error", "no reason given"))
-            raise WorkerFault(told, retryable=bool(answer.message.get("retryable", True)))
+            error = str(answer.message.get("error", "no reason given"))
+            raise WorkerFault(error, retryable=bool(answer.message.get("retryable", True)))
         return answer
 
 
 class _Running:
-    """One process and the thread that listens to it."""
+    """One process, and the thread that reads from it."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process runs
         try:
-            # In a session of its own, so that Ctrl-C lets it finish what it is doing.
+            # In its own session, so that Ctrl-C does not interrupt the current edit.
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words, start_new_session=True
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
             )
         except OSError as error:
-            self._words.close()
+            self._stderr.close()
             raise WorkerFault(f"{command[0]} cannot be started: {error.strerror}", retryable=True) from None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin, self._process.stdout
-        self._heard: queue.SimpleQueue[Answer | BadFrame | None] = queue.SimpleQueue()
-        self._listener = threading.Thread(target=_listen, args=(self._answers, self._heard), daemon=True)
-        self._listener.start()
+        self._received: queue.SimpleQueue[Answer | BadFrame | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=_read_answers, args=(self._answers, self._received), daemon=True)
+        self._reader.start()
 
-    def exchange(self, message: Mapping[str, Json], attached: Sequence[bytes], patience: float) -> Answer:
-        # From a thread: a worker that has stopped reading would block us for ever.
+    def exchange(self, message: Mapping[str, Json], attached: Sequence[bytes], timeout: float) -> Answer:
+        # In a thread: writing to a worker that stopped reading would block forever.
         threading.Thread(target=_send, args=(self._requests, message, attached), daemon=True).start()
         try:
-            heard = self._heard.get(timeout=patience)
+            received = self._received.get(timeout=timeout)
         except queue.Empty:
             raise WorkerFault(
-                f"the worker said nothing for {patience:g} s{self._last_words()}", retryable=True
+                f"the worker did not answer within {timeout:g} s{self._stderr_tail()}", retryable=True
             ) from None
-        if isinstance(heard, Answer):
-            return heard
-        if heard is None:
-            raise WorkerFault(f"the worker {self._how_it_ended()}{self._last_words()}", retryable=True)
-        raise WorkerFault(f"the worker does not keep the protocol: {heard}{self._last_words()}", retryable=True)
+        if isinstance(received, Answer):
+            return received
+        if received is None:
+            raise WorkerFault(f"the worker {self._how_it_ended()}{self._stderr_tail()}", retryable=True)
+        raise WorkerFault(f"the worker violates the protocol: {received}{self._stderr_tail()}", retryable=True)
 
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._listener.join(5)
-        for stream in (self._requests, self._answers, self._words):
-            with contextlib.suppress(OSError):  # what was still to be sent has nobody to read it
+        self._reader.join(5)
+        for stream in (self._requests, self._answers, self._stderr):
+            with contextlib.suppress(OSError):  # unsent data has no reader any more
                 stream.close()
 
     def _how_it_ended(self) -> str:
@@ -128,29 +128,29 @@ class _Running:
             return "closed its output"
         return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
-    def _last_words(self) -> str:
-        self._words.seek(0)
-        text = self._words.read().decode(errors="replace").strip()
-        return f"; its last words: …{text[-_STDERR_KEPT:]}" if text else ""
+    def _stderr_tail(self) -> str:
+        self._stderr.seek(0)
+        text = self._stderr.read().decode(errors="replace").strip()
+        return f"; end of its stderr: …{text[-_STDERR_KEPT:]}" if text else ""
 
 
 def _send(requests: IO[bytes], message: Mapping[str, Json], attached: Sequence[bytes]) -> None:
     stream: Any = requests
-    with contextlib.suppress(OSError, ValueError):  # whoever listens notices that the process is gone
+    with contextlib.suppress(OSError, ValueError):  # the reading thread notices that the process is gone
         write_frame(stream, dict(message), list(attached))
 
 
-def _listen(answers: IO[bytes], heard: queue.SimpleQueue[Answer | BadFrame | None]) -> None:
+def _read_answers(answers: IO[bytes], received: queue.SimpleQueue[Answer | BadFrame | None]) -> None:
     stream: Any = answers
     while True:
         try:
             frame = read_frame(stream)
         except BadFrame as error:
-            heard.put(error)
+            received.put(error)
             return
         except (OSError, ValueError):
-            frame = None  # closed under our hands
+            frame = None  # closed while reading
         if frame is None:
-            heard.put(None)
+            received.put(None)
             return
-        heard.put(Answer(message=frame[0], attached=frame[1]))
+        received.put(Answer(message=frame[0], attached=frame[1]))

@@ -1,7 +1,7 @@
-"""The worker's side: answers requests on stdin with outcomes on stdout.
+"""The worker's side: reads requests from stdin and writes outcomes to stdout.
 
-Run by path with the interpreter of another environment, `python serve.py backend.py`, so it imports the standard
-library only and keeps to Python 3.9. A backend is a module with
+Run by path with the interpreter of another environment, `python serve.py backend.py`, so it imports only the standard
+library and runs on Python 3.9. A backend is a module with
 
     def load(parameters: dict) -> object
     def edit(loaded: object, pictures: list[bytes], instruction: str, seed: int, settings: dict) -> tuple[bytes, dict]
@@ -22,11 +22,11 @@ from typing import Any, BinaryIO
 
 MAGIC = b"STIL"
 LIMIT = 1 << 30
-"""No frame is longer; a length beyond it is garbage."""
+"""Bytes; a greater length is not one of our frames."""
 
 
 class BadFrame(Exception):
-    """Bytes that are no frame."""
+    """Bytes that are not a frame."""
 
 
 def write_frame(stream: BinaryIO, message: dict[str, Any], attached: list[bytes]) -> None:
@@ -39,7 +39,7 @@ def write_frame(stream: BinaryIO, message: dict[str, Any], attached: list[bytes]
 
 
 def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], list[bytes]] | None:
-    """The next message, or None where the other side has closed."""
+    """The next message, or None if the other side has closed."""
     start = stream.read(8)
     if not start:
         return None
@@ -59,7 +59,7 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
         raise BadFrame(f"a frame of {length} bytes")
     data = stream.read(length)
     if len(data) < length:
-        raise BadFrame("a frame that ends in the middle")
+        raise BadFrame("a truncated frame")
     return data
 
 
@@ -80,12 +80,12 @@ def serve(backend: Any, requests: BinaryIO, answers: BinaryIO) -> None:
         except Exception as error:
             memory = isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__
             rejected = isinstance(error, (ValueError, TypeError)) and not memory
-            told = f"{'out of memory: ' if memory else ''}{type(error).__name__}: {error}"
-            write_frame(answers, {"ok": False, "error": told[:2000], "retryable": not rejected}, [])
+            text = f"{'out of memory: ' if memory else ''}{type(error).__name__}: {error}"
+            write_frame(answers, {"ok": False, "error": text[:2000], "retryable": not rejected}, [])
 
 
 def main() -> None:
-    """Keep stdout for frames: whatever a library prints goes to stderr."""
+    """Reserve stdout for frames: what libraries print goes to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # This folder's modules must not shadow those of the environment.
@@ -93,7 +93,7 @@ def main() -> None:
     sys.path[:] = [entry for entry in sys.path if entry != here]
     spec = importlib.util.spec_from_file_location("backend", sys.argv[1])
     if spec is None or spec.loader is None:
-        raise SystemExit(f"{sys.argv[1]} is no Python module")
+        raise SystemExit(f"{sys.argv[1]} is not a Python module")
     backend = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(backend)
     serve(backend, sys.stdin.buffer, answers)

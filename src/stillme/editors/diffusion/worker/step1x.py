@@ -36,11 +36,11 @@ def load(parameters: dict[str, Any]) -> Any:
 def edit(
     loaded: Any, pictures: list[bytes], instruction: str, seed: int, settings: dict[str, Any]
 ) -> tuple[bytes, dict[str, Any]]:
-    """One edit. `final_images` starts with the one that the model chose, also when it reflected."""
+    """One edit. The first of `final_images` is the model's choice, also with reflection."""
     pipe, weights = loaded
     torch: Any = import_module("torch")
     image: Any = import_module("PIL.Image").open(io.BytesIO(pictures[0])).convert("RGB")
-    made = pipe(
+    output = pipe(
         image=image,
         prompt=instruction,
         num_inference_steps=settings["steps"],
@@ -50,7 +50,7 @@ def edit(
         enable_thinking_mode=settings["thinking"],
         enable_reflection_mode=settings["reflection"],
     )
-    chosen = made.final_images[0]
+    chosen = output.final_images[0]
     buffer = io.BytesIO()
     chosen.save(buffer, "PNG", compress_level=1)
     libraries = {name: version(name) for name in ("torch", "diffusers", "transformers")}
@@ -65,5 +65,5 @@ def edit(
         "libraries": libraries,
     }
     if settings["thinking"]:
-        effective["rewritten_prompt"] = made.reformat_prompt
+        effective["rewritten_prompt"] = output.reformat_prompt
     return buffer.getvalue(), effective

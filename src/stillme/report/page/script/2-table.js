@@ -1,11 +1,11 @@
-// A long table: sorted by any heading, shown a stretch at a time.
+// A long table: sorted by any heading, shown some rows at a time.
 
-const STRETCH = 200;
+const ROWS_SHOWN = 200;
 
-function growing({ table, rows, cells, keys, more, noun }) {
+function growingTable({ table, rows, cells, keys, more, noun }) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
-  let kept = rows, count = STRETCH, sorted = null;
+  let kept = rows, count = ROWS_SHOWN, sorted = null;
 
   const draw = () => {
     const order = sorted === null ? kept : [...kept].sort(sorted);
@@ -13,11 +13,11 @@ function growing({ table, rows, cells, keys, more, noun }) {
     const left = order.length - Math.min(count, order.length);
     const grow = () => {
       const first = body.rows.length;
-      count += STRETCH;
+      count += ROWS_SHOWN;
       draw();
       body.rows[first]?.querySelector("a, button")?.focus();
     };
-    const rest = left ? make("button", { type: "button", class: "more", onclick: grow }, `Show ${Math.min(STRETCH, left)} more of ${left.toLocaleString("en")} ${noun}`) : "";
+    const rest = left ? make("button", { type: "button", class: "more", onclick: grow }, `Show ${Math.min(ROWS_SHOWN, left)} more of ${left.toLocaleString("en")} ${noun}`) : "";
     more.replaceChildren(rest);
   };
   heads.forEach((head, column) => {
@@ -26,23 +26,23 @@ function growing({ table, rows, cells, keys, more, noun }) {
     button.disabled = false;
     button.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
-      heads.forEach((each) => each.removeAttribute("aria-sort"));
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const key = keys[column];
       sorted = (a, b) => {
-        const [one, other] = [key(a), key(b)];
-        const [no, none] = [one, other].map((each) => each === null || each === "" || Number.isNaN(each));
-        if (no || none) return no - none;
-        const order = typeof one === "number" ? one - other : one.localeCompare(other, "en", { numeric: true });
+        const [first, second] = [key(a), key(b)];
+        const [firstEmpty, secondEmpty] = [first, second].map((value) => value === null || value === "" || Number.isNaN(value));
+        if (firstEmpty || secondEmpty) return firstEmpty - secondEmpty;
+        const order = typeof first === "number" ? first - second : first.localeCompare(second, "en", { numeric: true });
         return down ? -order : order;
       };
-      count = STRETCH;
+      count = ROWS_SHOWN;
       draw();
     });
   });
   return (only) => {
     kept = only;
-    count = STRETCH;
+    count = ROWS_SHOWN;
     draw();
   };
 }
@@ -50,17 +50,17 @@ function growing({ table, rows, cells, keys, more, noun }) {
 function tableOfEstimates(rows) {
   const manyArms = rows.arms.length > 1;
   const note = (judge, quantity) => {
-    const known = rows.quantities.find((each) => each.name === quantity && each.judge === judge);
+    const known = rows.quantities.find((candidate) => candidate.name === quantity && candidate.judge === judge);
     return known && known.score !== null ? rows.scores[known.score].note : "";
   };
-  const cells = ([editor, arm, judge, quantity, title, scope, who, , text, chance, portraits, edits, method, href]) => {
-    const marked = note(judge, quantity);
+  const cells = ([editor, arm, judge, quantity, title, scope, group, , text, chance, portraits, edits, method, href]) => {
+    const judgeNote = note(judge, quantity);
     return [
       make("td", {}, manyArms ? `${editor} · ${arm}` : editor),
-      make("td", {}, judge, marked ? make("em", { class: "note" }, ` (${marked})`) : null),
+      make("td", {}, judge, judgeNote ? make("em", { class: "note" }, ` (${judgeNote})`) : null),
       make("td", {}, title),
       make("td", {}, scope),
-      make("td", {}, who),
+      make("td", {}, group),
       make("td", { class: "n" }, make("a", { href }, text)),
       make("td", {}, chance),
       make("td", { class: "n" }, portraits),
@@ -68,8 +68,8 @@ function tableOfEstimates(rows) {
       make("td", {}, method),
     ];
   };
-  const at = (place) => (row) => row[place];
-  const only = growing({
+  const at = (index) => (row) => row[index];
+  const only = growingTable({
     table: find("estimates"),
     rows: rows.estimates,
     cells,

@@ -1,11 +1,11 @@
-// Filters over the rows, seen as pictures or as a table. What is asked stands in the page's address.
+// Filters over the rows, shown as pictures or as a table. The filters are part of the page's address.
 
-const PAGE = 24;
+const CARDS = 24;
 
 function explorer(rows) {
-  const form = find("filters"), summary = find("summary"), place = find("explorer");
-  const together = companions(rows), disagree = disagreement(rows);
-  const mosaic = new Set(rows.mosaic), rank = new Map(rows.worst.map((row, at) => [row, at]));
+  const form = find("filters"), summary = find("summary"), content = find("explorer");
+  const armsOf = sameRequest(rows), disagree = disagreement(rows);
+  const mosaic = new Set(rows.mosaic), rank = new Map(rows.worst.map((row, index) => [row, index]));
   const arms = rows.arms.length > 1;
   const controls = new Map();
   let asked = new URLSearchParams();
@@ -32,12 +32,12 @@ function explorer(rows) {
     return labelled(label, box, "narrow");
   };
 
-  const named = rows.quantities.map((each) => [`${each.name}\n${each.judge}`, each.judge ? `${each.title} · ${each.judge}` : each.title]);
-  const measure = choice("measure", named, "any");
+  const quantities = rows.quantities.map(({ name, judge, title }) => [`${name}\n${judge}`, judge ? `${title} · ${judge}` : title]);
+  const measure = choice("measure", quantities, "any");
   measure.addEventListener("change", () =>
     ask((now) => {
       const [name, judge] = measure.value.split("\n");
-      for (const each of ["quantity", "judge", "at", "from", "to", "by"]) now.delete(each);
+      for (const key of ["quantity", "judge", "at", "from", "to", "by"]) now.delete(key);
       if (name) now.set("quantity", name);
       if (judge) now.set("judge", judge);
     }),
@@ -45,20 +45,20 @@ function explorer(rows) {
   const flags = [["mosaic", "in the mosaic"]].filter(() => mosaic.size);
   if (disagree) flags.unshift(["disagree", "judges disagree"]);
   flags.push(["remarks", "with remarks"]);
-  const levels = rows.factors.map((factor, at) => [factor, [...new Set(rows.portraits.map((each) => each[at + 2]))].filter(Boolean).sort()]);
+  const levels = rows.factors.map((factor, index) => [factor, [...new Set(rows.portraits.map((portrait) => portrait[index + 2]))].filter(Boolean).sort()]);
   const at = select("at", "Which", [["counts", "those that count"], ["not", "those that do not"], ["none", "without an answer"]], "all");
   const from = number("from", "from"), to = number("to", "to");
   form.append(
     select("view", "Show as", [["", "pictures"], ["table", "a table"]], null),
-    select("editor", "Editor", rows.editors.map((each) => [each, each])),
-    ...(arms ? [select("arm", "Arm", rows.arms.map((each) => [each, each]))] : []),
+    select("editor", "Editor", rows.editors.map((editor) => [editor, editor])),
+    ...(arms ? [select("arm", "Arm", rows.arms.map((arm) => [arm, arm]))] : []),
     select("prompt", "Instruction", rows.prompts.map(([id, text]) => [id, `${id} ${text.slice(0, 60)}`])),
-    ...levels.map(([factor, names]) => select(`label.${factor}`, factor.replaceAll("_", " "), names.map((each) => [each, each]))),
+    ...levels.map(([factor, names]) => select(`label.${factor}`, factor.replaceAll("_", " "), names.map((level) => [level, level]))),
     labelled("Score", measure),
     at,
     from,
     to,
-    select("outcome", "Outcome", OUTCOMES.map((each) => [each, each])),
+    select("outcome", "Outcome", OUTCOMES.map((outcome) => [outcome, outcome])),
     select("flag", "Flag", flags),
     select("order", "Order", [["", "worst first"], ["asked", "as requested"]], null),
     make("button", { type: "button", class: "more", onclick: () => ask((now) => [...now.keys()].forEach((name) => name !== "view" && now.delete(name))) }, "Clear"),
@@ -101,7 +101,7 @@ function explorer(rows) {
     return all;
   };
 
-  const measured = () => rows.quantities.find((each) => each.name === asked.get("quantity") && each.judge === (asked.get("judge") ?? ""));
+  const measured = () => rows.quantities.find(({ name, judge }) => name === asked.get("quantity") && judge === (asked.get("judge") ?? ""));
 
   const narrowed = (all, read) => {
     if (!read) return all;
@@ -124,33 +124,35 @@ function explorer(rows) {
   };
 
   const count = (all, read) => {
-    let sum = 0, given = 0;
+    let sum = 0, rated = 0;
     for (const row of all) {
       const value = read(row);
       if (!Number.isNaN(value)) {
         sum += value;
-        given += 1;
+        rated += 1;
       }
     }
-    return { sum, given, value: given ? sum / given : NaN };
+    return { sum, rated, value: rated ? sum / rated : NaN };
   };
 
-  const said = (quantity, { sum, given, value }) =>
-    quantity.rate ? `${shown(quantity, value)} (${sum.toLocaleString("en")} of ${given.toLocaleString("en")})` : `${shown(quantity, value)} (mean of ${given.toLocaleString("en")})`;
+  const counted = (quantity, { sum, rated, value }) => {
+    const basis = quantity.rate ? `${sum.toLocaleString("en")} of ${rated.toLocaleString("en")}` : `mean of ${rated.toLocaleString("en")}`;
+    return `${formatted(quantity, value)} (${basis})`;
+  };
 
   const summarise = (all, quantity, read) => {
     const parts = [make("h3", { id: "how-many", tabindex: "-1" }, `${all.length.toLocaleString("en")} edit${all.length === 1 ? "" : "s"}`)];
     if (quantity) {
-      const whole = count(all, read), without = all.length - whole.given;
+      const total = count(all, read), missing = all.length - total.rated;
       parts.push(
-        make("p", { class: "counted" }, `${quantity.title}${quantity.judge ? `, ${quantity.judge}` : ""}: `, make("b", { id: "counted" }, said(quantity, whole)),
-          without ? `; ${without.toLocaleString("en")} without a value are left out` : ""),
+        make("p", { class: "counted" }, `${quantity.title}${quantity.judge ? `, ${quantity.judge}` : ""}: `, make("b", { id: "counted" }, counted(quantity, total)),
+          missing ? `; ${missing.toLocaleString("en")} without a value are left out` : ""),
       );
       if (asked.has("by")) {
         const factor = asked.get("by"), level = levelsOf(rows, factor), groups = new Map();
         for (const row of all) groups.set(level(row), [...(groups.get(level(row)) ?? []), row]);
         const lines = [...groups.keys()].filter(Boolean).sort().map((name) =>
-          make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "n" }, said(quantity, count(groups.get(name), read)))));
+          make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "n" }, counted(quantity, count(groups.get(name), read)))));
         parts.push(make("table", { class: "by-group" }, make("caption", {}, `by ${factor.replaceAll("_", " ")}`), make("tbody", {}, ...lines)));
       }
     }
@@ -169,7 +171,7 @@ function explorer(rows) {
       if (quantity.rate) columns.push(["Counts", read, (row) => make("td", {}, Number.isNaN(read(row)) ? "–" : read(row) ? "yes" : "no")]);
     }
     columns.push(plain("Portrait", (row) => portraitOf(row)[0]));
-    rows.factors.forEach((factor, at) => columns.push(plain(factor.replaceAll("_", " "), (row) => portraitOf(row)[at + 2])));
+    rows.factors.forEach((factor, index) => columns.push(plain(factor.replaceAll("_", " "), (row) => portraitOf(row)[index + 2])));
     columns.push(plain("Editor", (row) => rows.editors[editor[row]]));
     if (arms) columns.push(plain("Arm", (row) => rows.arms[arm[row]]));
     columns.push(["Instruction", (row) => rows.prompts[prompt[row]][0], (row) => make("td", { title: rows.prompts[prompt[row]][1] }, rows.prompts[prompt[row]][0])]);
@@ -180,13 +182,13 @@ function explorer(rows) {
 
   const asTable = (all, quantity, read) => {
     const columns = columnsOf(quantity, read);
-    const look = make("th", { scope: "col" }, make("span", { class: "unseen" }, "Look"));
+    const look = make("th", { scope: "col" }, make("span", { class: "visually-hidden" }, "Look"));
     const heads = columns.map(([head]) => make("th", { scope: "col" }, make("button", { type: "button" }, head)));
     const table = make("table", {}, make("thead", {}, make("tr", {}, look, ...heads)), make("tbody"));
     const more = make("p");
-    place.replaceChildren(make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Rows" }, table), more);
+    content.replaceChildren(make("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Rows" }, table), more);
     const cells = (row) => [make("td", {}, lookButton(row)), ...columns.map(([, , cell]) => cell(row))];
-    growing({ table, rows: all, cells, keys: [null, ...columns.map(([, key]) => key)], more, noun: "edits" })(all);
+    growingTable({ table, rows: all, cells, keys: [null, ...columns.map(([, key]) => key)], more, noun: "edits" })(all);
   };
 
   const portraitOf = (row) => rows.portraits[rows.column.portrait[row]];
@@ -195,7 +197,7 @@ function explorer(rows) {
   const asPictures = (all, quantity) => {
     const seen = new Set(), order = [];
     for (const row of all) {
-      const first = together(row)[0];
+      const first = armsOf(row)[0];
       if (!seen.has(first)) {
         seen.add(first);
         order.push(row);
@@ -205,38 +207,38 @@ function explorer(rows) {
     const more = make("p");
     let count = 0;
     const grow = () => {
-      const next = order.slice(count, count + PAGE).map((row) => card(row, quantity));
+      const next = order.slice(count, count + CARDS).map((row) => card(row, quantity));
       cards.append(...next);
       if (count) next[0]?.querySelector("button").focus();
-      count += PAGE;
+      count += CARDS;
       const left = order.length - count;
-      more.replaceChildren(left > 0 ? make("button", { type: "button", class: "more", onclick: grow }, `Show ${Math.min(PAGE, left)} more of ${left.toLocaleString("en")}`) : "");
+      more.replaceChildren(left > 0 ? make("button", { type: "button", class: "more", onclick: grow }, `Show ${Math.min(CARDS, left)} more of ${left.toLocaleString("en")}`) : "");
     };
-    place.replaceChildren(order.length ? cards : make("p", {}, "No edit is like that."), more);
+    content.replaceChildren(order.length ? cards : make("p", {}, "No edit matches these filters."), more);
     grow();
     look.within(order);
   };
 
   const card = (row, quantity) => {
-    const several = together(row);
+    const edits = armsOf(row);
     const [id, , ...labels] = portraitOf(row);
-    const bad = worstScores(row, quantity);
+    const scores = worstScores(row, quantity);
     return make("li", {},
       make("button", { type: "button", class: "pair", "aria-label": `Look at portrait ${id}, ${rows.editors[rows.column.editor[row]]}, ${rows.prompts[rows.column.prompt[row]][0]}`, onclick: () => look.open(row) },
-        ...sources(rows, row), ...several.map((each) => picture(rows, each, arms ? rows.arms[rows.column.arm[each]] : "edit") ?? missing(rows, each))),
-      make("p", { class: "who" }, mark(rows, row), make("span", { class: "editor" }, rows.editors[rows.column.editor[row]]), arms ? make("span", { class: "arm" }, ` ${several.map((each) => rows.arms[rows.column.arm[each]]).join(" | ")}`) : null),
+        ...sources(rows, row), ...edits.map((edit) => picture(rows, edit, arms ? rows.arms[rows.column.arm[edit]] : "edit") ?? noPicture(rows, edit))),
+      make("p", { class: "who" }, mark(rows, row), make("span", { class: "editor" }, rows.editors[rows.column.editor[row]]), arms ? make("span", { class: "arm" }, ` ${edits.map((edit) => rows.arms[rows.column.arm[edit]]).join(" | ")}`) : null),
       make("p", { class: "prompt", title: rows.prompts[rows.column.prompt[row]][0] }, rows.prompts[rows.column.prompt[row]][1]),
-      make("p", { class: "labels" }, ...labels.map((level, at) => make("span", { class: "label" }, `${rows.factors[at].replaceAll("_", " ")}: ${level || "no label"}`))),
-      make("dl", {}, ...bad.map(([title, ...values], at) => make("div", { class: at ? null : "bad" }, make("dt", {}, title), make("dd", {}, values.join(" → "))))),
+      make("p", { class: "labels" }, ...labelsOf(rows, labels)),
+      make("dl", {}, ...scores.map(([title, ...values], index) => make("div", { class: index ? null : "bad" }, make("dt", {}, title), make("dd", {}, values.join(" → "))))),
     );
   };
 
   // The asked-for score, or the four that are furthest from an unchanged person.
   const worstScores = (row, quantity) => {
-    const places = quantity && quantity.score !== null ? [quantity.score]
-      : rows.scores.map((_, at) => at).filter((at) => rows.scores[at].headline && distance(rows, at, row) >= 0)
+    const indices = quantity && quantity.score !== null ? [quantity.score]
+      : rows.scores.map((_, index) => index).filter((index) => rows.scores[index].headline && distance(rows, index, row) >= 0)
         .sort((a, b) => distance(rows, b, row) - distance(rows, a, row)).slice(0, 4);
-    return places.map((at) => [rows.shownAs[rows.scores[at].axis].title, ...together(row).map((each) => answer(rows, at, each, { brief: true }))]);
+    return indices.map((index) => [rows.byAxis[rows.scores[index].axis].title, ...armsOf(row).map((edit) => answer(rows, index, edit, { brief: true }))]);
   };
 
   const draw = () => {
@@ -262,7 +264,7 @@ function explorer(rows) {
     find("how-many").focus({ preventScroll: true });
   };
   addEventListener("hashchange", follow);
-  const look = looking(rows, together, (id) => {
+  const look = lookDialog(rows, armsOf, (id) => {
     location.hash = `#edits?${new URLSearchParams({ portrait: id })}`;
   });
   draw();

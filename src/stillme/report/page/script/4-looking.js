@@ -1,21 +1,21 @@
-// Pictures, small in cards and large in a dialog; what is not in the page is looked for beside it.
+// Pictures, small in cards and large in a dialog; those that are not in the page are loaded from its folder.
 
 function mark(rows, row) {
   return make("span", { class: `mark mark-${rows.column.editor[row] % 6}`, "aria-hidden": "true" });
 }
 
-function missing(rows, row) {
+function noPicture(rows, row) {
   const words = rows.column.state[row] !== EDITED ? OUTCOMES[rows.column.state[row]] : rows.redact === "omit" ? "left out" : "not in this page";
   return make("span", { class: "no-picture" }, words);
 }
 
 function image(thumbnail, file, alt) {
-  const shown = make("img", { src: file || thumbnail, alt, width: 128, height: 128, loading: file ? "lazy" : null, decoding: "async" });
-  shown.addEventListener("error", () => {
-    if (thumbnail && shown.getAttribute("src") !== thumbnail) shown.src = thumbnail;
-    else shown.replaceWith(make("span", { class: "no-picture" }, "not in this page"));
+  const element = make("img", { src: file || thumbnail, alt, width: 128, height: 128, loading: file ? "lazy" : null, decoding: "async" });
+  element.addEventListener("error", () => {
+    if (thumbnail && element.getAttribute("src") !== thumbnail) element.src = thumbnail;
+    else element.replaceWith(make("span", { class: "no-picture" }, "not in this page"));
   });
-  return shown;
+  return element;
 }
 
 function picture(rows, row, what = "edit", full = false) {
@@ -31,47 +31,50 @@ function portraitsOf(rows, row) {
 }
 
 function sources(rows, row) {
-  return portraitsOf(rows, row).map((place) => source(rows, place));
+  return portraitsOf(rows, row).map((portrait) => source(rows, portrait));
 }
 
-function source(rows, place) {
-  const [id, thumbnail] = rows.portraits[place];
+function source(rows, portrait) {
+  const [id, thumbnail] = rows.portraits[portrait];
   if (!thumbnail) return make("span", { class: "no-picture" }, rows.redact === "omit" ? "source left out" : "source not in this page");
   return image(thumbnails(thumbnail), "", `source: portrait ${id}`);
 }
 
-function looking(rows, together, onlyPortrait) {
+function labelsOf(rows, labels) {
+  return labels.map((level, index) => make("span", { class: "label" }, `${rows.factors[index].replaceAll("_", " ")}: ${level || "no label"}`));
+}
+
+function lookDialog(rows, armsOf, onlyPortrait) {
   const dialog = find("look");
   let order = [], now = 0;
 
   const step = (by) => {
-    const place = order.indexOf(now);
-    const next = order[(place + by + order.length) % order.length];
+    const next = order[(order.indexOf(now) + by + order.length) % order.length];
     if (next === undefined) return;
     draw(next);
     dialog.querySelector("[autofocus]").focus();
   };
   const draw = (row) => {
     now = row;
-    const several = together(row), arms = rows.arms.length > 1;
+    const edits = armsOf(row), arms = rows.arms.length > 1;
     const [id, , ...labels] = rows.portraits[rows.column.portrait[row]];
     const [promptId, prompt] = rows.prompts[rows.column.prompt[row]];
-    const judged = rows.scores.map((_, at) => at).filter((at) => several.some((each) => rows.column[`rating${at}`][each] !== 0));
-    const remarks = several.flatMap((each) => (rows.remarks[each] ?? []).map((said) => [each, ...said]));
+    const judged = rows.scores.map((_, index) => index).filter((index) => edits.some((edit) => rows.column[`rating${index}`][edit] !== 0));
+    const remarks = edits.flatMap((edit) => (rows.remarks[edit] ?? []).map((remark) => [edit, ...remark]));
     dialog.replaceChildren(
       make("header", {},
         make("h2", { id: "look-title" }, `Portrait ${id}`),
         make("p", {}, mark(rows, row), make("b", {}, rows.editors[rows.column.editor[row]]), ` · ${promptId} “${prompt}”`),
-        make("p", { class: "labels" }, ...labels.map((level, at) => make("span", { class: "label" }, `${rows.factors[at].replaceAll("_", " ")}: ${level || "no label"}`)))),
+        make("p", { class: "labels" }, ...labelsOf(rows, labels))),
       make("div", { class: "large" },
-        ...portraitsOf(rows, row).map((place) => make("figure", {}, source(rows, place), make("figcaption", {}, "source"))),
-        ...several.map((each) => make("figure", {}, picture(rows, each, "edit", true) ?? missing(rows, each), make("figcaption", {}, arms ? rows.arms[rows.column.arm[each]] : "edit")))),
+        ...portraitsOf(rows, row).map((portrait) => make("figure", {}, source(rows, portrait), make("figcaption", {}, "source"))),
+        ...edits.map((edit) => make("figure", {}, picture(rows, edit, "edit", true) ?? noPicture(rows, edit), make("figcaption", {}, arms ? rows.arms[rows.column.arm[edit]] : "edit")))),
       make("table", {},
-        make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Axis"), make("th", { scope: "col" }, "Judge"), ...several.map((each) => make("th", { scope: "col", class: "n" }, arms ? rows.arms[rows.column.arm[each]] : "Answer")))),
-        make("tbody", {}, ...judged.map((at) => make("tr", {}, make("th", { scope: "row" }, rows.shownAs[rows.scores[at].axis].title), make("td", {}, rows.scores[at].judge), ...several.map((each) => make("td", { class: "n" }, answer(rows, at, each))))))),
-      remarks.length ? make("dl", { class: "facts" }, ...remarks.map(([each, who, axis, text]) =>
-        make("div", {}, make("dt", {}, [who, arms ? rows.arms[rows.column.arm[each]] : "", axis ? rows.shownAs[axis]?.title ?? axis : ""].filter(Boolean).join(", ")), make("dd", {}, text)))) : null,
-      make("p", { class: "note" }, "Key ", make("code", {}, several.map((each) => rows.keys[each]).join(" "))),
+        make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Axis"), make("th", { scope: "col" }, "Judge"), ...edits.map((edit) => make("th", { scope: "col", class: "n" }, arms ? rows.arms[rows.column.arm[edit]] : "Answer")))),
+        make("tbody", {}, ...judged.map((index) => make("tr", {}, make("th", { scope: "row" }, rows.byAxis[rows.scores[index].axis].title), make("td", {}, rows.scores[index].judge), ...edits.map((edit) => make("td", { class: "n" }, answer(rows, index, edit))))))),
+      remarks.length ? make("dl", { class: "facts" }, ...remarks.map(([edit, who, axis, text]) =>
+        make("div", {}, make("dt", {}, [who, arms ? rows.arms[rows.column.arm[edit]] : "", axis ? rows.byAxis[axis]?.title ?? axis : ""].filter(Boolean).join(", ")), make("dd", {}, text)))) : null,
+      make("p", { class: "note" }, "Key ", make("code", {}, edits.map((edit) => rows.keys[edit]).join(" "))),
       make("p", { class: "steps" },
         make("button", { type: "button", class: "more", onclick: () => step(-1) }, "← Previous"),
         make("button", { type: "button", class: "more", onclick: () => step(1) }, "Next →"),
@@ -92,26 +95,26 @@ function looking(rows, together, onlyPortrait) {
   };
 }
 
-// One instruction, every group: a person of each, alike in all else.
+// One instruction, every group: a matched portrait of each.
 function sideBySide(rows, look) {
-  const place = find("grid"), form = find("grid-choice");
-  if (!rows.grid || !place) return;
-  const { levels, portraits, prompts, rows: treatments, factor } = rows.grid;
+  const content = find("grid"), form = find("grid-choice");
+  if (!rows.grid || !content) return;
+  const { levels, portraits, prompts, rows: choices, factor } = rows.grid;
   const name = ([editor, arm]) => (rows.arms.length > 1 ? `${rows.editors[editor]} · ${rows.arms[arm]}` : rows.editors[editor]);
   const draw = (chosen) => {
     const cell = (row) => (row < 0 ? make("span", { class: "no-picture" }, "no edit")
-      : make("button", { type: "button", class: "look", "aria-label": `Look at ${rows.portraits[rows.column.portrait[row]][0]}`, onclick: () => look.open(row) }, picture(rows, row) ?? missing(rows, row)));
-    place.replaceChildren(make("table", { class: "crossing" },
+      : make("button", { type: "button", class: "look", "aria-label": `Look at ${rows.portraits[rows.column.portrait[row]][0]}`, onclick: () => look.open(row) }, picture(rows, row) ?? noPicture(rows, row)));
+    content.replaceChildren(make("table", { class: "side-by-side" },
       make("thead", {}, make("tr", {}, make("th", { scope: "col" }, factor), ...levels.map((level) => make("th", { scope: "col" }, level)))),
       make("tbody", {},
-        make("tr", {}, make("th", { scope: "row" }, "Source"), ...portraits.map((each) => make("td", {}, source(rows, each)))),
-        ...prompts.map((prompt, at) => make("tr", {}, make("th", { scope: "row" }, make("b", {}, rows.prompts[prompt][0]), ` ${rows.prompts[prompt][1].slice(0, 60)}`), ...chosen[2][at].map((row) => make("td", {}, cell(row))))))));
+        make("tr", {}, make("th", { scope: "row" }, "Source"), ...portraits.map((portrait) => make("td", {}, source(rows, portrait)))),
+        ...prompts.map((prompt, index) => make("tr", {}, make("th", { scope: "row" }, make("b", {}, rows.prompts[prompt][0]), ` ${rows.prompts[prompt][1].slice(0, 60)}`), ...chosen[2][index].map((row) => make("td", {}, cell(row))))))));
   };
-  const list = make("select", { name: "treatment" }, ...treatments.map((each, at) => make("option", { value: at }, name(each))));
-  list.addEventListener("change", () => draw(treatments[Number(list.value)]));
+  const list = make("select", { name: "treatment" }, ...choices.map((choice, index) => make("option", { value: index }, name(choice))));
+  list.addEventListener("change", () => draw(choices[Number(list.value)]));
   list.id = "ask-treatment";
   form.append(make("div", { class: "field" }, make("label", { for: list.id }, "Editor"), list));
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.hidden = treatments.length < 2;
-  if (treatments.length) draw(treatments[0]);
+  form.hidden = choices.length < 2;
+  if (choices.length) draw(choices[0]);
 }

@@ -1,9 +1,9 @@
-// Everything above the numbers is readable while this runs.
+// Everything else on the page can be read while this runs.
 unpack().then((rows) => {
   tableOfEstimates(rows);
   sideBySide(rows, explorer(rows));
   addEventListener("beforeprint", () => {
-    for (const each of document.querySelectorAll("img[loading=lazy]")) each.loading = "eager";
+    for (const image of document.querySelectorAll("img[loading=lazy]")) image.loading = "eager";
   });
   document.documentElement.dataset.ready = "yes";
 }, (reason) => {

@@ -1,0 +1,108 @@
+"""An audit built in Python: the same object that audit.toml becomes, checked in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from stillme.audit.load import FILE, Given, load_given
+from stillme.audit.plan import Audit
+from stillme.editors.function import FunctionEditor
+from stillme.errors import StillmeError
+from stillme.judges.function import FunctionJudge
+from stillme.protocols import Editor, Judge
+from stillme.types import Portrait, Prompt
+
+EditorLike = str | Editor | Callable[..., Any] | Mapping[str, Any]
+"""A plugin's name, an editor, a function that edits, or a table as in audit.toml."""
+JudgeLike = str | Judge | Mapping[str, Any]
+"""A plugin's name, a judge, or a table as in audit.toml. `function_judge` makes one of a function."""
+
+
+def build(
+    *,
+    editors: Sequence[EditorLike] | Mapping[str, EditorLike],
+    judges: Sequence[JudgeLike] | Mapping[str, JudgeLike] = ("instruments",),
+    portraits: str | Path | Sequence[Portrait] = "synthetic",
+    prompts: str | Path | Sequence[str | Prompt] = "diagnostic",
+    arms: Sequence[str] = ("baseline",),
+    factors: Sequence[str] | None = None,
+    folder: str | Path | None = None,
+    title: str = "An audit",
+    **sections: Mapping[str, Any],
+) -> Audit:
+    """The audit of these parts; every problem is reported at once.
+
+    `prompts` is a set's name, a file, or instructions. `folder` is where the run is kept. Further keywords are the
+    sections of audit.toml: `estimates={"confidence": 0.9}`, `budget={"dollars": 5}`.
+    """
+    given = Given()
+    data: dict[str, Any] = {"title": title, "arms": list(arms), **{name: dict(part) for name, part in sections.items()}}
+    if factors is not None:
+        data["estimates"] = {**data.get("estimates", {}), "factors": list(factors)}
+    if isinstance(portraits, str | Path):
+        data["portraits"] = {**data.get("portraits", {}), "source": str(portraits)}
+    else:
+        given.portraits = tuple(portraits)
+    if isinstance(prompts, str | Path):
+        data["prompts"] = {**data.get("prompts", {}), "sets": [str(prompts)]}
+    else:
+        given.prompts = tuple(_prompt(prompt, place) for place, prompt in enumerate(prompts, start=1))
+    data["editors"] = [_editor(name, thing, given) for name, thing in _named(editors)]
+    data["judges"] = [_judge(name, thing, given) for name, thing in _named(judges)]
+    base = Path.cwd()
+    audit = load_given(base / FILE, data, given, out=Path(folder) if folder else base)
+    if folder is None:
+        # Another audit gets another folder; the same one resumes.
+        return audit.kept_in(base / f"stillme-{audit.hash[:8]}")
+    return audit
+
+
+def _named(things: Sequence[Any] | Mapping[str, Any]) -> list[tuple[str | None, Any]]:
+    return list(things.items()) if isinstance(things, Mapping) else [(None, thing) for thing in things]
+
+
+def _prompt(prompt: str | Prompt, place: int) -> Prompt:
+    if isinstance(prompt, Prompt):
+        return prompt
+    return Prompt(id=f"P-{place:02}", text=prompt, category="own", subcategory="own")
+
+
+def _table(name: str | None, thing: str | Mapping[str, Any]) -> dict[str, Any]:
+    return {**({"use": thing} if isinstance(thing, str) else thing), **({"name": name} if name else {})}
+
+
+def _editor(name: str | None, thing: Any, given: Given) -> dict[str, Any]:
+    """The table of audit.toml that stands for an editor; what is already built is kept beside."""
+    if isinstance(thing, str | Mapping):
+        return _table(name, cast("str | Mapping[str, Any]", thing))
+    if not isinstance(thing, Editor) and not callable(thing):
+        raise StillmeError(f"{thing!r} is no editor: give a plugin's name, a function, or an `Editor`.")
+    editor = thing if isinstance(thing, Editor) else FunctionEditor.of(thing)
+    label = name or str(getattr(thing, "__name__", editor.spec.use))
+    given.editors[label] = editor
+    return {"use": editor.spec.use, "name": label}
+
+
+def _judge(name: str | None, thing: Any, given: Given) -> dict[str, Any]:
+    """The table of audit.toml that stands for a judge; what is already built is kept beside."""
+    if isinstance(thing, str | Mapping):
+        return _table(name, cast("str | Mapping[str, Any]", thing))
+    if not isinstance(thing, Judge):
+        hint = " Say what it rates: stillme.function_judge(rate, axes=[…])." if callable(thing) else ""
+        raise StillmeError(f"{thing!r} is no judge.{hint}")
+    label = name or thing.spec.use
+    given.judges[label] = thing
+    return {"use": thing.spec.use, "name": label}
+
+
+def function_judge(
+    rate: Callable[..., Any],
+    axes: Sequence[str],
+    *,
+    kind: Literal["model", "instrument", "person"] = "model",
+    name: str | None = None,
+) -> Judge:
+    """A judge made of a function: `def rate(source, edited, instruction) -> {axis: score}`."""
+    return FunctionJudge.of(rate, name, axes=axes, kind=kind)

@@ -1,0 +1,135 @@
+"""`stillme calibrate`: run a judge over known changes, as audits of its own, so that it resumes like one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from stillme import registry
+from stillme.audit import load
+from stillme.audit.load import FILE
+from stillme.calibration.limits import load as load_limits
+from stillme.calibration.measuring import calibration_of
+from stillme.calibration.records import Calibration, save
+from stillme.editors import rendered
+from stillme.editors.regions import regions_of
+from stillme.errors import Interrupted, StillmeError
+from stillme.portraits import load as load_folder
+from stillme.results import Run, joined
+from stillme.stages.loop import Ended
+from stillme.stages.working import Conditions, work
+from stillme.types import Portrait
+
+SET = "synthetic"
+
+Tables = dict[str, Any]
+
+
+def embedded_renders() -> Path:
+    """The rendered calibration set that comes with stillme."""
+    return Path(str(files("stillme.portraits").joinpath("calibration")))
+
+
+def calibrate(
+    judge: str,
+    parameters: Tables,
+    folder: Path,
+    *,
+    per_group: int | None,
+    conditions: Conditions,
+    renders: Path | None = None,
+) -> tuple[Calibration, Path]:
+    """Calibrate a judge, and keep the result for every later audit on this machine.
+
+    Pixel operations are tried on the embedded portraits, `per_group` of each skin-tone group (None takes all);
+    changes of age, gender presentation, features and identity on the rendered pairs of `renders`.
+    Returns the result and its file.
+    """
+    registry.build("judge", judge, parameters)  # a mistake is reported before anything is written
+    everyone = registry.portrait_set(SET)
+    chosen = _chosen(everyone, per_group)
+    where = renders or embedded_renders()
+    subjects = load_folder(where)
+    pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), conditions)
+    scenes = _answers(folder / "renders", judge, parameters, _render_audit(where, folder / "renders"), conditions)
+    (known,) = pixels.judges
+    found = calibration_of(
+        known.name,
+        known.spec,
+        joined(pixels.results, scenes.results),
+        {portrait.id: _group(portrait) for portrait in (*chosen, *subjects)},
+        f"{len(chosen)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects",
+    )
+    return found, save(found)
+
+
+def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, conditions: Conditions) -> Run:
+    """Run one audit of known changes to its end and open it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = {"use": judge, "parameters": parameters}
+    whole: Tables = {"title": f"Calibration of {judge}", "judges": [asked], "estimates": {"factors": []}, **tables}
+    whole["base"] = str(Path.cwd())  # paths among the judge's parameters were written for the current folder
+    (folder / FILE).write_text(tomli_w.dumps(whole), "utf-8")
+    worked = work(load(folder), ("edit", "judge"), conditions)
+    if worked.ended is not Ended.COMPLETE:
+        raise Interrupted("The calibration was interrupted; the same command goes on where it stopped.")
+    if worked.totals.to_retry:
+        raise StillmeError(f"{worked.totals.to_retry:,} answers of {judge!r} failed; run the same command to retry.")
+    return Run.open(folder)
+
+
+def _pixel_audit(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> Tables:
+    return {
+        "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
+        "prompts": {"sets": ["calibration"]},
+        "editors": [{"use": "known", "parameters": {"strangers": _strangers(chosen, everyone)}}],
+    }
+
+
+def _render_audit(renders: Path, folder: Path) -> Tables:
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = [{name: value for name, value in asdict(prompt).items() if value} for prompt in rendered.prompts(renders)]
+    (folder / "prompts.toml").write_text(tomli_w.dumps({"prompts": asked}), "utf-8")
+    return {
+        "portraits": {"source": str(renders.resolve())},
+        "prompts": {"sets": [str((folder / "prompts.toml").resolve())]},
+        "editors": [{"use": "rendered", "parameters": {"folder": str(renders.resolve())}}],
+    }
+
+
+def _chosen(portraits: Sequence[Portrait], per_group: int | None) -> list[Portrait]:
+    """So many of each skin-tone group, spread over the set."""
+    groups: dict[str, list[Portrait]] = {}
+    for portrait in portraits:
+        groups.setdefault(_group(portrait), []).append(portrait)
+    chosen: list[Portrait] = []
+    for group in groups.values():
+        count = min(per_group or len(group), len(group))
+        chosen += [group[index * len(group) // count] for index in range(count)]
+    return chosen
+
+
+def _group(portrait: Portrait) -> str:
+    regions = regions_of(portrait.image)
+    if regions is None:
+        raise StillmeError(f"No face is found in the portrait {portrait.id!r}; it cannot calibrate a judge.")
+    return load_limits().group_of(regions.tone[0])
+
+
+def _strangers(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:
+    """For each portrait somebody of like appearance but another cell: another identity, in other light."""
+    found: dict[str, str] = {}
+    for portrait in chosen:
+        others = [
+            other
+            for other in everyone
+            if other.block != portrait.block and other.attributes.get("preset") == portrait.attributes.get("preset")
+        ]
+        # The next cell's person, so that strangers vary with the portraits.
+        found[portrait.id] = str(min(others, key=lambda other: (other.block < portrait.block, other.block)).image.path)
+    return found

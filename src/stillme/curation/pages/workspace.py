@@ -1,0 +1,183 @@
+"""What a curator sees and may do, without the web: candidates in their own order, hints, actions, other cells."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stillme.curation.criteria import Hint, hints, load_criteria
+from stillme.curation.decisions import Kind, Log, order_for
+from stillme.curation.likeness import SimilarPair, find_similar
+from stillme.curation.measuring import Measured
+from stillme.curation.outcomes import Tally
+from stillme.curation.pools import Pools
+from stillme.curation.sampling import Cell
+from stillme.errors import StillmeError
+from stillme.types import digest
+
+MAX_NAME = 40
+MAX_NOTE = 500
+_BY_CURATORS: frozenset[Kind] = frozenset({"tick", "untick", "reject", "restore", "choose", "unchoose", "none", "undo"})
+
+
+class NotAllowed(StillmeError):
+    """A request that our pages would not have sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateView:
+    """A candidate as a curator sees it: no pool, no file name."""
+
+    id: str
+    number: int
+    """Its place on the screen, from 1."""
+    hints: tuple[Hint, ...]
+    alike: tuple[str, ...]
+    """Which candidates it resembles, in words."""
+
+
+class Workspace:
+    """One folder of pools, its log, and the instruments' numbers. Safe for several threads."""
+
+    def __init__(self, pools: Pools, log: Log, checks: Mapping[str, Measured]) -> None:
+        self.pools = pools
+        self.cells: Sequence[Cell] = pools.design.cells
+        self._log = log
+        self._checks = checks
+        self._similar = find_similar(
+            {candidate.id: checks[candidate.sha256] for candidate in pools.candidates if candidate.sha256 in checks}
+        )
+        self._lock = threading.Lock()
+        self._tally: tuple[int, Tally] | None = None
+
+    @property
+    def tally(self) -> Tally:
+        """What follows from everything logged until now, by this process or another."""
+        actions = self._log.actions()
+        with self._lock:
+            if self._tally is None or self._tally[0] != len(actions):
+                self._tally = len(actions), Tally(self.pools, actions)
+            return self._tally[1]
+
+    def cell(self, number: int) -> Cell:
+        """The cell of that number, from 1."""
+        if not 1 <= number <= len(self.cells):
+            raise NotAllowed(f"There is no cell {number}.")
+        return self.cells[number - 1]
+
+    def open(self, curator: str, cell: Cell) -> tuple[CandidateView, ...]:
+        """The candidates of a cell in this curator's order, which is drawn and logged the first time."""
+        order = self.tally.opinion(curator, cell).order
+        if not order:
+            order = order_for(curator, cell, self.pools)
+            token = digest(["open", curator, cell, self.pools.key])
+            self._log.append(curator, cell, "open", {"order": order}, token=token)
+        places = {candidate: place for place, candidate in enumerate(order, start=1)}
+        return tuple(
+            CandidateView(
+                id=candidate,
+                number=place,
+                hints=self._hints(candidate),
+                alike=tuple(self._resembles(candidate, places)),
+            )
+            for candidate, place in places.items()
+        )
+
+    def view(self, candidate: str, number: int) -> CandidateView:
+        """A candidate in no curator's order."""
+        return CandidateView(id=candidate, number=number, hints=self._hints(candidate), alike=())
+
+    def state(self, curator: str, cell: Cell) -> dict[str, Any]:
+        """What this curator has done in the cell, for the page's script."""
+        opinion = self.tally.opinion(curator, cell)
+        return {
+            "ticked": {who: sorted(criteria) for who, criteria in opinion.ticked.items()},
+            "rejected": {
+                who: {"reasons": list(reasons), "note": note} for who, (reasons, note) in opinion.rejected.items()
+            },
+            "chosen": list(opinion.chosen),
+            "nobody": opinion.nobody,
+            "can_undo": self.tally.last_action(curator, cell) is not None,
+        }
+
+    def act(self, curator: str, cell: Cell, kind: Kind, detail: Mapping[str, Any], token: str) -> None:
+        """Log one action of a curator, if it is valid."""
+        if kind not in _BY_CURATORS:
+            raise NotAllowed(f"There is no action {kind!r}.")
+        if kind == "undo":
+            # Looked up here: the page may be older than the log.
+            last = self.tally.last_action(curator, cell)
+            if last is not None:
+                self._log.append(curator, cell, "undo", {"action": last.id}, token=token)
+            return
+        self._log.append(curator, cell, kind, self._checked(cell, kind, detail), token=token)
+
+    def settle(self, curator: str, cell: Cell, candidates: Sequence[str], note: str, token: str) -> None:
+        """Decide a cell for all: these candidates, or none."""
+        for candidate in candidates:
+            self._known(cell, candidate)
+        per_cell = self.pools.design.per_cell
+        if len(set(candidates)) not in (0, per_cell):
+            raise NotAllowed(f"Choose {per_cell}, or say that no candidate fits.")
+        detail = {"candidates": sorted(set(candidates)), "note": _short(note)}
+        self._log.append(curator, cell, "settle", detail, token=token)
+
+    def require_curators(self, count: int) -> None:
+        """Set how many curators must decide a cell before it counts."""
+        if self.tally.needed != count:
+            self._log.append("stillme", (), "rule", {"curators": count})
+
+    def _checked(self, cell: Cell, kind: Kind, detail: Mapping[str, Any]) -> dict[str, Any]:
+        if kind == "none":
+            return {"note": _short(str(detail.get("note", "")))}
+        kept: dict[str, Any] = {"candidate": self._known(cell, str(detail.get("candidate", "")))}
+        if kind in ("tick", "untick"):
+            criterion = str(detail.get("criterion", ""))
+            if criterion not in {known.key for known in load_criteria().all}:
+                raise NotAllowed(f"There is no criterion {criterion!r}.")
+            kept["criterion"] = criterion
+        if kind == "reject":
+            reasons = [str(reason) for reason in detail.get("reasons", ())]
+            if not reasons or not set(reasons) <= set(load_criteria().reasons):
+                raise NotAllowed("Say why: choose at least one of the reasons.")
+            kept |= {"reasons": sorted(set(reasons)), "note": _short(str(detail.get("note", "")))}
+        return kept
+
+    def _known(self, cell: Cell, candidate: str) -> str:
+        if candidate not in {known.id for known in self.pools.cells[cell]}:
+            raise NotAllowed("This candidate does not belong to the cell.")
+        return candidate
+
+    def _hints(self, candidate: str) -> tuple[Hint, ...]:
+        measured = self._checks.get(self.pools.by_id[candidate].sha256)
+        return hints(measured.values if measured else {})
+
+    def _resembles(self, candidate: str, places: Mapping[str, int]) -> list[str]:
+        others = (
+            (pair, pair.second if pair.first == candidate else pair.first)
+            for pair in self._similar
+            if candidate in (pair.first, pair.second)
+        )
+        return list(dict.fromkeys(f"{_similarity(pair)} {self._described(other, places)}" for pair, other in others))
+
+    def _described(self, other: str, places: Mapping[str, int]) -> str:
+        if other in places:
+            return f"candidate {places[other]}"
+        return f"a candidate of {', '.join(self.pools.by_id[other].attributes.values())}"
+
+
+def clean_name(name: str) -> str:
+    """A curator's name as it is kept; empty where it is not valid."""
+    kept = " ".join(name.split())
+    usable = kept.isprintable() and 0 < len(kept) <= MAX_NAME and kept.lower() != "stillme"
+    return kept if usable else ""
+
+
+def _short(note: str) -> str:
+    return " ".join(note.split())[:MAX_NOTE]
+
+
+def _similarity(pair: SimilarPair) -> str:
+    return "Shows the same picture as" if pair.kind == "picture" else "Perhaps the same person as"

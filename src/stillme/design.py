@@ -1,0 +1,334 @@
+"""What a run asks, written down: everything that reading its rows needs, so that no reader needs plugins or inputs.
+
+A design is recorded in the ledger when work begins, with every request and its key. Readers open it and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from stillme.errors import StillmeError
+from stillme.protocols import Capabilities, JudgeCapabilities
+from stillme.types import Arm, ImageFile, Json, Portrait, Prompt, Request, Spec, digest
+
+T = TypeVar("T")
+
+HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor", "gate"})
+"""Sections of a configuration that change no row."""
+
+
+class UnreadableDesign(StillmeError):
+    """A recorded design that this stillme cannot make sense of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedAnswers:
+    """What a known-answer editor says it plants."""
+
+    factor: str
+    levels: tuple[str, ...]
+    expected: Mapping[str, Mapping[str, float]]
+    """Quantity to portrait to the planted value, on average over edits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditorRecord:
+    """An editor as it was when the run was recorded."""
+
+    name: str
+    spec: Spec
+    seeds: tuple[int, ...]
+    summary: str = ""
+    """The first line of its documentation."""
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    answers: PlantedAnswers | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardRecord:
+    """A judge's validity card as it was."""
+
+    title: str
+    axes: tuple[str, ...]
+    paragraphs: Mapping[str, str]
+    rows: tuple[tuple[str, ...], ...]
+    body: str
+
+    def text(self) -> str:
+        """The card for a terminal."""
+        return self.body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeRecord:
+    """A judge as it was when the run was recorded."""
+
+    name: str
+    spec: Spec
+    epochs: int
+    capabilities: JudgeCapabilities
+    summary: str = ""
+    cards: tuple[CardRecord, ...] = ()
+    calibration: Mapping[str, Json] | None = None
+    """Its calibration as this machine knew it, if it was calibrated."""
+
+    @property
+    def asked(self) -> int:
+        """How often it looks at each edit: in every epoch, in every way that it wants to see it."""
+        return self.epochs * self.capabilities.views
+
+    def assessments(self, request: str, image: str) -> Iterator[tuple[str, int]]:
+        """The key and epoch of everything it is asked about an edit."""
+        for epoch in range(self.asked):
+            yield assessment_key(request, image, self.spec.key, epoch), epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractorRecord:
+    """An extractor as it was when the run was recorded."""
+
+    name: str
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """How numbers are made of the rows."""
+
+    factors: tuple[str, ...] = ()
+    """The attributes whose groups are compared."""
+    reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    confidence: float = 0.95
+    replicates: int = 2000
+    seed: int = 0
+    prompts: Literal["fixed", "sample"] = "fixed"
+    rule: str = "mean"
+    """How several judges become one."""
+    combined: tuple[str, ...] = ()
+    """The judges that are combined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolesRecord:
+    """How role prompts met the portraits."""
+
+    layouts: tuple[str, ...]
+    gender: str
+    male: str
+    female: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """An audit without its plugins and files."""
+
+    title: str
+    hash: str
+    """Names the configuration: the same audit has the same hash."""
+    resolved: Mapping[str, Json]
+    """The configuration with every default filled in and every input named by its hash."""
+    portraits: tuple[Portrait, ...]
+    prompts: tuple[Prompt, ...]
+    treatments: tuple[tuple[Arm, Prompt], ...]
+    """Every arm with every prompt that it is used with."""
+    editors: tuple[EditorRecord, ...]
+    judges: tuple[JudgeRecord, ...]
+    extractors: tuple[ExtractorRecord, ...] = ()
+    analysis: Analysis = field(default_factory=Analysis)
+    roles: RolesRecord | None = None
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """The arms, in the audit's order."""
+        return tuple(dict.fromkeys(arm for arm, _ in self.treatments))
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The attributes whose groups are compared."""
+        return self.analysis.factors
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the portraits are the embedded rendered people."""
+        return self.resolved.get("portraits", {}).get("source") == "synthetic"
+
+    @cached_property
+    def people(self) -> frozenset[str]:
+        """The judges who are people."""
+        return frozenset(judge.name for judge in self.judges if judge.capabilities.kind == "person")
+
+    def judge(self, name: str) -> JudgeRecord | None:
+        """The judge of that name; None for one made of others."""
+        return next((judge for judge in self.judges if judge.name == name), None)
+
+    @cached_property
+    def portrait_by_id(self) -> Mapping[str, Portrait]:
+        """Portraits by their id."""
+        return {portrait.id: portrait for portrait in self.portraits}
+
+    @cached_property
+    def prompt_by_id(self) -> Mapping[str, Prompt]:
+        """Prompts by their id, those of the no-op arm included."""
+        return {prompt.id: prompt for prompt in (*self.prompts, *(prompt for _, prompt in self.treatments))}
+
+    def as_json(self) -> dict[str, Json]:
+        """For the ledger, and for a bundle: no path of this machine is in it."""
+        return {
+            "title": self.title,
+            "hash": self.hash,
+            "resolved": dict(self.resolved) | {"base": None},
+            "portraits": [_portrait_json(portrait) for portrait in self.portraits],
+            "prompts": [asdict(prompt) for prompt in self.prompt_by_id.values()],
+            "asked": [prompt.id for prompt in self.prompts],
+            "treatments": [[str(arm), prompt.id] for arm, prompt in self.treatments],
+            "editors": [_plain(editor) for editor in self.editors],
+            "judges": [_plain(judge) for judge in self.judges],
+            "extractors": [_plain(extractor) for extractor in self.extractors],
+            "analysis": _plain(self.analysis),
+            "roles": _plain(self.roles) if self.roles else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRequest:
+    """One request of a run: what was asked, of whom, and the key of its rows."""
+
+    editor: str
+    key: str
+    portraits: tuple[str, ...]
+    prompt: str
+    arm: Arm
+    instruction: str
+    seed: int
+    attributes_matter: bool = False
+    content: str = ""
+    """The hash of what the editor would return, where it knew beforehand."""
+    expected_place: int = 0
+    """Role requests: whether the first or second person has the gender that the stereotype expects; else 0."""
+    withheld: str = ""
+    """Why it cannot be made; empty where it can."""
+    waiting: bool = False
+    """Whether what is withheld may still be made."""
+
+    def request(self, design: Design) -> Request:
+        """The request itself; its key is computed from what is said here."""
+        editor = next(editor for editor in design.editors if editor.name == self.editor)
+        return Request(
+            portraits=tuple(design.portrait_by_id[name] for name in self.portraits),
+            prompt=design.prompt_by_id[self.prompt],
+            arm=self.arm,
+            instruction=self.instruction,
+            editor=editor.spec,
+            seed=self.seed,
+            attributes_matter=self.attributes_matter,
+            content=self.content,
+        )
+
+
+def configuration_hash(resolved: Mapping[str, Json]) -> str:
+    """Names a configuration; budget, executor and title do not count, as they change no row."""
+    return digest({name: part for name, part in resolved.items() if name not in HOW_NOT_WHAT})
+
+
+def assessment_key(request: str, image: str, judge: str, epoch: int) -> str:
+    """The hash of everything that can change what a judge says: edit, picture, judge, repeat."""
+    return digest([request, image, judge, epoch])
+
+
+def design_from(data: Mapping[str, Json], locate: Callable[[str], Path]) -> Design:
+    """The design that `as_json` wrote; `locate` says where the picture of a hash would be."""
+    try:
+        prompts = {entry["id"]: _record(Prompt, entry) for entry in data["prompts"]}
+        roles = data["roles"]
+        return Design(
+            title=data["title"],
+            hash=data["hash"],
+            resolved=data["resolved"],
+            portraits=tuple(_portrait(entry, locate) for entry in data["portraits"]),
+            prompts=tuple(prompts[name] for name in data["asked"]),
+            treatments=tuple((Arm(arm), prompts[name]) for arm, name in data["treatments"]),
+            editors=tuple(_editor(entry) for entry in data["editors"]),
+            judges=tuple(_judge(entry) for entry in data["judges"]),
+            extractors=tuple(
+                ExtractorRecord(name=entry["name"], spec=Spec(**entry["spec"])) for entry in data["extractors"]
+            ),
+            analysis=_record(Analysis, data["analysis"]),
+            roles=_record(RolesRecord, roles) if roles else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnreadableDesign(f"The recorded design does not say what this stillme needs: {error!r}.") from None
+
+
+def with_analysis(design: Design, analysis: Analysis) -> Design:
+    """The same rows, other numbers."""
+    return replace(design, analysis=analysis)
+
+
+def _editor(entry: Mapping[str, Json]) -> EditorRecord:
+    answers = entry.get("answers")
+    return EditorRecord(
+        name=entry["name"],
+        spec=Spec(**entry["spec"]),
+        seeds=tuple(entry["seeds"]),
+        summary=entry.get("summary", ""),
+        capabilities=_record(Capabilities, entry.get("capabilities", {})),
+        answers=_record(PlantedAnswers, answers) if answers else None,
+    )
+
+
+def _judge(entry: Mapping[str, Json]) -> JudgeRecord:
+    return JudgeRecord(
+        name=entry["name"],
+        spec=Spec(**entry["spec"]),
+        epochs=entry["epochs"],
+        capabilities=_record(JudgeCapabilities, entry["capabilities"]),
+        summary=entry.get("summary", ""),
+        cards=tuple(_card(card) for card in entry.get("cards", ())),
+        calibration=entry.get("calibration"),
+    )
+
+
+def _card(entry: Mapping[str, Json]) -> CardRecord:
+    return replace(_record(CardRecord, entry), rows=tuple(tuple(row) for row in entry["rows"]))
+
+
+def _portrait_json(portrait: Portrait) -> dict[str, Json]:
+    return {
+        "id": portrait.id,
+        "sha256": portrait.image.sha256,
+        "attributes": dict(portrait.attributes),
+        "label_origin": portrait.label_origin,
+        "licence": portrait.licence,
+        "block": portrait.block,
+    }
+
+
+def _portrait(entry: Mapping[str, Json], locate: Callable[[str], Path]) -> Portrait:
+    return Portrait(
+        id=entry["id"],
+        image=ImageFile(path=locate(entry["sha256"]), sha256=entry["sha256"]),
+        attributes=dict(entry["attributes"]),
+        label_origin=entry["label_origin"],
+        licence=entry["licence"],
+        block=entry["block"],
+    )
+
+
+def _plain(record: Any) -> dict[str, Json]:
+    return asdict(record)
+
+
+def _record(kind: type[T], entry: Mapping[str, Json]) -> T:
+    """A record of what this version knows; what a later one added is passed over, lists become tuples."""
+    known = {part.name for part in fields(kind)}  # pyright: ignore[reportArgumentType]
+    return kind(
+        **{
+            name: tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType]
+            for name, value in entry.items()
+            if name in known
+        }
+    )

@@ -1,0 +1,73 @@
+"""Images as requests and replies carry them: encoded bytes, data URIs, base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from stillme import images
+from stillme.editors.hosted.faults import unexpected_answer
+from stillme.errors import UnreadableImage
+
+_SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+_ORIENTATION = 0x0112
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedImage:
+    """An encoded image in a format that every provider reads."""
+
+    data: bytes
+    mime: str
+    size: tuple[int, int]
+
+    @property
+    def file_name(self) -> str:
+        """A name for upload forms that does not identify the portrait."""
+        return f"image.{self.mime.removeprefix('image/')}"
+
+    @property
+    def data_uri(self) -> str:
+        """The image as a `data:` URL."""
+        return f"data:{self.mime};base64,{base64.b64encode(self.data).decode()}"
+
+
+def encode_for_upload(path: Path) -> EncodedImage:
+    """The file as it is if every provider reads it alike, else as PNG.
+
+    EXIF rotation is applied before sending: judges see the image upright, and not every provider reads the entry.
+    """
+    data = path.read_bytes()
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            mime = _SENT_AS_IS.get(picture.format or "")
+            if mime and picture.getexif().get(_ORIENTATION, 1) == 1:
+                return EncodedImage(data=data, mime=mime, size=picture.size)
+    except OSError as error:
+        raise UnreadableImage(f"{path} cannot be read as a picture ({error}).") from None
+    rgb = images.read_rgb(data, name=str(path))
+    return EncodedImage(data=images.encode_png(rgb), mime="image/png", size=(rgb.shape[1], rgb.shape[0]))
+
+
+def from_base64(text: object) -> bytes:
+    """The bytes of a base64 field."""
+    if not isinstance(text, str) or not text:
+        raise unexpected_answer("no picture in base64", text)
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise unexpected_answer(f"invalid base64 ({error})", text[:80]) from None
+
+
+def size_of(data: bytes) -> tuple[int, int]:
+    """Width and height from the file's header; whether the rest decodes is checked for every editor's output."""
+    try:
+        with Image.open(io.BytesIO(data)) as picture:
+            return picture.size
+    except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
+        raise unexpected_answer("no picture", data[:120]) from None

@@ -1,0 +1,134 @@
+"""The thresholds that turn measurements into scores, kept as data in `thresholds.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceThresholds:
+    """When a face can be measured at all."""
+
+    smallest: float
+    rival: float
+    same_drawing: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LightThresholds:
+    """When the background shows the exposure."""
+
+    inlier: float
+    stayed: float
+    kept: float
+    least_background: float
+    largest_stops: float
+    largest_cast: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkinThresholds:
+    """Which skin pixels count, and how much is a change of tone."""
+
+    low: float
+    high: float
+    least_pixels: int
+    least_band: float
+    least_yellow: float
+    scale: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeThresholds:
+    """How much must change before something happened."""
+
+    visible: float
+    speck: int
+    unchanged: float
+    trivial: float
+    least_side: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityThresholds:
+    """When a face is shown too badly to be sure of it."""
+
+    turned: float
+    sharpness: float
+    clipped: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityThresholds:
+    """How far apart two pictures of one person may lie."""
+
+    cut: float
+    groups: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeThresholds:
+    """How many years are a change."""
+
+    noise: float
+    scale: tuple[float, ...]
+    accuracy: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleThresholds:
+    """The cuts between the steps of a scale."""
+
+    scale: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """All thresholds."""
+
+    version: str
+    face: FaceThresholds
+    light: LightThresholds
+    skin: SkinThresholds
+    change: ChangeThresholds
+    quality: QualityThresholds
+    identity: IdentityThresholds
+    age: AgeThresholds
+    gender: ScaleThresholds
+    race: ScaleThresholds
+
+
+@cache
+def load_thresholds() -> Thresholds:
+    """Read the thresholds that ship with this version; a missing or unknown key is an error."""
+    data = tomllib.loads(files("stillme.instruments").joinpath("thresholds.toml").read_text("utf-8"))
+    tables: dict[str, dict[str, Any]] = {name: _table(value) for name, value in data.items() if isinstance(value, dict)}
+    return Thresholds(
+        version=data["version"],
+        face=FaceThresholds(**tables.pop("face")),
+        light=LightThresholds(**tables.pop("light")),
+        skin=SkinThresholds(**tables.pop("skin")),
+        change=ChangeThresholds(**tables.pop("change")),
+        quality=QualityThresholds(**tables.pop("quality")),
+        identity=IdentityThresholds(**tables.pop("identity")),
+        age=AgeThresholds(**tables.pop("age")),
+        gender=ScaleThresholds(**tables.pop("gender")),
+        race=ScaleThresholds(**tables.pop("race")),
+    )
+
+
+def _table(entry: Any) -> dict[str, Any]:
+    table = cast("dict[str, Any]", entry)
+    lists = {name: tuple(cast("list[Any]", value)) for name, value in table.items() if isinstance(value, list)}
+    return table | lists
+
+
+def step(value: float, cuts: Sequence[float]) -> int:
+    """The step of a scale, from 1, that a value is on; a value at a cut counts as beyond it, seen from 0."""
+    return (bisect_left if value < 0 else bisect_right)(cuts, value) + 1

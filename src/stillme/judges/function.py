@@ -1,0 +1,148 @@
+"""A function as a judge: `use = "python:my_module:rate"`, where `def rate(source, edited, instruction)` is enough."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import Any, ClassVar, Literal, cast
+
+from pydantic import BaseModel, Field, ValidationError
+
+from stillme import images, rubric
+from stillme.errors import InvalidParameters, Refusal, UnreadableImage
+from stillme.functions import Function, FunctionParameters, name_of
+from stillme.protocols import JudgeCapabilities, Needs
+from stillme.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rated, Rating
+
+SUPPLIED = ("source", "sources", "edited", "instruction", "prompt", "epoch")
+"""What a function may ask for, by the names of its parameters."""
+_NO_REASON = "no reason given"
+
+Kind = Literal["model", "instrument", "person", "ensemble"]
+
+
+class JudgeFunctionParameters(FunctionParameters):
+    """Which function judges, and what it answers."""
+
+    axes: tuple[str, ...] = Field(min_length=1)
+    """The axes that it answers for every pair: the rubric's, or names of your own."""
+    kind: Kind = "model"
+    """Only models are combined to an ensemble, unless the audit names its judges."""
+
+
+class FunctionJudge:
+    """A Python function of your own: `python:my_module:rate` or `python:./rate.py:rate`."""
+
+    Parameters: ClassVar[type[BaseModel]] = JudgeFunctionParameters
+    needs: ClassVar[Needs] = Needs()
+    shorthand: ClassVar[str] = "function"
+
+    def __init__(self, parameters: JudgeFunctionParameters, function: Callable[..., Any] | None = None) -> None:
+        self._function = (
+            Function.named_by(parameters)
+            if function is None
+            else Function.of(function, parameters, name=parameters.function)
+        )
+        self.spec = self._function.spec(parameters)
+        self.capabilities = JudgeCapabilities(
+            kind=parameters.kind, axes=parameters.axes, concurrency=parameters.concurrency
+        )
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., Any],
+        name: str | None = None,
+        *,
+        axes: Sequence[str],
+        kind: Kind = "model",
+        **settings: Any,
+    ) -> FunctionJudge:
+        """A judge from a function at hand. `settings` are those of audit.toml: `arguments`, `version`, …"""
+        name, given = name or name_of(function), {"axes": tuple(axes), "kind": kind, **settings}
+        try:
+            return cls(JudgeFunctionParameters.model_validate({"function": name, **given}), function)
+        except ValidationError as error:
+            raise InvalidParameters(f"The judge {name!r}", error, JudgeFunctionParameters, given) from None
+
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """Parameters of the function that nobody supplies, and arguments that it does not have."""
+        yield from self._function.problems(SUPPLIED)
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        """One call per pair."""
+        for pair in pairs:
+            yield self._assessment(pair)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _assessment(self, pair: Pair) -> Assessment:
+        try:
+            sources = [images.read_picture(source.path) for source in pair.sources]
+            edited = images.read_picture(pair.edited.path)
+        except UnreadableImage as error:
+            return self._alike(Failed(error=str(error), retryable=False))
+        supplied = {
+            "source": sources[0],
+            "sources": sources,
+            "edited": edited,
+            "instruction": pair.prompt.text,
+            "prompt": pair.prompt.text,
+            "epoch": pair.epoch,
+        }
+        try:
+            answer = self._function(supplied)
+        except Refusal as refusal:
+            return self._alike(Abstained(reason=str(refusal) or _NO_REASON))
+        except (Exception, SystemExit) as error:
+            return self._alike(Failed(error=f"{type(error).__name__}: {error}", retryable=True))
+        if problem := self._problem(answer, pair.prompt):
+            # Not final: with a fixed `version`, a corrected function has the same key.
+            return self._alike(Failed(error=problem, retryable=True, retry_after=0.0))
+        ratings = {axis: _rating(value) for axis, value in cast("Mapping[str, Any]", answer).items()}
+        return Assessment(ratings=ratings, raw=json.dumps(answer, default=str, ensure_ascii=False))
+
+    def _alike(self, rating: Rating) -> Assessment:
+        return Assessment(ratings=dict.fromkeys(self.capabilities.axes, rating))
+
+    def _problem(self, answer: object, prompt: Prompt) -> str:
+        """What is wrong with an answer; empty if nothing is."""
+        name, axes = self._function.name, self.capabilities.axes
+        if not isinstance(answer, Mapping):
+            return f"{name!r} returned {type(answer).__qualname__}; it must return a dict of {', '.join(axes)}"
+        scores = cast("Mapping[Any, Any]", answer)
+        missing = [axis for axis in axes if axis not in scores and _applies(axis, prompt)]
+        unknown = [str(axis) for axis in scores if axis not in axes]
+        problems = [
+            *([f"{name!r} returned no {', '.join(missing)}"] if missing else []),
+            *([f"{name!r} returned {', '.join(unknown)}, not listed under `axes`"] if unknown else []),
+            *(f"{axis} = {value!r} {why}" for axis, value in scores.items() if (why := _rejected(axis, value))),
+        ]
+        return "; ".join(problems)
+
+
+def _applies(axis: str, prompt: Prompt) -> bool:
+    """Some axes are for one kind of prompt only, such as the accuracy of an aging edit."""
+    known = rubric.load().axes.get(axis)
+    return known is None or not known.only or known.only == prompt.subcategory
+
+
+def _rejected(axis: str, value: object) -> str:
+    """Why a value is no answer on an axis; empty if it is one."""
+    if value is None or isinstance(value, str):
+        return ""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        return "is no score; give a number, or None or a reason to abstain"
+    known = rubric.load().axes.get(axis)
+    if known and known.is_scale and not 1 <= float(value) <= len(known.scale):
+        return f"is outside of 1 to {len(known.scale)}"
+    return ""
+
+
+def _rating(value: float | str | None) -> Rating:
+    if value is None or isinstance(value, str):
+        return Abstained(reason=value or _NO_REASON)
+    return Rated(score=float(value))

@@ -1,0 +1,60 @@
+"""Parts of SVG drawings that several figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from markupsafe import Markup
+
+WIDTH, LABEL, VALUES = 470, 112, 138
+"""Of a drawing, of the labels at its left and of the values at its right."""
+
+
+def svg(css: str, size: tuple[float, float], alt: str, parts: Iterable[Markup], *, role: str = "img") -> Markup:
+    """An inline drawing with a text alternative."""
+    return Markup('<svg class="{}" viewBox="0 0 {} {}" role="{}" aria-label="{}">{}</svg>').format(
+        css, *size, role, alt, Markup("").join(parts)
+    )
+
+
+def label(y: float, text: str, *, x: float = LABEL - 10, strong: bool = False, longest: int = 15) -> Markup:
+    """A row's name at its left, with the full name as tooltip where it had to be shortened."""
+    short = text if len(text) <= longest else text[: longest - 1] + "…"
+    full = Markup("<title>{}</title>").format(text) if short != text else ""
+    return Markup('<text class="label{}" x="{}" y="{}">{}{}</text>').format(_strong(strong), x, px(y + 4), short, full)
+
+
+def no_value(y: float, reason: str) -> Markup:
+    """Why a row has no value."""
+    return Markup('<text class="none" x="{}" y="{}">{}</text>').format(LABEL, px(y + 4), reason)
+
+
+def value(y: float, text: str, span: str, *, strong: bool = False) -> Markup:
+    """A row's value and interval at its right."""
+    return Markup('<text class="value{}" x="{}" y="{}">{}<tspan class="span" dx="6">{}</tspan></text>').format(
+        _strong(strong), WIDTH - VALUES + 14, px(y + 4), text, span
+    )
+
+
+def whisker(low: float, high: float, y: float) -> Markup:
+    """An interval."""
+    return Markup('<line class="whisker" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(px(low), px(high), px(y), px(y))
+
+
+def point(x: float, y: float, radius: float, *, strong: bool = False) -> Markup:
+    """A value."""
+    return Markup('<circle class="point{}" cx="{}" cy="{}" r="{}"/>').format(_strong(strong), px(x), px(y), radius)
+
+
+def reference_line(x: float, top: float, bottom: float) -> Markup:
+    """An upright line to compare values with."""
+    return Markup('<line class="reference" x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>').format(px(x), top, bottom)
+
+
+def px(value: float) -> str:
+    """A coordinate, to a tenth of a pixel."""
+    return f"{value:.1f}"
+
+
+def _strong(strong: bool) -> str:
+    return " strong" if strong else ""

@@ -1,0 +1,163 @@
+"""A run as it was recorded: what every reader opens, and all that it needs."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from stillme.audit.load import FILE
+from stillme.design import Design, JudgeRecord, RecordedRequest, design_from
+from stillme.errors import StillmeError
+from stillme.estimates import Settings
+from stillme.results.gathering import Results, gather
+from stillme.results.unrecorded import recover
+from stillme.store import Store, StoredEdit, Totals
+
+CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request with what became of it; nothing yet where `edit` is None."""
+
+    request: RecordedRequest
+    edit: StoredEdit | None
+
+    @property
+    def image(self) -> str:
+        """The hash of the edited picture; empty where there is none."""
+        return (self.edit.image or "") if self.edit else ""
+
+
+class Run:
+    """A folder with a ledger. Opened without plugins, keys, inputs or audit.toml, wherever it was moved to."""
+
+    def __init__(self, store: Store, *, design: Design | None = None) -> None:
+        self.store = store
+        recorded = store.designs.latest()
+        self._plan = recorded.plan if recorded else None
+        self._requests = recorded.requests if recorded else 0
+        self._unrecorded: tuple[RecordedRequest, ...] = ()
+        if design is not None:
+            self.design = design
+        elif recorded is not None:
+            self.design = design_from(recorded.document, store.pictures.where)
+        else:
+            self.design, self._unrecorded = recover(store)
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """The run in a folder."""
+        if not Store.exists(folder):
+            raise StillmeError(f"{folder} has no run yet. `stillme run {folder}` starts it.")
+        store = Store.opened(folder)
+        try:
+            run = cls(store)
+        except BaseException:
+            store.close()
+            raise
+        # A run that is dropped closes its ledger; one that was given a store leaves it to the giver.
+        weakref.finalize(run, store.close)
+        return run
+
+    def close(self) -> None:
+        """Give back the ledger."""
+        self.store.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is."""
+        return self.store.folder
+
+    @property
+    def title(self) -> str:
+        """The audit's title."""
+        return self.design.title
+
+    def __repr__(self) -> str:
+        return f"<Run {self.title!r} in {self.folder}>"
+
+    def requests(self, editor: str | None = None) -> Iterator[RecordedRequest]:
+        """Every request in its recorded order, of one editor or of all; those that cannot be made come last."""
+        if self._plan is not None:
+            return self.store.designs.requests(self._plan, editor)
+        return (request for request in self._unrecorded if editor is None or request.editor == editor)
+
+    @property
+    def request_count(self) -> int:
+        """How many requests there are, those included that cannot be made."""
+        return self._requests if self._plan is not None else len(self._unrecorded)
+
+    def rows(self, editor: str | None = None) -> Iterator[Row]:
+        """Every request with its edit."""
+        requests = self.requests(editor)
+        while chunk := list(itertools.islice(requests, CHUNK)):
+            edits = self.store.edits([request.key for request in chunk])
+            yield from (Row(request, edits.get(request.key)) for request in chunk)
+
+    @cached_property
+    def results(self) -> Results:
+        """The rows as columns, read once."""
+        return gather(self)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """How numbers are made of the rows."""
+        analysis = self.design.analysis
+        return Settings(
+            factors=analysis.factors,
+            reference=dict(analysis.reference),
+            confidence=analysis.confidence,
+            replicates=analysis.replicates,
+            seed=analysis.seed,
+            prompts=analysis.prompts,
+        )
+
+    @property
+    def judges(self) -> tuple[JudgeRecord, ...]:
+        """The judges, as recorded."""
+        return self.design.judges
+
+    def totals(self) -> Totals:
+        """Counts, seconds and dollars."""
+        return self.store.totals()
+
+    def picture(self, sha256: str) -> Path:
+        """The file of an edited or source picture."""
+        path = self.store.pictures.find(sha256)
+        if path is None:
+            raise StillmeError(
+                f"The picture {sha256} is missing from {self.store.pictures.folder}. Put it back, or copy the whole "
+                "run folder again."
+            )
+        return path
+
+
+@contextmanager
+def opened(path: Path, out: Path | None = None) -> Generator[Run]:
+    """The run that a command line names: its folder, or the folder of its audit.toml."""
+    with Run.open(folder_of(path, out)) as run:
+        yield run
+
+
+def folder_of(path: Path, out: Path | None = None) -> Path:
+    """The run folder that `path` (a run folder, an audit's folder, or its file) and `--out` mean."""
+    if out is not None:
+        return out
+    if not path.exists():
+        raise StillmeError(f"{path} does not exist. `stillme new {path}` starts an audit there.")
+    folder = path if path.is_dir() else path.parent
+    if not Store.exists(folder) and not (path / FILE if path.is_dir() else path).is_file():
+        raise StillmeError(f"{path} has no {FILE} and no run. `stillme new {path}` writes one.")
+    return folder

@@ -1,0 +1,64 @@
+"""Read a ledger from before designs were recorded: its audit is loaded once more, and the rows say the keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from stillme import audit as audits
+from stillme.design import Design, EditorRecord, JudgeRecord, RecordedRequest
+from stillme.errors import StillmeError
+from stillme.stages.described import with_features
+from stillme.store import Store
+from stillme.types import Json, Spec
+
+R = TypeVar("R", EditorRecord, JudgeRecord)
+
+
+def recover(store: Store) -> tuple[Design, tuple[RecordedRequest, ...]]:
+    """The design and requests of an old run.
+
+    Plugins may have changed since: the specifications that wrote the rows are kept, and a request that has a row has
+    that row's key.
+    """
+    latest = store.latest_audit()
+    if latest is None:
+        raise StillmeError(f"{store.folder} has no run yet. `stillme run {store.folder}` starts it.")
+    try:
+        audit = with_features(audits.load(store.folder, ready=False), store)
+    except StillmeError as error:
+        raise StillmeError(
+            f"{store.folder} was made by a stillme that did not record its design yet, so its audit must be loaded "
+            f"once more, and that fails: {error}"
+        ) from None
+    design = audit.design()
+    design = replace(
+        design,
+        hash=latest.hash,
+        resolved=latest.resolved,
+        editors=tuple(_as_before(editor, latest.resolved["editors"]) for editor in design.editors),
+        judges=tuple(_as_before(judge, latest.resolved["judges"]) for judge in design.judges),
+    )
+    keys = store.keys_by_cell()
+    specs = {editor.name: editor.spec.key for editor in design.editors}
+    return design, tuple(_keyed(request, specs, keys, design) for request in audit.recorded_requests())
+
+
+def _as_before(record: R, entries: list[Mapping[str, Json]]) -> R:
+    for entry in entries:
+        if entry["name"] == record.name:
+            spec = Spec(use=record.spec.use, version=entry["version"], parameters=entry["parameters"])
+            return replace(record, spec=spec)
+    return record
+
+
+def _keyed(
+    request: RecordedRequest,
+    specs: Mapping[str, str],
+    keys: Mapping[tuple[str, str, str, str, int], str],
+    design: Design,
+) -> RecordedRequest:
+    cell = (specs[request.editor], json.dumps(list(request.portraits)), request.prompt, str(request.arm), request.seed)
+    return replace(request, key=keys.get(cell) or request.request(design).key)

@@ -1,0 +1,61 @@
+"""Remember every try that failed, as it happens."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+Stage = Literal["edit", "judge", "describe"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try that failed."""
+
+    stage: Stage
+    key: str
+    """Of the request, the assessment or the feature."""
+    number: int
+    """Counted from 1 in one run."""
+    error: str
+    retryable: bool
+    status: str = ""
+    """The other side's code, such as an HTTP status, where there was one."""
+    seconds: float = 0.0
+    cost: float = 0.0
+
+
+class Attempts:
+    """The attempts of one ledger."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def add(self, attempts: Sequence[Attempt]) -> None:
+        """Append them."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._connection.executemany(
+            "INSERT INTO attempt (stage, key, number, error, retryable, status, seconds, cost, at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(a.stage, a.key, a.number, a.error, int(a.retryable), a.status, a.seconds, a.cost, now) for a in attempts],
+        )
+
+    def of(self, key: str) -> Iterator[Attempt]:
+        """What was tried for one request, assessment or feature, and failed."""
+        for stage, number, error, retryable, status, seconds, cost in self._connection.execute(
+            "SELECT stage, number, error, retryable, status, seconds, cost FROM attempt WHERE key = ? ORDER BY id",
+            (key,),
+        ):
+            yield Attempt(
+                stage=stage,
+                key=key,
+                number=number,
+                error=error,
+                retryable=bool(retryable),
+                status=status,
+                seconds=seconds,
+                cost=cost,
+            )

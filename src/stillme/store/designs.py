@@ -1,0 +1,133 @@
+"""Remember what a run asks: its design, and every request with its key."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from stillme import __version__
+from stillme.design import RecordedRequest
+from stillme.types import Arm, Json
+
+_CHUNK = 5_000
+_COLUMNS = (
+    *("editor", "key", "portraits", "prompt", "arm", "instruction", "seed", "attributes_matter", "content"),
+    *("expected_place", "withheld", "waiting"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDesign:
+    """The latest design of a run, not yet read."""
+
+    document: Json
+    plan: int
+    """Names its requests."""
+    requests: int
+    stillme: str
+    """The version that recorded it."""
+    at: str
+
+
+class Designs:
+    """The designs of one ledger."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def latest(self) -> StoredDesign | None:
+        """What the run asks; None in a ledger from before designs were recorded."""
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'design'"
+        if self._connection.execute(query).fetchone() is None:
+            return None
+        row = self._connection.execute(
+            "SELECT d.document, d.plan, p.requests, d.stillme, d.at FROM design d JOIN plan p ON p.id = d.plan "
+            "ORDER BY d.id DESC LIMIT 1"
+        ).fetchone()
+        if row is None:
+            return None
+        document, plan, requests, stillme, at = row
+        return StoredDesign(document=json.loads(document), plan=plan, requests=requests, stillme=stillme, at=at)
+
+    def plan_of(self, hash_: str) -> int | None:
+        """The recorded plan of exactly these requests, if there is one."""
+        row = self._connection.execute(
+            "SELECT id FROM plan WHERE hash = ? ORDER BY id DESC LIMIT 1", (hash_,)
+        ).fetchone()
+        return row[0] if row else None
+
+    def add_plan(self, requests: Iterable[RecordedRequest]) -> int:
+        """Keep every request in its order, streaming; part of the caller's transaction."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        # The plan's number must be known before its size is: rows of a plan are never changed, so it is added last.
+        (last,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM plan").fetchone()
+        plan, position, hashing = last + 1, 0, PlanHash()
+        marks = ",".join("?" * (len(_COLUMNS) + 2))
+        stream = iter(requests)
+        while chunk := list(itertools.islice(stream, _CHUNK)):
+            self._connection.executemany(
+                f"INSERT INTO request VALUES ({marks})",
+                [(plan, position + place, *_values(request)) for place, request in enumerate(chunk)],
+            )
+            position += len(chunk)
+            for request in chunk:
+                hashing.add(request)
+        self._connection.execute("INSERT INTO plan VALUES (?, ?, ?, ?)", (plan, hashing.hexdigest(), position, now))
+        return plan
+
+    def add(self, hash_: str, document: Json, plan: int) -> None:
+        """Note that from here on the run asks this."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        text = json.dumps(document, sort_keys=True, ensure_ascii=False)
+        self._connection.execute(
+            "INSERT INTO design (hash, document, plan, stillme, at) VALUES (?, ?, ?, ?, ?)",
+            (hash_, text, plan, __version__, now),
+        )
+
+    def requests(self, plan: int, editor: str | None = None) -> Iterator[RecordedRequest]:
+        """The requests of a plan in their order; of one editor, or of all."""
+        rows = self._connection.execute(
+            f"SELECT {', '.join(_COLUMNS)} FROM request WHERE plan = ? AND (? IS NULL OR editor = ?) ORDER BY position",
+            (plan, editor, editor),
+        )
+        return map(_request, rows)
+
+
+class PlanHash:
+    """Names a list of requests: the same requests in the same order have the same hash."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, request: RecordedRequest) -> None:
+        """The next request. Its key covers all that can change its outcome."""
+        parts = (request.editor, request.key, str(request.expected_place), request.withheld, str(request.waiting))
+        self._hash.update(("\x1f".join(parts) + "\n").encode())
+
+    def hexdigest(self) -> str:
+        """The hash of all that were added."""
+        return self._hash.hexdigest()
+
+
+def _values(request: RecordedRequest) -> tuple[Json, ...]:
+    return (
+        *(request.editor, request.key, json.dumps(request.portraits), request.prompt, str(request.arm)),
+        *(request.instruction, request.seed, int(request.attributes_matter), request.content),
+        *(request.expected_place, request.withheld, int(request.waiting)),
+    )
+
+
+def _request(row: tuple[Json, ...]) -> RecordedRequest:
+    said = dict(zip(_COLUMNS, row, strict=True))
+    said |= {
+        "portraits": tuple(json.loads(said["portraits"])),
+        "arm": Arm(said["arm"]),
+        "attributes_matter": bool(said["attributes_matter"]),
+        "waiting": bool(said["waiting"]),
+    }
+    return RecordedRequest(**said)

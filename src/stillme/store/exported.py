@@ -1,0 +1,220 @@
+"""What is exported: every row of the ledger, with its columns explained once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from stillme.store.ledger import Store
+from stillme.types import Json
+
+Kind = Literal["text", "whole", "number", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of an exported table."""
+
+    name: str
+    kind: Kind
+    source: str
+    """Where the ledger has it, as SQL."""
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One exported table."""
+
+    name: str
+    columns: tuple[Column, ...]
+    rows: str
+    """The rest of the query: tables and order."""
+
+    @property
+    def query(self) -> str:
+        """The SQL that reads it."""
+        return f"SELECT {', '.join(f'{each.source} AS {each.name}' for each in self.columns)} {self.rows}"
+
+
+EDITS = Table(
+    name="edits",
+    columns=(
+        Column("edit", "text", "e.key", "key of the request: the hash of everything that can change its outcome"),
+        Column("portrait", "text", "p.id", "the source picture's name"),
+        Column("portrait_sha256", "text", "p.sha256", "SHA-256 of the source picture"),
+        Column("attributes", "json", "p.attributes", "the portrait's labels as JSON; labels, not truth"),
+        Column("label_origin", "text", "p.label_origin", "who or what gave the labels"),
+        Column("licence", "text", "p.licence", "of the source picture"),
+        Column("block", "text", "p.block", "portraits of one block differ only by design"),
+        Column("second_portrait", "text", "q.id", "requests with two people: the second picture's name"),
+        Column("second_sha256", "text", "q.sha256", "its SHA-256"),
+        Column("second_attributes", "json", "q.attributes", "its labels"),
+        Column("prompt", "text", "t.id", "the prompt's name"),
+        Column("prompt_text", "text", "t.text", "its words"),
+        Column("category", "text", "t.category", "of the prompt"),
+        Column("subcategory", "text", "t.subcategory", "of the prompt"),
+        Column("arm", "text", "e.arm", "how the prompt reached the editor"),
+        Column("instruction", "text", "i.text", "the words that the editor read"),
+        Column("editor", "text", "s.use", "the editor's plugin"),
+        Column("editor_version", "text", "s.version", "its version"),
+        Column("editor_parameters", "json", "s.parameters", "every setting, defaults filled in"),
+        Column("editor_key", "text", "e.editor", "the hash of plugin, version and settings"),
+        Column("seed", "whole", "e.seed", "of the editor's randomness"),
+        Column("outcome", "text", "e.outcome", "edited, refused (the editor declined) or failed (something broke)"),
+        Column("final", "whole", "e.final", "0 marks a failure that was or will be retried"),
+        Column("image", "text", "e.image", "SHA-256 of the edited picture, which lies in images/"),
+        Column("message", "text", "e.message", "the refusal's or failure's own words"),
+        Column("effective", "json", "e.effective", "what really applied"),
+        Column("truth", "json", "e.truth", "what a known-answer editor planted"),
+        Column("attempts", "whole", "e.attempts", "tries in that run"),
+        Column("seconds", "number", "e.seconds", "work time"),
+        Column("cost", "number", "e.cost", "US dollars"),
+        Column("at", "text", "e.at", "when, UTC"),
+    ),
+    rows="""
+    FROM edit e
+    JOIN portrait p ON p.key = json_extract(e.portraits, '$[0]')
+    LEFT JOIN portrait q ON q.key = json_extract(e.portraits, '$[1]')
+    JOIN prompt t ON t.key = e.prompt
+    JOIN instruction i ON i.key = e.instruction
+    JOIN spec s ON s.key = e.editor
+    ORDER BY e.id
+    """,
+)
+
+JUDGEMENTS = Table(
+    name="judgements",
+    columns=(
+        Column("number", "whole", "a.id", "of the answer in the ledger, shared by its axes; a retry has another"),
+        Column("assessment", "text", "a.key", "key of the answer: the hash of edit, picture, judge and epoch"),
+        Column("edit", "text", "a.edit", "the edit that was judged"),
+        Column("judge", "text", "s.use", "the judge's plugin"),
+        Column("judge_version", "text", "s.version", "its version"),
+        Column("judge_parameters", "json", "s.parameters", "every setting, defaults filled in"),
+        Column("judge_key", "text", "a.judge", "the hash of plugin, version and settings"),
+        Column("epoch", "whole", "a.epoch", "repeats, or people, counted from 0; no name or code of a person"),
+        Column("axis", "text", "j.axis", "the question or measured quantity"),
+        Column("outcome", "text", "j.outcome", "rated, abstained (looked and would not say) or failed"),
+        Column("score", "number", "j.score", "1 to 5, or the value in the axis's own unit; empty unless rated"),
+        Column("reason", "text", "j.reason", "evidence, reason of the abstention, or error"),
+        Column("final", "whole", "a.final", "0 marks a failure that was or will be retried"),
+        Column("raw", "text", "a.raw", "the judge's answer as it came"),
+        Column("effective", "json", "a.effective", "what really applied"),
+        Column("attempts", "whole", "a.attempts", "tries in that run"),
+        Column("seconds", "number", "a.seconds", "work time"),
+        Column("cost", "number", "a.cost", "US dollars"),
+        Column("at", "text", "a.at", "when, UTC"),
+    ),
+    rows="""
+    FROM assessment a
+    JOIN judgement j ON j.assessment = a.id
+    JOIN spec s ON s.key = a.judge
+    ORDER BY a.id, j.axis
+    """,
+)
+
+FEATURES = Table(
+    name="features",
+    columns=(
+        Column("feature", "text", "f.key", "key of the extraction: the hash of picture and extractor"),
+        Column("portrait_sha256", "text", "f.image", "SHA-256 of the source picture that was described"),
+        Column("extractor", "text", "s.use", "what described it"),
+        Column("extractor_version", "text", "s.version", "its version"),
+        Column("extractor_parameters", "json", "s.parameters", "every setting, defaults filled in"),
+        Column("extractor_key", "text", "f.extractor", "the hash of plugin, version and settings"),
+        Column("outcome", "text", "f.outcome", "described, declined, unusable (it named a group) or failed"),
+        Column("sentence", "text", "f.sentence", "the feature prompt"),
+        Column("dimensions", "json", "f.dimensions", "its parts"),
+        Column("message", "text", "f.message", "why there is none"),
+        Column("final", "whole", "f.final", "0 marks a failure that was or will be retried"),
+        Column("raw", "text", "f.raw", "the extractor's answer as it came"),
+        Column("effective", "json", "f.effective", "what really applied"),
+        Column("attempts", "whole", "f.attempts", "tries in that run"),
+        Column("seconds", "number", "f.seconds", "work time"),
+        Column("cost", "number", "f.cost", "US dollars"),
+        Column("at", "text", "f.at", "when, UTC"),
+    ),
+    rows="""
+    FROM feature f
+    JOIN spec s ON s.key = f.extractor
+    ORDER BY f.id
+    """,
+)
+
+ATTEMPTS = Table(
+    name="attempts",
+    columns=(
+        Column("key", "text", "t.key", "of the edit, assessment or feature that was tried"),
+        Column("stage", "text", "t.stage", "edit, judge or describe"),
+        Column("number", "whole", "t.number", "the how-manieth try in that run"),
+        Column("error", "text", "t.error", "what went wrong, in the other side's words"),
+        Column("retryable", "whole", "t.retryable", "1 where another try could help"),
+        Column("status", "text", "t.status", "the other side's code, such as an HTTP status"),
+        Column("seconds", "number", "t.seconds", "work time of this try"),
+        Column("cost", "number", "t.cost", "US dollars of this try"),
+        Column("at", "text", "t.at", "when it was saved, UTC"),
+    ),
+    rows="FROM attempt t ORDER BY t.id",
+)
+
+TABLES = (EDITS, JUDGEMENTS, FEATURES, ATTEMPTS)
+_OPTIONAL = ((FEATURES, "feature"), (ATTEMPTS, "attempt"))
+
+
+def tables_in(store: Store) -> tuple[Table, ...]:
+    """The tables that a run has; descriptions and failed tries only where there are any."""
+    return (EDITS, JUDGEMENTS, *(table for table, name in _OPTIONAL if _has_rows(store, name)))
+
+
+def _has_rows(store: Store, name: str) -> bool:
+    return store.has(name) and store.query(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None
+
+
+_PEOPLE = ("participant", "prolific", "rater", "worker", "session", "email", "user_id", "ip_address")
+"""Keys that may name a person. The ledger should not have them; an export never does."""
+
+
+def rows_of(store: Store, table: Table) -> Iterator[dict[str, Any]]:
+    """Every row ever written, of every configuration, in the order of writing; nothing that names a rater."""
+    hidden = [each.name for each in table.columns if each.name in ("effective", "raw")]
+    for values in store.query(table.query):
+        row = {each.name: value for each, value in zip(table.columns, values, strict=True)}
+        for name in hidden:
+            if row[name]:
+                row[name] = _without_people(row[name])
+        yield row
+
+
+def _without_people(text: str) -> str:
+    if not any(word in text.lower() for word in _PEOPLE):
+        return text
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return text
+    cleaned = _cleaned(parsed)
+    return text if cleaned == parsed else json.dumps(cleaned, sort_keys=True, ensure_ascii=False)
+
+
+def _cleaned(value: Json) -> Json:
+    if isinstance(value, dict):
+        items = cast("dict[str, Json]", value).items()
+        return {key: _cleaned(item) for key, item in items if not any(word in key.lower() for word in _PEOPLE)}
+    if isinstance(value, list):
+        return [_cleaned(item) for item in cast("list[Json]", value)]
+    return value
+
+
+def codebook(tables: Sequence[Table] = TABLES) -> str:
+    """What every column means, as Markdown."""
+    parts = ["# Codebook", "", "Every row ever written to this run, of every configuration."]
+    for table in tables:
+        parts += ["", f"## {table.name}", "", "| column | type | meaning |", "|---|---|---|"]
+        parts += [f"| {each.name} | {_TYPES[each.kind]} | {each.meaning} |" for each in table.columns]
+    return "\n".join(parts) + "\n"
+
+
+_TYPES: Mapping[Kind, str] = {"text": "text", "whole": "whole number", "number": "number", "json": "JSON"}

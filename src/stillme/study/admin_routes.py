@@ -1,0 +1,196 @@
+"""The researcher's pages: progress, quality, submissions, release, exclude, export. Every action is logged."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from stillme import rubric
+from stillme.study import assignment, keys
+from stillme.study import schema as t
+from stillme.study.agreement import agreements
+from stillme.study.context import Context, Form, StudyContext, client
+from stillme.study.export import export_study
+from stillme.study.opening import Study
+from stillme.study.progress import progress
+from stillme.study.quality import rater_qualities
+from stillme.study.ratings import raters
+from stillme.study.submissions import submissions
+from stillme.web import events
+from stillme.web.sessions import csrf_of, new_token, require_csrf, token_hash
+
+SESSION_HOURS = 8
+_LOG_LINES = 500
+_REASONS = ("returned", "released")
+
+routes = APIRouter()
+
+
+def admin_of(request: Request, context: Context) -> str:
+    """The token of the admin's session; 401 without one."""
+    token = _signed_in(request, context)
+    if token is None:
+        raise HTTPException(401, "Please sign in at /admin.")
+    return token
+
+
+Admin = Annotated[str, Depends(admin_of)]
+
+
+def checked_form(form: Form, token: Admin) -> Mapping[str, str]:
+    """A form that one of the admin's own pages sent; 403 for one from elsewhere."""
+    require_csrf(token, form.get("csrf"))
+    return form
+
+
+CheckedForm = Annotated[Mapping[str, str], Depends(checked_form)]
+
+
+@routes.get("/admin")
+def overview(request: Request, context: Context) -> Response:
+    """Progress, agreement and quality; the login page for everybody else."""
+    token, study = _signed_in(request, context), context.study
+    if token is None:
+        return context.pages.show("admin-login.html", config=study.config, wrong=False)
+    with study.database.writing() as connection:
+        assignment.expire(connection, study.id, time.time())
+    with study.database.reading() as connection:
+        return _page(
+            context,
+            token,
+            "admin.html",
+            progress=progress(study, connection),
+            qualities=rater_qualities(study, connection),
+            agreements=agreements(study, connection),
+            titles={name: axis.title for name, axis in rubric.load().axes.items()},
+        )
+
+
+@routes.post("/admin/login")
+def login(request: Request, context: Context, form: Form) -> Response:
+    """Check the password and begin a session."""
+    study = context.study
+    context.logins.require(client(request))
+    # Read each time, so that `stillme study password` works while the study is served.
+    if not keys.load(study.folder).is_admin(form.get("password", "")):
+        with study.database.writing() as connection:
+            study.record(connection, "somebody", "wrong password")
+        return context.pages.show("admin-login.html", 403, config=study.config, wrong=True)
+    token = new_token()
+    with study.database.writing() as connection:
+        connection.execute(
+            t.admin_session.insert().values(
+                token_hash=token_hash(token), study=study.id, expires=time.time() + SESSION_HOURS * 3600
+            )
+        )
+        study.record(connection, "admin", "signed in")
+    response = _to_overview()
+    context.admin_cookie.set_on(response, token)
+    return response
+
+
+@routes.post("/admin/logout", dependencies=[Depends(checked_form)])
+def logout(context: Context, token: Admin) -> Response:
+    """End the session."""
+    with context.study.database.writing() as connection:
+        connection.execute(t.admin_session.delete().where(t.admin_session.c.token_hash == token_hash(token)))
+    response = _to_overview()
+    context.admin_cookie.clear_on(response)
+    return response
+
+
+@routes.get("/admin/submissions")
+def list_submissions(context: Context, token: Admin) -> Response:
+    """Who came from Prolific, while identities are kept."""
+    with context.study.database.writing() as connection:
+        # Identities are decrypted here and nowhere else.
+        context.study.record(connection, "admin", "looked at submissions")
+        listed = submissions(context.study, connection)
+    return _page(context, token, "admin-submissions.html", submissions=listed, reasons=_REASONS)
+
+
+@routes.get("/admin/log")
+def log(context: Context, token: Admin) -> Response:
+    """The newest lines of the audit log."""
+    with context.study.database.reading() as connection:
+        lines = list(events.read(connection, t.audit))[-_LOG_LINES:]
+    return _page(context, token, "admin-log.html", lines=lines[::-1])
+
+
+@routes.post("/admin/release")
+def release(context: Context, form: CheckedForm) -> Response:
+    """Give a rater's place to somebody else."""
+    reason, rater = form.get("reason", ""), form.get("rater", "")
+    if reason not in _REASONS:
+        raise HTTPException(400, "Choose why the place is released.")
+    with context.study.database.writing() as connection:
+        slot = _slot_of(context.study, connection, rater)
+        if not assignment.release(connection, slot, reason, time.time()):
+            raise HTTPException(409, "This place is not held any more.")
+        context.study.record(connection, "admin", "released", rater=rater, reason=reason)
+    return _to_overview()
+
+
+@routes.post("/admin/exclude")
+def exclude(context: Context, form: CheckedForm) -> Response:
+    """Exclude a rater from the results; without a reason, include them again."""
+    reason, rater = form.get("reason", "").strip()[:200], form.get("rater", "")
+    with context.study.database.writing() as connection:
+        slot = _slot_of(context.study, connection, rater)
+        who = connection.execute(sa.select(t.slot.c.participant).where(t.slot.c.id == slot)).scalar_one()
+        connection.execute(t.participant.update().where(t.participant.c.id == who).values(excluded=reason or None))
+        kind = "excluded" if reason else "included"
+        context.study.record(connection, "admin", kind, rater=rater, reason=reason)
+    return _to_overview()
+
+
+@routes.get("/admin/export.zip", dependencies=[Depends(admin_of)])
+def export(context: Context) -> Response:
+    """All tables as one archive."""
+    with context.study.database.writing() as connection:
+        context.study.record(connection, "admin", "exported")
+    buffer = io.BytesIO()
+    with tempfile.TemporaryDirectory() as scratch:
+        written = export_study(context.study, Path(scratch), "csv")
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
+            for file in written:
+                packed.write(file, file.name)
+    headers = {"Content-Disposition": 'attachment; filename="study-export.zip"'}
+    return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
+
+
+def _signed_in(request: Request, context: StudyContext) -> str | None:
+    token, study = context.admin_cookie.read(request) or "", context.study
+    with study.database.reading() as connection:
+        expires = connection.execute(
+            sa.select(t.admin_session.c.expires).where(
+                t.admin_session.c.token_hash == token_hash(token), t.admin_session.c.study == study.id
+            )
+        ).scalar()
+    return token if expires and expires > time.time() else None
+
+
+def _page(context: StudyContext, token: str, name: str, **values: object) -> Response:
+    study = context.study
+    return context.pages.show(name, config=study.config, csrf=csrf_of(token), folder=study.folder.name, **values)
+
+
+def _to_overview() -> Response:
+    return RedirectResponse("/admin", status_code=303)
+
+
+def _slot_of(study: Study, connection: sa.Connection, name: str) -> str:
+    for rater in raters(study, connection):
+        if rater.name == name:
+            return rater.slot
+    raise HTTPException(404, "No rater of that name holds a place.")

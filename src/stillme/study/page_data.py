@@ -1,0 +1,124 @@
+"""The data of the rating and training pages: pictures, instruction, questions. Nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from stillme import rubric
+from stillme.study import schema as t
+from stillme.study.answers import PresentedItem
+from stillme.study.assignment import Held
+from stillme.study.checks import is_right
+from stillme.study.items import Expected
+from stillme.study.opening import Study
+from stillme.types import digest
+
+
+def rating_data(study: Study, connection: sa.Connection, held: Held, shown: Sequence[PresentedItem]) -> dict[str, Any]:
+    """The rating page's data: items in the participant's own order, and what is answered already."""
+    pictures = _pictures(connection, [item.item for item in shown])
+    answers = connection.execute(sa.select(t.answer).where(t.answer.c.slot == held.slot)).all()
+    return {
+        "queue": digest(["queue", held.slot]),
+        "epoch": held.epoch,
+        "seq": max((row.seq for row in answers), default=0),
+        "questions": _questions(study),
+        "abstain": study.config.can_abstain,
+        "items": [_item_data(item, pictures[item.item]) for item in shown],
+        "answers": [[row.position, row.side, row.question, row.value] for row in answers],
+    }
+
+
+def training_items(study: Study, connection: sa.Connection) -> list[PresentedItem]:
+    """The practice items, the same for everybody."""
+    rows = connection.execute(
+        sa.select(t.item).where(t.item.c.study == study.id, t.item.c.kind == "training").order_by(t.item.c.drawn)
+    )
+    return [
+        PresentedItem(
+            item=row.id,
+            kind=row.kind,
+            prompt=row.prompt,
+            questions=tuple(json.loads(row.questions)),
+            sides=row.sides,
+            swapped=False,
+        )
+        for row in rows
+    ]
+
+
+def training_data(study: Study, connection: sa.Connection) -> dict[str, Any]:
+    """The training page's data."""
+    shown = training_items(study, connection)
+    pictures = _pictures(connection, [item.item for item in shown])
+    return {
+        "questions": _questions(study),
+        "abstain": study.config.can_abstain,
+        "items": [_item_data(item, pictures[item.item]) for item in shown],
+        "answers": [],
+    }
+
+
+def feedback(
+    connection: sa.Connection, item: PresentedItem, answers: Sequence[Sequence[int | None]]
+) -> list[list[str]]:
+    """For each side and question an empty text if the answer is right, else a hint."""
+    return [
+        [
+            _hint(question, expected) if is_right(expected, question, value) is False or value is None else ""
+            for question, value in zip(item.questions, given, strict=True)
+        ]
+        for expected, given in zip(expectations(connection, item), answers, strict=True)
+    ]
+
+
+def expectations(connection: sa.Connection, item: PresentedItem) -> list[Expected]:
+    """The right answers by side as shown; empty where none is known."""
+    rows = connection.execute(
+        sa.select(t.image.c.expected_json)
+        .where(t.image.c.item == item.item, t.image.c.role > 0)
+        .order_by(t.image.c.role)
+    ).scalars()
+    expected: list[Expected] = [json.loads(text) if text else {} for text in rows]
+    return expected[::-1] if item.swapped else expected
+
+
+def _hint(question: str, expected: Expected) -> str:
+    axis = rubric.load().axes[question]
+    if question not in expected:
+        return "Please answer this question."
+    low, high = expected[question]
+    right = " or ".join(f"{value} ({axis.scale[value - 1]})" for value in sorted({low, high}))
+    return f"Look again: here we would answer {right}."
+
+
+def _questions(study: Study) -> dict[str, Mapping[str, Any]]:
+    """The rubric's wording, exactly as the models get it."""
+    axes = rubric.load().axes
+    return {
+        name: {"title": axes[name].title, "question": axes[name].question, "scale": list(axes[name].scale)}
+        for name in study.config.questions
+    }
+
+
+def _item_data(item: PresentedItem, pictures: Sequence[str]) -> dict[str, Any]:
+    source, *outputs = pictures
+    return {
+        "prompt": item.prompt,
+        "pictures": [source, *(outputs[::-1] if item.swapped else outputs)],
+        "questions": list(item.questions),
+    }
+
+
+def _pictures(connection: sa.Connection, items: Sequence[str]) -> dict[str, list[str]]:
+    rows = connection.execute(
+        sa.select(t.image.c.item, t.image.c.id).where(t.image.c.item.in_(items)).order_by(t.image.c.role)
+    )
+    pictures: dict[str, list[str]] = {}
+    for row in rows:
+        pictures.setdefault(row.item, []).append(row.id)
+    return pictures

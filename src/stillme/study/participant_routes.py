@@ -1,0 +1,236 @@
+"""The participant's way: entry, consent, device check, guide, training, rating, debrief, completion, withdrawal.
+
+`/study` always shows the page where the participant is; reloading and going back are harmless.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Annotated
+from urllib.parse import urlencode
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Depends, Request
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from stillme.study import entry
+from stillme.study import schema as t
+from stillme.study.assignment import Claim, Closed, Full, Held, PassedOn, claim, release
+from stillme.study.config import CodeKind
+from stillme.study.context import Context, Form, Participant, StudyContext, client
+from stillme.study.entry import SESSION_SECONDS, Arrival, EntryRefused, Visitor, move
+from stillme.study.page_data import rating_data, training_data
+from stillme.study.quality import fails_every_check
+from stillme.study.withdrawal import withdraw
+from stillme.web.sessions import require_csrf
+
+PROLIFIC = "https://app.prolific.com/submissions/complete?"
+WORKING = ("device", "guide", "training", "rating")
+_ENDS: Mapping[str, CodeKind] = {
+    "debrief": "completed",
+    "declined": "no_consent",
+    "incompatible": "incompatible_device",
+    "full": "other",
+}
+
+routes = APIRouter()
+
+
+def form_sender(form: Form, visitor: Participant) -> Visitor:
+    """The participant whose own page sent the form; 403 for a form from elsewhere."""
+    require_csrf(visitor.token, form.get("csrf"))
+    return visitor
+
+
+FormSender = Annotated[Visitor, Depends(form_sender)]
+
+
+@routes.get("/")
+def home(request: Request, context: Context) -> Response:
+    """The first page; whoever has a session goes on."""
+    return _to_study() if context.visitor(request) else context.page("home.html")
+
+
+@routes.get("/enter")
+def enter_from_prolific(request: Request, context: Context) -> Response:
+    """Enter by Prolific's address."""
+    context.entries.require(client(request))
+    try:
+        return _let_in(context, entry.arrival_from_prolific(context.study, request.query_params))
+    except EntryRefused as refusal:
+        return _turn_away(context, refusal)
+
+
+@routes.get("/i/{code}")
+def enter_by_invitation(request: Request, context: Context, code: str) -> Response:
+    """Enter by a personal link."""
+    context.entries.require(client(request))
+    try:
+        with context.study.database.reading() as connection:
+            arrival = entry.arrival_from_invitation(context.study, connection, code)
+        return _let_in(context, arrival)
+    except EntryRefused as refusal:
+        return _turn_away(context, refusal)
+
+
+@routes.get("/study")
+def current_page(context: Context, visitor: Participant) -> Response:
+    """The page where the participant is."""
+    if visitor.state not in WORKING:
+        return _waiting_page(context, visitor)
+    with context.study.database.writing() as connection:
+        claimed = claim(connection, context.study.id, visitor.participant, time.time())
+    return _working_page(context, visitor, claimed)
+
+
+@routes.post("/study/consent")
+def consent(context: Context, form: Form, visitor: FormSender) -> Response:
+    """Keep the decision; whoever agrees claims a place."""
+    decision = {"agree": "agreed", "decline": "declined"}.get(form.get("decision", ""))
+    if decision is None:
+        raise HTTPException(400, "Please agree or decline.")
+    with context.study.database.writing() as connection:
+        if visitor.state == "consent":
+            _keep_consent(context, connection, visitor, decision)
+            state = "declined"
+            if decision == "agreed":
+                claimed = claim(connection, context.study.id, visitor.participant, time.time())
+                state = "device" if isinstance(claimed, Held) else "full"
+            move(connection, visitor.participant, to=state, only_from=("consent",))
+    return _to_study()
+
+
+@routes.post("/study/device")
+def device(context: Context, form: Form, visitor: FormSender) -> Response:
+    """Check the device; one that does not fit gives its place back."""
+    width = form.get("width", "")
+    fits = width.isdigit() and int(width) >= context.study.config.min_width and form.get("storage") == "yes"
+    with context.study.database.writing() as connection:
+        moved = move(connection, visitor.participant, to="guide" if fits else "incompatible", only_from=("device",))
+        if moved and not fits:
+            _release_slot(connection, visitor.participant, "incompatible")
+    return _to_study()
+
+
+@routes.post("/study/guide")
+def guide(context: Context, visitor: FormSender) -> Response:
+    """Go on to the training."""
+    with context.study.database.writing() as connection:
+        move(connection, visitor.participant, to="training", only_from=("guide",))
+    return _to_study()
+
+
+@routes.get("/finish")
+def finish(context: Context, visitor: Participant) -> Response:
+    """Hand out the completion code, or say that all is done."""
+    config = context.study.config
+    kind = _ENDS.get(visitor.state)
+    if kind is None:
+        return _to_study()
+    if config.prolific is None or visitor.origin != "prolific":
+        return context.page("finished.html", visitor)
+    if kind == "completed" and config.checks.send_failed_code:
+        with context.study.database.reading() as connection:
+            if fails_every_check(connection, visitor.participant):
+                kind = "failed_attention"
+    return RedirectResponse(PROLIFIC + urlencode({"cc": config.code(kind)}), status_code=303)
+
+
+@routes.get("/withdraw")
+def ask_to_withdraw(context: Context, visitor: Participant) -> Response:
+    """Ask before anything is deleted."""
+    return context.page("withdraw.html", visitor)
+
+
+@routes.post("/withdraw")
+def withdraw_now(context: Context, visitor: FormSender) -> Response:
+    """Delete everything of the participant."""
+    if not context.study.is_open:
+        raise HTTPException(409, "The study is closed: answers can no longer be told apart, so none can be deleted.")
+    withdraw(context.study, visitor.participant)
+    response = context.page(
+        "message.html",
+        title="You have withdrawn",
+        text="Your answers and everything else we had of you have been deleted. "
+        "If you came from Prolific, please return your submission there.",
+    )
+    context.cookie.clear_on(response)
+    return response
+
+
+def _to_study() -> Response:
+    return RedirectResponse("/study", status_code=303)
+
+
+def _let_in(context: StudyContext, arrival: Arrival) -> Response:
+    with context.study.database.writing() as connection:
+        token = entry.enter(context.study, connection, arrival)
+    # At once to an address without the participant's id.
+    response = _to_study()
+    context.cookie.set_on(response, token, seconds=SESSION_SECONDS)
+    return response
+
+
+def _turn_away(context: StudyContext, refusal: EntryRefused) -> Response:
+    return context.page("message.html", None, 403, title="This link does not work", text=str(refusal))
+
+
+def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
+    """The page of somebody who needs no slot: before consent, or after the task."""
+    config = context.study.config
+    match visitor.state:
+        case "consent":
+            return context.page("consent.html", visitor, text=_markdown(config.texts.consent))
+        case "debrief":
+            return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief))
+        case state:
+            return context.page("ended.html", visitor, state=state, code=bool(config.prolific))
+
+
+def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Response:
+    study = context.study
+    match claimed:
+        case Full() | Closed():
+            return context.page("ended.html", visitor, state="full", code=bool(study.config.prolific))
+        case PassedOn():
+            return context.page("ended.html", visitor, state="passed on", code=False)
+        case Held() as held:
+            pass
+    match visitor.state:
+        case "device":
+            return context.page("device.html", visitor)
+        case "guide":
+            return context.page("guide.html", visitor, text=_markdown(study.config.texts.guide))
+        case "training":
+            with study.database.reading() as connection:
+                return context.page("training.html", visitor, data=training_data(study, connection))
+        case _:
+            with study.database.reading() as connection:
+                shown = context.answers.shown(connection, held.slot)
+                return context.page("rating.html", visitor, data=rating_data(study, connection, held, shown))
+
+
+def _keep_consent(context: StudyContext, connection: sa.Connection, visitor: Visitor, decision: str) -> None:
+    text_hash = hashlib.sha256(context.study.config.texts.consent.encode()).hexdigest()
+    connection.execute(
+        t.consent.insert().values(
+            participant=visitor.participant, text_hash=text_hash, decision=decision, at=time.time()
+        )
+    )
+
+
+def _release_slot(connection: sa.Connection, participant: str, reason: str) -> None:
+    held = sa.select(t.slot.c.id).where(t.slot.c.participant == participant, t.slot.c.state == "held")
+    slot = connection.execute(held).scalar()
+    if slot:
+        release(connection, slot, reason, time.time())
+
+
+def _markdown(text: str) -> Markup:
+    """A researcher's Markdown as HTML; raw HTML in it is shown, not run."""
+    return Markup(MarkdownIt("commonmark", {"html": False}).render(text))

@@ -1,0 +1,94 @@
+"""Estimates as CSV: the same estimates give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from stillme import numbers
+from stillme.estimates.disparity import Disparity
+from stillme.estimates.standing import Standing, mark
+from stillme.files import write_csv
+from stillme.types import Estimate, Interval
+
+_NAMED = ("editor", "arm", "judge", "quantity", "factor", "group")
+_INTERVAL = ("value", "low", "high", "confidence")
+NOTE = "judge_note"
+_NULL = ("null_mean", "null_high", "null_p", "omnibus_p")
+_EVERYTHING = (
+    *_NAMED,
+    "prompts",
+    "scope",
+    *_INTERVAL,
+    *_NULL,
+    "method",
+    "not_estimable",
+    "portraits",
+    "edits",
+    "excluded",
+    NOTE,
+)
+_CHANCE = ("chance alone stays below", "p")
+_GROUPS = (*_NAMED, "estimate", "portraits", "edits", NOTE)
+_DISPARITIES = (*_NAMED, "estimate", *_CHANCE, "portraits", "edits", NOTE)
+
+
+def write_tables(estimates: Iterable[Estimate], folder: Path, standing: Standing | None = None) -> list[Path]:
+    """Write `estimates.csv` (everything), `groups.csv` and `disparities.csv` into `folder`/tables.
+
+    `standing` says which judges were calibrated; the numbers of the others carry a note.
+    """
+    tables = folder / "tables"
+    tables.mkdir(parents=True, exist_ok=True)
+    ordered = sorted(estimates, key=lambda estimate: (*(getattr(estimate, name) for name in _NAMED), estimate.scope))
+    noted = [(estimate, {NOTE: mark(standing or {}, estimate.judge, estimate.quantity)}) for estimate in ordered]
+    within = [_readable(estimate) | note for estimate, note in noted if estimate.scope in ("all", "group")]
+    between = [_readable(estimate) | note for estimate, note in noted if estimate.scope in ("disparity", "contrast")]
+    return [
+        write_csv(tables / "estimates.csv", _EVERYTHING, [_everything(estimate) | note for estimate, note in noted]),
+        write_csv(tables / "groups.csv", _GROUPS, within),
+        write_csv(tables / "disparities.csv", _DISPARITIES, between),
+    ]
+
+
+def _everything(estimate: Estimate) -> dict[str, str]:
+    row = {name: str(getattr(estimate, name)) for name in (*_NAMED, "prompts", "scope", "portraits", "edits")}
+    row["excluded"] = "; ".join(f"{reason}: {count}" for reason, count in sorted(estimate.excluded.items()))
+    if isinstance(estimate.outcome, Interval):
+        row |= {name: numbers.machine(getattr(estimate.outcome, name)) for name in _INTERVAL} | {
+            "method": estimate.outcome.method
+        }
+    else:
+        row["not_estimable"] = estimate.outcome.reason
+    if isinstance(estimate, Disparity) and estimate.null:
+        null = estimate.null
+        row |= dict(zip(_NULL, map(numbers.machine, (null.mean, null.high, null.p, null.omnibus)), strict=True))
+    return row
+
+
+def _readable(estimate: Estimate) -> dict[str, str]:
+    row = {name: str(getattr(estimate, name)) for name in (*_NAMED, "portraits", "edits")}
+    row |= {
+        "quantity": numbers.title(estimate.quantity),
+        "factor": estimate.factor or "everyone",
+        "group": estimate.group or ("max - min" if estimate.scope == "disparity" else "all"),
+        "estimate": as_text(estimate),
+    }
+    if isinstance(estimate, Disparity) and estimate.null:
+        row |= dict(
+            zip(
+                _CHANCE,
+                (numbers.number(estimate.quantity, estimate.null.high), f"{estimate.null.omnibus:.4f}"),
+                strict=True,
+            )
+        )
+    return row
+
+
+def as_text(estimate: Estimate) -> str:
+    """`12.5 % [8.0 %, 17.2 %]`, or why there is no number."""
+    if not isinstance(estimate.outcome, Interval):
+        return f"not estimable: {estimate.outcome.reason}"
+    interval = estimate.outcome
+    value, low, high = (numbers.number(estimate.quantity, end) for end in (interval.value, interval.low, interval.high))
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,28 @@
+"""One event loop for all models, in its own thread, so that every caller shares the connections."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_THREAD = "stillme-vlm"
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the shared loop and wait for its result."""
+    if threading.current_thread().name == _THREAD:
+        coroutine.close()
+        raise RuntimeError("the event loop cannot wait for itself")
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop()).result()
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
+    return loop

@@ -1,0 +1,150 @@
+"""The model as extractor, with a fake model: an answer with labels is asked again, and nothing is filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from stillme.mitigation import Declined, Described, Unusable, extraction_key
+from stillme.mitigation.model_extractor import FeatureAnswer, ModelExtractor, question_text
+from stillme.portraits.synthetic import portraits
+from stillme.types import Failed
+from stillme.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply
+
+IMAGE = portraits()[0].image
+GOOD = {
+    "skin_tone": "deep brown with warm undertones",
+    "face_shape": "oval with a soft jawline",
+    "eyes": "almond-shaped, dark brown",
+    "nose": "broad with a low bridge",
+    "lips": "full",
+    "hair": "short, black, tightly coiled",
+    "distinctive_features": "None.",
+    "identity_prompt": "Maintain the person’s deep brown skin with warm undertones, oval face, and short black hair.",
+}
+LABELLED = {**GOOD, "identity_prompt": "Maintain the person's look as a young Black woman with deep brown skin."}
+
+
+def answered(answer: dict[str, str], cost: float = 0.01) -> Answered:
+    value = FeatureAnswer.model_validate(answer)
+    return Answered(text=json.dumps(answer), value=value, effective={"model": "fake"}, cost=cost)
+
+
+class Scripted:
+    """A model with scripted replies that records its questions."""
+
+    def __init__(self, replies: Sequence[Reply], **settings: object) -> None:
+        self.settings = ModelSettings.model_validate(
+            {"provider": "openai-chat", "base_url": "http://localhost:1/v1", "model": "fake", **settings}
+        )
+        self.replies = list(replies)
+        self.questions: list[Question] = []
+        self.closed = False
+
+    def problems(self) -> list[str]:
+        return []
+
+    def ask(self, question: Question) -> Reply:
+        self.questions.append(question)
+        return self.replies.pop(0)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def extractor_of(*replies: Reply) -> tuple[ModelExtractor, Scripted]:
+    model = Scripted(replies)
+    return ModelExtractor("fake", model), model
+
+
+def test_an_answer_becomes_features():
+    extractor, model = extractor_of(answered(GOOD))
+    extraction = extractor.extract(IMAGE)
+    assert isinstance(extraction, Described)
+    assert extraction.features.sentence.startswith("Maintain the person's deep brown skin"), (
+        "apostrophes are straightened"
+    )
+    assert "distinctive_features" not in extraction.features.dimensions, "what the model cannot see is left out"
+    assert extraction.raw == json.dumps(GOOD)
+    assert model.questions[0].system == question_text()
+    assert model.questions[0].parts == (IMAGE,)
+
+
+def test_the_question_is_the_papers():
+    text = question_text()
+    assert text.startswith(
+        "Analyze this photo and extract key identity features that should be preserved during AI image"
+    )
+    assert "1. Skin tone (specific shade – e.g., “deep brown”, “olive”, “fair with warm undertones”)" in text
+    assert "Start with 'Maintain the person's...'" in text
+    assert text.endswith("The identity_prompt will be prepended to editing instructions.")
+    for name in FeatureAnswer.model_fields:
+        assert f'"{name}":' in text
+
+
+def test_an_answer_with_labels_is_asked_again_with_the_reason():
+    extractor, model = extractor_of(answered(LABELLED), answered(GOOD))
+    extraction = extractor.extract(IMAGE)
+    assert isinstance(extraction, Described)
+    again = model.questions[1].parts[1]
+    assert isinstance(again, str)
+    assert "'woman' at character" in again
+    assert "'Black' at character" in again
+    assert extraction.cost == pytest.approx(0.02)
+    assert extraction.raw == f"{json.dumps(LABELLED)}\n\n--- asked again ---\n\n{json.dumps(GOOD)}", (
+        "the rejected answer is kept"
+    )
+    assert any("woman" in problem for problem in extraction.effective["rejected"])
+
+
+def test_labels_in_both_answers_are_unusable():
+    extractor, model = extractor_of(answered(LABELLED), answered(LABELLED))
+    extraction = extractor.extract(IMAGE)
+    assert isinstance(extraction, Unusable)
+    assert "'woman'" in extraction.problem
+    assert len(model.questions) == 2
+    assert extraction.cost == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("skin_tone", "White"),
+        ("eyes", "typical East Asian eyes"),
+        ("identity_prompt", "Keep the oval face."),
+        ("identity_prompt", "Maintain the person's " + "very " * 100 + "round face."),
+    ],
+)
+def test_every_field_is_linted(field: str, value: str):
+    extractor, model = extractor_of(answered({**GOOD, field: value}), answered(GOOD))
+    assert isinstance(extractor.extract(IMAGE), Described)
+    assert field in str(model.questions[1].parts[1])
+
+
+def test_a_refusal_is_declined_and_an_outage_is_not():
+    extractor, _ = extractor_of(ModelDeclined(reason="no people", kind="refusal", cost=0.5))
+    assert extractor.extract(IMAGE) == Declined(reason="refusal: no people", cost=0.5)
+    extractor, _ = extractor_of(Failed(error="503", retryable=True))
+    assert extractor.extract(IMAGE) == Failed(error="503", retryable=True)
+
+
+def test_a_malformed_answer_is_unusable_with_its_text():
+    extractor, _ = extractor_of(Malformed(text="{", problem="no JSON"))
+    extraction = extractor.extract(IMAGE)
+    assert isinstance(extraction, Unusable)
+    assert extraction.raw == "{"
+
+
+def test_an_outage_at_the_second_question_is_retryable():
+    extractor, _ = extractor_of(answered(LABELLED), Failed(error="503", retryable=True, cost=0.0))
+    assert extractor.extract(IMAGE) == Failed(error="503", retryable=True, cost=0.01)
+
+
+def test_the_key_depends_on_model_and_image_and_not_on_concurrency():
+    def key(place: int = 0, **settings: object) -> str:
+        return extraction_key(portraits()[place].image, ModelExtractor("fake", Scripted([], **settings)).spec)
+
+    assert key() == key(concurrency=3)
+    assert len({key(), key(1), key(model="other"), key(temperature=0.5)}) == 4

@@ -1,0 +1,191 @@
+"""What was recorded is what is read: on another machine, after the plugins, inputs and folder have changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stillme import registry
+from stillme.cli import cli
+from stillme.judges.scripted import Scripted
+from stillme.pipeline import Options, run_stages
+from stillme.results import Run
+from stillme.results.drift import drift
+from stillme.store.schema import MIGRATIONS
+from tests.runs import fill, group, luck, people, scores, write_audit
+
+ALL = ("edit", "judge", "estimate", "report")
+FOLDER_EDITOR = 'use = "folder"\nname = "elsewhere"\nparameters = {{ folder = "{}", pattern = "{{portrait}}.png" }}'
+
+Write = Callable[..., Path]
+
+
+def stillme(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in (folder / "tables").rglob("*.csv")}
+
+
+def computed_again(folder: Path) -> dict[str, bytes]:
+    """The tables after `estimate` and `tables`, which must not depend on anything but the run."""
+    shutil.rmtree(folder / "tables", ignore_errors=True)
+    assert stillme("estimate", folder).exit_code == 0
+    assert stillme("tables", folder, "--table", 4).exit_code == 0
+    return tables(folder)
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    def answer(_editor: str, request: object) -> object:
+        return scores(success=1 if luck(request) < (0.6 if group(request) == "b" else 0.1) else 5)
+
+    portraits = people(tmp_path / "people", per_group=4)
+    return fill(write_audit(tmp_path / "run", portraits), answer)
+
+
+def test_plugins_and_inputs_that_are_gone_change_no_table(finished: Path, monkeypatch: pytest.MonkeyPatch):
+    before = computed_again(finished)
+    shutil.rmtree(finished.parent / "people")
+    monkeypatch.setattr(registry, "plugins", lambda _kind: {})
+    assert computed_again(finished) == before
+    assert "100%" in stillme("status", finished).output
+
+
+def test_the_report_needs_no_portraits_folder(finished: Path):
+    shutil.rmtree(finished.parent / "people")
+    assert stillme("report", finished).exit_code == 0
+    assert "data:image/webp" in (finished / "report.html").read_text()
+
+
+def test_a_judge_with_another_version_changes_no_table_and_is_named(finished: Path, monkeypatch: pytest.MonkeyPatch):
+    before = computed_again(finished)
+    rule = ("--max", "soft_erasure <= 0.9", "--accept-uncalibrated")
+    passed = stillme("gate", finished, *rule)
+    original = Scripted.__init__
+
+    def upgraded(self: Scripted, parameters: object) -> None:
+        original(self, parameters)
+        object.__setattr__(self.spec, "version", "2")
+
+    monkeypatch.setattr(Scripted, "__init__", upgraded)
+    assert computed_again(finished) == before
+    again = stillme("gate", finished, *rule)
+    assert (again.exit_code, again.stdout) == (passed.exit_code, passed.stdout)
+    assert "judge 'judge' version changed: 1 → 2" in again.stderr
+    assert "What was recorded is shown" in again.stderr
+
+
+def test_a_run_that_was_moved_or_copied_reads_the_same(finished: Path, tmp_path: Path):
+    before = computed_again(finished)
+    moved = tmp_path / "deep" / "elsewhere"
+    moved.parent.mkdir()
+    shutil.move(finished, moved)
+    assert computed_again(moved) == before
+    assert computed_again(Path(shutil.copytree(moved, tmp_path / "copy"))) == before
+
+
+def test_without_audit_toml_the_run_is_still_read(finished: Path):
+    before = computed_again(finished)
+    for name in ("audit.toml", "resolved.toml"):
+        (finished / name).unlink(missing_ok=True)
+    assert computed_again(finished) == before
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_run_that_cannot_be_written_to_is_read(finished: Path, tmp_path: Path, crashed: bool):
+    place = tmp_path / "run of somebody else"
+    writer = sqlite3.connect(finished / "stillme.sqlite")
+    if crashed:
+        # As after a crash: the last rows are in the write-ahead log only.
+        writer.execute("CREATE TABLE late (x)")
+    shutil.copytree(finished, place, ignore=shutil.ignore_patterns("*-shm"))
+    writer.close()
+    assert ((place / "stillme.sqlite-wal").exists()) == crashed
+    with Run.open(finished) as run:
+        expected = run.results.edits.state.sum()
+    for path in (*tmp_path.parents, tmp_path):
+        if path.stat().st_uid == 0 and str(path).startswith(str(Path(tempfile.gettempdir()))):
+            path.chmod(path.stat().st_mode | 0o055)
+    for path in (place, *place.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    child = os.fork()
+    if child == 0:
+        # Everything is imported already: only the run is read as a user who may not write here.
+        try:
+            os.setegid(65534)
+            os.seteuid(65534)
+            with Run.open(place) as run:
+                os._exit(0 if run.results.edits.state.sum() == expected and run.store.has("late") == crashed else 1)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_outputs_that_were_moved_after_the_run_change_no_table(write_audit: Write, tmp_path: Path):
+    outputs = tmp_path / "outputs"
+    folder = write_audit(FOLDER_EDITOR.format(outputs), prompts='["O-01"]')
+    shutil.copytree(tmp_path / "portraits", outputs, ignore=lambda _, names: [n for n in names if n.endswith("csv")])
+    run_stages(folder, ALL, Options())
+    before = tables(folder)
+    shutil.move(outputs, tmp_path / "away")
+    assert "100%" in stillme("status", folder).output
+    said: list[str] = []
+    run_stages(folder, ("estimate",), Options(say=said.append))
+    assert tables(folder) == before
+    assert "'elsewhere'" in said[0]
+    assert "What was recorded is shown" in said[0]
+
+
+def test_what_changes_no_row_is_taken_over_by_estimate(finished: Path):
+    file = finished / "audit.toml"
+    file.write_text(file.read_text().replace("replicates = 400", "replicates = 400\nconfidence = 0.8"))
+    with Run.open(finished) as run:
+        assert run.settings.confidence == 0.95
+        assert any("confidence: 0.95 → 0.8" in difference for difference in drift(run))
+    run_stages(finished, ("estimate",), Options())
+    with Run.open(finished) as run:
+        assert run.settings.confidence == 0.8
+        assert drift(run) == []
+
+
+def test_a_ledger_from_before_designs_were_recorded_is_read_with_its_audit(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+):
+    before = computed_again(finished)
+    with sqlite3.connect(finished / "stillme.sqlite") as ledger:
+        for table in ("design", "request", "plan", "attempt"):
+            ledger.execute(f"DROP TABLE {table}")
+        ledger.execute("PRAGMA user_version = 4")
+    ledger.close()
+    assert len(MIGRATIONS) == 5
+    original = Scripted.__init__
+
+    def upgraded(self: Scripted, parameters: object) -> None:
+        original(self, parameters)
+        object.__setattr__(self.spec, "version", "2")
+
+    monkeypatch.setattr(Scripted, "__init__", upgraded)
+    with Run.open(finished) as run:
+        assert run.judges[0].spec.version == "1", "the version that wrote the rows"
+        assert int((run.results.scores[0].state == 1).sum()) == len(run.results.edits)
+    monkeypatch.undo()
+    assert computed_again(finished) == before
+
+
+def test_an_audit_that_was_never_run_says_so(tmp_path: Path):
+    folder = write_audit(tmp_path / "run", people(tmp_path / "people"))
+    for command in ("status", "tables", "gate", "export", "statistics"):
+        result = CliRunner().invoke(cli, [command, str(folder)])
+        assert "has no run yet" in str(result.exception)
