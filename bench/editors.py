@@ -1,8 +1,8 @@
-"""A tiny Flux2 under `stillme edit`, against a bare loop that makes the same calls of the same pipeline.
+"""A tiny Flux2 under `stillme edit`, compared with a bare loop that makes the same calls of the same pipeline.
 
-Seconds of the processor, medians over rounds. What `stillme edit` adds is measured inside its own run, as what is spent
-neither in the pipeline nor on image files: two runs of one and the same loop differ by 10 % on a busy machine. A tiny
-pipeline is the harshest case: an edit takes 0.1 s instead of 10 s or more.
+Processor seconds, medians over rounds. The overhead of `stillme edit` is measured inside its own run, as the time spent
+neither in the pipeline nor on image files: two runs of the same loop differ by 10 % on a busy machine. A tiny pipeline
+is the worst case: an edit takes 0.1 s instead of 10 s or more.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
     if missing:
         print(f"not run: {', '.join(missing)} not installed (`pip install 'stillme[diffusers]'`)")
         return
-    # `torch.set_num_threads` holds for the calling thread only, and the edits run in another.
+    # `torch.set_num_threads` applies to the calling thread only, and the edits run in another.
     os.environ["OMP_NUM_THREADS"] = "1"
     from tests.editors.diffusion import tiny
 
@@ -63,11 +63,11 @@ def _overhead(folder: Path, weights: Path) -> None:
     audit = _write_audit(folder / "audit", weights, batch=BATCH)
     requests = _requests(audit)
     runs = (folder / f"run{number}" for number in itertools.count())
-    _bare(weights, requests)  # what torch does only once
+    _bare(weights, requests)  # warm-up
     bare = _timed(lambda: _bare(weights, requests))
     overheads: list[float] = []
     for _ in range(ROUNDS):
-        with _clocked() as spent:
+        with _measured_spending() as spent:
             whole = _timed(lambda: run_stages(audit, ("edit",), Options(out=next(runs))))
         overheads.append((whole - spent["pipeline"] - spent["writing"]) / spent["pipeline"])
     overhead = median(overheads)
@@ -99,26 +99,26 @@ def _batching(folder: Path, weights: Path) -> None:
 
 
 def _timed(work: Callable[[], object]) -> float:
-    begun = time.process_time()
+    started = time.process_time()
     work()
-    return time.process_time() - begun
+    return time.process_time() - started
 
 
 @contextmanager
-def _clocked() -> Iterator[Counter[str]]:
-    """Note the seconds that the pipeline takes, whoever calls it, and those that go into image files."""
+def _measured_spending() -> Iterator[Counter[str]]:
+    """Measure the seconds spent in the pipeline, by any caller, and on image files."""
     from diffusers import DiffusionPipeline, Flux2Pipeline
 
     spent: Counter[str] = Counter()
 
-    def noting(real: Callable[..., Any], what: str) -> Callable[..., Any]:
+    def measured(real: Callable[..., Any], what: str) -> Callable[..., Any]:
         @functools.wraps(real)
         def call(*args: Any, **kwargs: Any) -> Any:
-            begun = time.thread_time()
+            started = time.thread_time()
             try:
                 return real(*args, **kwargs)
             finally:
-                spent[what] += time.thread_time() - begun
+                spent[what] += time.thread_time() - started
 
         return call
 
@@ -129,7 +129,7 @@ def _clocked() -> Iterator[Counter[str]]:
             (images, "encode_png", "writing"),
             (Pictures, "add", "writing"),
         ):
-            stack.enter_context(patch.object(owner, name, noting(getattr(owner, name), what)))
+            stack.enter_context(patch.object(owner, name, measured(getattr(owner, name), what)))
         yield spent
 
 
@@ -155,7 +155,7 @@ def _bare(weights: Path, requests: Sequence[Request]) -> None:
 
 
 def _batches(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
-    """Twenty prompts a portrait divide by the batch, so none crosses portraits."""
+    """Twenty prompts per portrait are a multiple of the batch, so no batch crosses portraits."""
     for start in range(0, len(requests), BATCH):
         yield requests[start : start + BATCH]
 

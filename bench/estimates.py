@@ -1,10 +1,10 @@
 """A 10,000-replicate cluster bootstrap of all group means and their disparity, against pandas and scipy.
 
-The pandas loop resamples portraits and averages their rows, as one would write it first; it is timed on a few
+The pandas loop resamples portraits and averages their rows, the obvious first version; it is timed on a few
 replicates and scaled up. scipy.stats.bootstrap gets the data already collapsed to portraits, which is half the work:
 once for the range of the groups alone, once with the standard errors that bootstrap-t needs and that ours computes.
-What takes less than a second is run once to warm up and then timed as the best of three.
-Memory is the peak of a process of its own, at 1,000 and at 10,000 replicates.
+Times are the best of three runs, after one to warm up, or of one run that takes longer than two seconds.
+Memory is the peak of a separate process, at 1,000 and at 10,000 replicates.
 Krippendorff's alpha of 200 continuous items is timed against the `krippendorff` package.
 """
 
@@ -27,7 +27,7 @@ from stillme.estimates.agreement import alpha
 from stillme.estimates.bootstrap import resample
 from stillme.estimates.design import by_factor
 from stillme.estimates.disparity import interval, null_bands
-from stillme.estimates.quantities import Columns
+from stillme.estimates.quantities import Columns, Quantity
 from stillme.types import ImageFile, Interval, Portrait, Prompt
 
 GROUPS = 7
@@ -109,10 +109,10 @@ def simulated(rows: int, people: int, *, spread: float = 0.75, seed: int = 0) ->
 
 
 def simulate(audits: int = 1_000) -> None:
-    """How often nothing is found to be something: the table of docs/statistics.md. Takes some minutes."""
+    """False positive rates and coverage: the first table of docs/statistics.md. Takes some minutes."""
     from scipy.stats import kruskal
 
-    print("portrait SD | Kruskal-Wallis on rows | A - rest | max - min | omnibus | group intervals that hold the truth")
+    print("portrait SD | Kruskal-Wallis on rows | A - rest | max - min | omnibus | coverage of group intervals")
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     for spread in (0.0, 0.25, 0.5, 0.75, 1.0):
         truth = float((weights / (1 + np.exp(1 - spread * nodes))).sum() / weights.sum())
@@ -121,22 +121,22 @@ def simulate(audits: int = 1_000) -> None:
             edits, scores = simulated(5_040, 84, spread=spread, seed=seed)
             settings = Settings(factors=("race",), replicates=400, seed=seed)
             columns = Columns.of(edits)
-            quantity = next(each for each in columns.quantities(scores) if each.name == "skin_darkened")
+            quantity = _darkened(columns, scores)
             plan = by_factor(columns, "race", None)
-            (found,) = resample(plan, [quantity], settings)
-            (band,) = null_bands(plan, [quantity], [found], settings)
-            limits = [each for each in found.outcomes if isinstance(each, Interval)]
-            gap = interval(plan, quantity, found, settings)
+            (resampled,) = resample(plan, [quantity], settings)
+            (band,) = null_bands(plan, [quantity], [resampled], settings)
+            intervals = [outcome for outcome in resampled.outcomes if isinstance(outcome, Interval)]
+            gap = interval(plan, quantity, resampled, settings)
             assert band is not None
             assert isinstance(gap, Interval)
             race = edits.portrait % GROUPS
             naive = kruskal(*(scores[0].value[race == group] for group in range(GROUPS))).pvalue
             wrong += (
                 naive <= 0.05,
-                not limits[GROUPS].low <= 0 <= limits[GROUPS].high,
+                not intervals[GROUPS].low <= 0 <= intervals[GROUPS].high,
                 gap.low > 0,
                 band.omnibus <= 0.05,
-                np.mean([each.low <= truth <= each.high for each in limits[:GROUPS]]),
+                np.mean([group.low <= truth <= group.high for group in intervals[:GROUPS]]),
             )
         print(f"{spread:>4} | " + " | ".join(f"{share:.3f}" for share in wrong / audits), flush=True)
 
@@ -144,11 +144,15 @@ def simulate(audits: int = 1_000) -> None:
 def _ours(edits: Edits, scores: list[Scores], replicates: int) -> None:
     columns = Columns.of(edits)
     settings = Settings(factors=("race",), replicates=replicates)
-    quantity = next(each for each in columns.quantities(scores) if each.name == "skin_darkened")
+    quantity = _darkened(columns, scores)
     plan = by_factor(columns, "race", None)
     plan = replace(plan, comparisons=plan.comparisons[:GROUPS])
-    (found,) = resample(plan, [quantity], settings)
-    interval(plan, quantity, found, settings)
+    (resampled,) = resample(plan, [quantity], settings)
+    interval(plan, quantity, resampled, settings)
+
+
+def _darkened(columns: Columns, scores: list[Scores]) -> Quantity:
+    return next(quantity for quantity in columns.quantities(scores) if quantity.name == "skin_darkened")
 
 
 def _pandas(edits: Edits, scores: list[Scores]) -> float:
@@ -245,7 +249,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _peak(replicates: int) -> float:
-    """Megabytes, in a process of its own."""
+    """Megabytes, in a separate process."""
     code = f"from bench.estimates import report_peak; report_peak({replicates})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return float(done.stdout)

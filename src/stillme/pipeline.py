@@ -22,12 +22,14 @@ from stillme.stages.loop import Ended, Tally
 from stillme.stages.recording import record
 from stillme.stages.working import Conditions, Work, work
 from stillme.store import Store, Totals
+from stillme.store.summaries import Failure
 from stillme.tables.estimates import write_tables
 
 __all__ = ["Ended", "Name", "Options", "Summary", "run_audit", "run_stages"]
 
 Name = Literal["edit", "judge", "estimate", "report"]
 
+_REASONS = 5
 FIGURES = "figures"
 """The folder of figures for a manuscript, in the run folder."""
 
@@ -66,6 +68,7 @@ class Summary:
     cost: float = 0.0
     to_retry: int = 0
     """Failures that a rerun would retry."""
+    failures: tuple[Failure, ...] = ()
     tables: list[Path] = field(default_factory=lambda: list[Path]())
     report: Path | None = None
     figures: Written | None = None
@@ -80,6 +83,9 @@ class Summary:
                 for t in self.tallies
             ],
             "to_retry": self.to_retry,
+            "failures": [
+                {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
+            ],
             "cost": self.cost,
             "tables": [str(path) for path in self.tables],
             "report": str(self.report) if self.report else None,
@@ -94,6 +100,9 @@ class Summary:
             counts = ", ".join(f"{count:,} {word}" for word, count in sorted(tally.counts.items())) or "nothing to do"
             already = f"; {tally.already:,} were there" if tally.already else ""
             lines.append(f"{tally.name}: {counts}{already}")
+        lines += [f"  {failure}" for failure in self.failures[:_REASONS]]
+        if len(self.failures) > _REASONS:
+            lines.append(f"  and {len(self.failures) - _REASONS:,} more reasons; `stillme export` lists all")
         if self.cost:
             lines.append(f"cost so far: ${self.cost:,.2f}")
         if self.tables:
@@ -110,7 +119,7 @@ class Summary:
                 + (", after raising [budget] if its dollars are spent." if self.ended is Ended.OVER_BUDGET else ".")
             )
         elif self.to_retry:
-            lines.append(f"{self.to_retry:,} failed; run the same command to retry them.")
+            lines.append(f"{self.to_retry:,} failed; run the same command to retry.")
         return "\n".join(lines)
 
 
@@ -138,7 +147,7 @@ def run_audit(audit: Audit, options: Options | None = None) -> Summary:
 def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], options: Options) -> Summary:
     summary = Summary(folder=audit.folder)
     worked = work(audit, works, options.conditions, calibration.known_to_this_machine(audit))
-    summary.ended, summary.tallies = worked.ended, worked.tallies
+    summary.ended, summary.tallies, summary.failures = worked.ended, worked.tallies, worked.failures
     _sum_up(summary, worked.totals)
     if summary.ended is Ended.COMPLETE and {"estimate", "report"} & set(stages):
         with Run.open(audit.folder) as run:

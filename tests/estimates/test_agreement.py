@@ -157,14 +157,14 @@ def test_one_rater_agrees_with_nobody_and_unedited_rows_do_not_count() -> None:
 def test_coverage_of_alpha_is_near_nominal_over_portraits() -> None:
     _, large = raters(99, 2, portraits=20_000)
     truth = alpha(np.stack([scores.value for scores in large], axis=1))
-    held = 0
+    covered = 0
     for seed in range(60):
         edits, judges = raters(seed, 3, portraits=60)
         (interval_alpha,) = [
             measured for measured in agreement(edits, judges, quick) if measured.measure == "alpha_interval"
         ]
-        held += interval_alpha.outcome.low <= truth <= interval_alpha.outcome.high
-    assert held / 60 > 0.84
+        covered += interval_alpha.outcome.low <= truth <= interval_alpha.outcome.high
+    assert covered / 60 > 0.84
 
 
 def test_a_judges_bias_and_its_difference_between_groups_are_found() -> None:
@@ -242,12 +242,12 @@ def test_coverage_of_the_corrected_mean_is_near_nominal() -> None:
     spread = np.hypot(0.6, 0.8)
     chances = np.diff([0, *stats.norm.cdf([0, 0.7, 1.4, 2.1], 1.0, spread), 1])
     truth = float(chances @ np.arange(1, 6))
-    held = 0
+    covered = 0
     for seed in range(80):
         edits, judge, human, _ = ppi_world(seed)
         (mean,) = corrected(edits, judge, human, quick, quantities=("race_change",))
-        held += mean.outcome.low <= truth <= mean.outcome.high
-    assert held / 80 > 0.87
+        covered += mean.outcome.low <= truth <= mean.outcome.high
+    assert covered / 80 > 0.87
 
 
 @hypothesis_settings(max_examples=4)

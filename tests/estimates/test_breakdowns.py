@@ -1,4 +1,4 @@
-"""Parts of the rows, finer groups, other cuts; how alike edits are; what is surely small."""
+"""Parts of the rows, finer groups, other cuts; correlation of edits; equivalence."""
 
 from __future__ import annotations
 
@@ -198,22 +198,22 @@ def test_prompts_as_a_sample_widen_intervals_where_prompts_differ() -> None:
         widths[prompts] = (whole.outcome.high - whole.outcome.low, gap.outcome.high - gap.outcome.low)
         assert ("prompts" in whole.outcome.method) == (prompts == "sample")
     assert widths["sample"][0] > 5 * widths["fixed"][0]
-    # What prompts do to everybody alike drops out of a contrast.
+    # Effects of prompts that are the same for all groups cancel in a contrast.
     assert widths["sample"][1] < 2 * widths["fixed"][1]
 
 
 def test_coverage_holds_for_prompts_that_were_not_tried() -> None:
-    audits, held = 60, {"fixed": 0, "sample": 0}
+    audits, covered = 60, {"fixed": 0, "sample": 0}
     for seed in range(audits):
         stream = np.random.default_rng(seed)
         values = stream.normal(0, 0.5, (24, 1)) + stream.normal(0, 1, (1, 20)) + stream.normal(0, 1, (24, 20))
         edits, scores = rows(people("AB", 12), values, axis="skin_delta_l")
-        for prompts in held:
+        for prompts in covered:
             estimates = estimate(edits, [scores], Settings(factors=(), replicates=200, seed=seed, prompts=prompts))
             (whole,) = [row.outcome for row in estimates if row.quantity == "skin_delta_l"]
-            held[prompts] += whole.low <= 0 <= whole.high
-    assert held["sample"] / audits > 0.86
-    assert held["fixed"] / audits < 0.8
+            covered[prompts] += whole.low <= 0 <= whole.high
+    assert covered["sample"] / audits > 0.86
+    assert covered["fixed"] / audits < 0.8
 
 
 def test_one_prompt_says_nothing_of_others() -> None:

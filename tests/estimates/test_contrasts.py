@@ -175,7 +175,7 @@ def test_adjusted_p_values_equal_statsmodels(p: list[float]) -> None:
 
 
 def test_coverage_of_every_measure_is_near_nominal() -> None:
-    audits, held = 60, dict.fromkeys(("difference", "ratio", "cliffs_delta"), 0)
+    audits, covered = 60, dict.fromkeys(("difference", "ratio", "cliffs_delta"), 0)
     spread = math.hypot(0.7, 1.0)
     chances = [
         np.diff([0, *(stats.norm.cdf(cut, shift, spread) for cut in (0, 0.7, 1.4, 2.1)), 1]) for shift in (1.0, 0.5)
@@ -205,6 +205,6 @@ def test_coverage_of_every_measure_is_near_nominal() -> None:
             ("cliffs_delta", "race_change"),
         ):
             limits = known(one(compared, quantity, measure, "A - rest"))
-            held[measure] += limits.low <= truth[measure] <= limits.high
-    for measure, count in held.items():
+            covered[measure] += limits.low <= truth[measure] <= limits.high
+    for measure, count in covered.items():
         assert count / audits > 0.86, measure

@@ -80,7 +80,7 @@ def test_where_portraits_do_not_differ_it_is_the_plain_ordinal_model() -> None:
 
 
 def test_a_planted_odds_ratio_and_spread_are_recovered_and_covered() -> None:
-    held, off, spreads, audits = 0, [], [], 16
+    covered, off, spreads, audits = 0, [], [], 16
     for seed in range(audits):
         # The portraits that were drawn already differ between the groups: that, too, is the truth of this audit.
         intercepts = np.random.default_rng(seed).normal(0, 0.8, (36, 1))
@@ -89,10 +89,10 @@ def test_a_planted_odds_ratio_and_spread_are_recovered_and_covered() -> None:
         ratios = odds_ratios(edits, [scores], replace(race, reference={"race": "C"}))
         (a,) = [ratio for ratio in ratios if ratio.level == "A"]
         assert isinstance(a.outcome, Interval)
-        held += a.outcome.low <= math.exp(0.8) <= a.outcome.high
+        covered += a.outcome.low <= math.exp(0.8) <= a.outcome.high
         off.append(math.log(a.outcome.value) - realised)
         spreads.append(a.spread)
-    assert held >= 13
+    assert covered >= 13
     # One audit misses by 0.18 or so, the mean of sixteen by 0.045.
     assert np.mean(off) == pytest.approx(0.0, abs=0.14)
     assert np.mean(spreads) == pytest.approx(0.8, abs=0.12)

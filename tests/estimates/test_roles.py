@@ -109,13 +109,13 @@ def test_a_biased_editor_is_found_and_the_pronoun_told_apart_from_the_stereotype
 
 
 def test_an_unbiased_editor_is_at_one_half() -> None:
-    wrong, held, audits = 0, 0, 50
+    wrong, covered, audits = 0, 0, 50
     for seed in range(audits):
         edits, scores = roles(40, {"pro": 0.5}, seed=seed)
         share = one(adherence(edits, [scores], replace(quick, seed=seed)), "pro")
-        held += known(share).low <= 0.5 <= known(share).high
+        covered += known(share).low <= 0.5 <= known(share).high
         wrong += share.p <= 0.05
-    assert held / audits > 0.86
+    assert covered / audits > 0.86
     assert wrong / audits < 0.14
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stillme import rubric
 from stillme.estimates import Adherence, Disparity
-from stillme.estimates.quantities import holds
+from stillme.estimates.quantities import meets
 from stillme.report import ReportData, render
 from stillme.report.data import Calibrated, CalibratedAxis, Dose, GroupShare
 from stillme.report.heat import heat_maps
@@ -100,7 +100,7 @@ def test_steps_of_a_bar_agree_with_the_named_rates(values: list[float]) -> None:
         axis = rubric.load().axes[rate.axis]
         if axis.is_scale:
             whole = steps(scores, axis).astype(np.float64)
-            assert (holds(rate, whole) == holds(rate, scores)).all(), rate.name
+            assert (meets(rate, whole) == meets(rate, scores)).all(), rate.name
 
 
 def test_a_heat_map_adds_up_to_the_groups(paper: ReportData) -> None:

@@ -32,14 +32,14 @@ MAX_CATEGORIES = 12
 """Distinct scores above which a scale is not taken as ordinal."""
 
 MAX_FACTOR = 1000.0
-"""An odds ratio with limits further away than this factor says nothing: it takes a share of 50 % to 0.1 % or 99.9 %."""
+"""Limits further away than this factor are no estimate: it takes a share of 50 % to 0.1 % or 99.9 %."""
 
 _DIGITS = 6
 """Significant digits of results. Optimisers agree on no more across processors."""
 _GAIN = 1e-8
 """A gain of log-likelihood that is none."""
 MAX_SPREAD = 30.0
-"""On the logit scale: more cannot be told from portraits that have one score each."""
+"""On the logit scale: a larger one cannot be distinguished from portraits that have one score each."""
 _SMALL_SPREAD = 0.01
 _RANGE = 12.0
 """Standard deviations of the random intercept that are integrated over."""
@@ -48,7 +48,7 @@ _MAX_NODES = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OddsRatio:
-    """The odds of a higher score in a group, divided by those in the reference group, for portraits alike otherwise."""
+    """The odds of a higher score in a group, divided by those in the reference group, for otherwise equal portraits."""
 
     axis: str
     editor: str

@@ -236,7 +236,7 @@ class _Cell:
                 is_rate=False,
             )
         for rate in _rates(score.axis, axis, every_cut=every_cut):
-            yield self._rate(rate.name, score.judge, holds(rate, value), rated, excluded)
+            yield self._rate(rate.name, score.judge, meets(rate, value), rated, excluded)
 
     def _asked_for(self, axis: Axis | None) -> Flags:
         """Rows whose prompt the axis is for; on other prompts nothing is missing."""
@@ -261,7 +261,7 @@ class _Cell:
         )
 
 
-def holds(rate: Rate, value: Floats) -> Floats:
+def meets(rate: Rate, value: Floats) -> Floats:
     """1 where a value counts towards the rate, else 0."""
     counts = np.ones(len(value), dtype=np.bool_)
     with np.errstate(invalid="ignore"):

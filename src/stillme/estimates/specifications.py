@@ -94,12 +94,12 @@ def specification_curve(
     """
     axis = _axis(quantity)
     raw = sorted((scores for scores in judges if scores.axis == axis), key=lambda scores: scores.judge)
-    told = {scores.judge: (disclosures or {}).get(scores.judge, "") for scores in raw}
+    disclosed = {scores.judge: (disclosures or {}).get(scores.judge, "") for scores in raw}
     wanted = replace(settings, factors=(factor,), reference=_reference(settings, factor))
     specifications: list[Specification] = []
     headline_outcome: Interval | NotEstimable = NotEstimable(reason=f"no judge answers {axis}")
-    first = min(told.values(), default="")
-    for judge, rule, disclosure, scores in _combined(raw, rules, told):
+    first = min(disclosed.values(), default="")
+    for judge, rule, disclosure, scores in _combined(raw, rules, disclosed):
         for name, outcome in _outcomes(edits, scores, wanted, axis, quantity, factor, level, editor, arm):
             specifications.append(
                 Specification(
@@ -112,7 +112,7 @@ def specification_curve(
                     holds=None,
                 )
             )
-            if name == quantity and disclosure == first and (rule == headline or len(told) == 1):
+            if name == quantity and disclosure == first and (rule == headline or len(disclosed) == 1):
                 headline_outcome = outcome
     compared = [_compared(specification, headline_outcome) for specification in specifications]
     return Curve(
@@ -140,12 +140,12 @@ def _reference(settings: Settings, factor: str) -> Mapping[str, str]:
 
 
 def _combined(
-    raw: Sequence[Scores], rules: Mapping[str, Rule], told: Mapping[str, str]
+    raw: Sequence[Scores], rules: Mapping[str, Rule], disclosed: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str, Scores]]:
     for scores in raw:
-        yield scores.judge, "", told[scores.judge], scores
-    for disclosure in sorted(set(told.values())):
-        parts = [scores for scores in raw if told[scores.judge] == disclosure]
+        yield scores.judge, "", disclosed[scores.judge], scores
+    for disclosure in sorted(set(disclosed.values())):
+        parts = [scores for scores in raw if disclosed[scores.judge] == disclosure]
         if len(parts) > 1:
             for name, rule in rules.items():
                 yield "ensemble", name, disclosure, rule(parts)

@@ -125,9 +125,7 @@ def _from_run(path: Path, asked: Asked) -> Assumed:
         seconds, dollars = _measured(run.store)
         settings = Settings(factors=(), replicates=400, seed=run.settings.seed)
     found = [
-        each
-        for each in intraclass_correlations(gathered.edits, gathered.scores, settings)
-        if each.arm == _BASELINE
+        each for each in intraclass_correlations(gathered.edits, gathered.scores, settings) if each.arm == _BASELINE
     ]
     name = asked.quantity or next((each.quantity for each in found if _is_usable(each)), "")
     chosen = [each for each in found if each.quantity == name]

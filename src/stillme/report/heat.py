@@ -12,7 +12,7 @@ from stillme import numbers, rubric
 from stillme.estimates import Disparity, EditState, RatingState, Scores
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantiles import wilson
-from stillme.estimates.quantities import holds
+from stillme.estimates.quantities import meets
 from stillme.report import links
 from stillme.report.data import ReportData
 from stillme.report.gallery import axis_of
@@ -76,7 +76,7 @@ def _heat_map(data: ReportData, quantity: str, score: Scores, factor: str) -> He
     ]
     rated = (score.state == RatingState.RATED) & (edits.state == EditState.EDITED) & (codes[edits.portrait] >= 0)
     rate = rate_of(quantity)
-    values = holds(rate, score.value) if rate else score.value
+    values = meets(rate, score.value) if rate else score.value
     sums, counts = (np.zeros((len(gaps), len(edits.prompts), len(levels))) for _ in range(2))
     for index, gap in enumerate(gaps):
         rows = rated & (edits.editor == edits.editors.index(gap.editor)) & (edits.arm == edits.arms.index(gap.arm))

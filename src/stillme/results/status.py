@@ -11,9 +11,13 @@ from typing import Any
 
 from stillme.design import ExtractorRecord
 from stillme.mitigation import NEEDS_FEATURES, extraction_key
+from stillme.results.drift import sentence
 from stillme.results.run import CHUNK, Run
 from stillme.store import Totals
+from stillme.store.summaries import Failure
 from stillme.types import Failed
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,7 @@ class Status:
     editors: Mapping[str, Mapping[str, int]]
     judges: Mapping[str, Mapping[str, int]]
     totals: Totals
+    failures: tuple[Failure, ...] = ()
     drift: tuple[str, ...] = ()
     """In what this machine's audit.toml, plugins and files differ from what was recorded."""
 
@@ -37,6 +42,9 @@ class Status:
             "judges": [{"name": name, **counts} for name, counts in self.judges.items()],
             "cost": self.totals.cost,
             "seconds": self.totals.seconds,
+            "failures": [
+                {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
+            ],
             "drift": list(self.drift),
         }
 
@@ -50,6 +58,11 @@ class Status:
                 share = f"{done / total:4.0%}" if total else "  –"
                 lines.append(f"  {kind:<6}{name:<20}{share}  {done:,} of {total:,}{f' ({rest})' if rest else ''}")
         lines.append(f"  cost  ${self.totals.cost:,.2f}, {self.totals.seconds:,.0f} s of work")
+        lines += [f"  {failure}" for failure in self.failures[:_SHOWN]]
+        if len(self.failures) > _SHOWN:
+            lines.append(f"  and {len(self.failures) - _SHOWN:,} more reasons; `stillme export` lists all")
+        if self.drift:
+            lines.append(sentence(self.drift))
         return "\n".join(lines)
 
 
@@ -78,6 +91,7 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
         editors=editors,
         judges=judges,
         totals=run.totals(),
+        failures=tuple(store.failures()),
         drift=tuple(drift),
     )
 

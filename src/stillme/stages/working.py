@@ -18,6 +18,7 @@ from stillme.stages.described import with_features
 from stillme.stages.loop import Budget, Ended, Stop, Tally, Terms
 from stillme.stages.recording import Calibrations, record
 from stillme.store import Store, Totals
+from stillme.store.summaries import Failure
 
 Work = Literal["edit", "judge"]
 
@@ -44,6 +45,8 @@ class Worked:
     ended: Ended = Ended.COMPLETE
     tallies: list[Tally] = field(default_factory=lambda: list[Tally]())
     totals: Totals
+    failures: tuple[Failure, ...] = ()
+    """Why work failed, as far as nothing came of it since."""
 
 
 def work(
@@ -71,7 +74,7 @@ def work(
             if name in stages and worked.ended is Ended.COMPLETE:
                 worked.ended, tallies = stage(audit, store, terms)
                 worked.tallies += tallies
-        worked.totals = store.totals()
+        worked.totals, worked.failures = store.totals(), tuple(store.failures())
         return worked
 
 

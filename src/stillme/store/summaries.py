@@ -12,6 +12,8 @@ from typing import Literal
 from stillme.types import Json
 
 Work = Literal["edit", "assessment"]
+_REASON = 160
+"""Characters of an error that are shown."""
 _WORKER: Mapping[Work, str] = {"edit": "editor", "assessment": "judge"}
 
 
@@ -31,6 +33,20 @@ class Totals:
     def to_retry(self) -> int:
         """Failures that a rerun would retry."""
         return self.edits.get("to retry", 0) + self.assessments_to_retry + self.features_to_retry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Work that failed for one reason."""
+
+    stage: Literal["edit", "judge"]
+    reason: str
+    count: int
+
+    def __str__(self) -> str:
+        reason = " ".join(self.reason.split())
+        short = reason if len(reason) <= _REASON else f"{reason[:_REASON]}…"
+        return f"{self.stage} failed {self.count:,}×: {short}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +102,21 @@ class Summaries:
             seconds=seconds,
             cost=cost,
         )
+
+    def failures(self) -> list[Failure]:
+        """Why edits and judgements failed, as far as nothing came of them since; the most frequent first."""
+        edits = self._connection.execute(
+            "SELECT 'edit', e.message, COUNT(*) FROM edit e JOIN (SELECT MAX(id) AS id FROM edit GROUP BY key) last "
+            "ON last.id = e.id WHERE e.outcome = 'failed' GROUP BY e.message"
+        )
+        judgements = self._connection.execute(
+            "SELECT 'judge', j.reason, COUNT(DISTINCT a.key) FROM assessment a "
+            "JOIN (SELECT MAX(id) AS id FROM assessment GROUP BY key) last ON last.id = a.id "
+            "JOIN judgement j ON j.assessment = a.id WHERE j.outcome = 'failed' GROUP BY j.reason"
+        )
+        counted = [Failure(stage=stage, reason=reason or "", count=count) for stage, reason, count in edits]
+        counted += [Failure(stage=stage, reason=reason or "", count=count) for stage, reason, count in judgements]
+        return sorted(counted, key=lambda failure: (-failure.count, failure.reason))
 
     def count_edits(self) -> int:
         """Requests that need no more work, of any configuration."""

@@ -135,10 +135,8 @@ def test_qwen_reads_a_prompt_of_any_length(offline: Folders, ask: Ask) -> None:
 def test_true_cfg_is_really_on(offline: Folders, ask: Ask) -> None:
     on, off = tiny_editor(offline, "qwen"), tiny_editor(offline, "qwen", true_cfg_scale=1.0)
     outcomes = [edit_one(editor, ask()) for editor in (on, off)]
-    assert [outcome.effective["guidance"]["cfg"] for outcome in outcomes if isinstance(outcome, Edited)] == [
-        True,
-        False,
-    ]
+    edits = [outcome for outcome in outcomes if isinstance(outcome, Edited)]
+    assert [edit.effective["guidance"]["cfg"] for edit in edits] == [True, False]
     assert not np.array_equal(rgb(outcomes[0]), rgb(outcomes[1]))
     assert all("warnings" not in edit.effective for edit in edits)
 

@@ -21,7 +21,7 @@ from stillme.estimates.bootstrap import by_unit
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantiles import t_quantile
-from stillme.estimates.quantities import Columns, Floats, holds, sums_by
+from stillme.estimates.quantities import Columns, Floats, meets, sums_by
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
@@ -84,7 +84,7 @@ def _values(name: str, axis: str, table: Floats) -> Floats:
     rate = rate_of(name)
     if rate is None or rate.axis != axis:
         raise StillmeError(f"{name!r} is neither the axis {axis!r} nor one of its rates; name one of these.")
-    both = np.stack([holds(rate, table[:, 0]), holds(rate, table[:, 1])], axis=1)
+    both = np.stack([meets(rate, table[:, 0]), meets(rate, table[:, 1])], axis=1)
     return np.where(np.isnan(table), np.nan, both)
 
 

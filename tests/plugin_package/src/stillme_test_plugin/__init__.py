@@ -1,4 +1,4 @@
-"""Plugins from outside: what a user's own package looks like, and editors that misbehave on purpose."""
+"""A package of plugins outside of stillme, with editors that misbehave on purpose."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class MoodyParameters(Parameters):
 
 
 class Moody:
-    """Refuses every second prompt, raises or dawdles if told to."""
+    """Refuses every second prompt; raises or waits if set."""
 
     Parameters = MoodyParameters
     needs = Needs()
@@ -111,7 +111,7 @@ class Formless(Negative):
 
 
 class Unready:
-    """Needs a key and a package that nobody has."""
+    """Needs a key and a package that do not exist."""
 
     Parameters = Parameters
     needs = Needs(modules=("no_such_module",), extra="imaginary", variables=("STILLME_TEST_NO_SUCH_KEY",))

@@ -4,6 +4,8 @@
 const page = JSON.parse(document.getElementById("page").textContent);
 const waiting = `stillme-curate:${page.pools}:${page.curator}`;
 let sending = false;
+let leaving = false;
+addEventListener("beforeunload", () => { leaving = true; });
 
 const read = () => JSON.parse(localStorage.getItem(waiting) || "[]");
 const write = (actions) => localStorage.setItem(waiting, JSON.stringify(actions));
@@ -40,6 +42,10 @@ async function send(saved, refused) {
         });
       } catch {
         return again("Not saved yet: the server does not answer. Trying again; nothing is lost.", 1000);
+      }
+      if (leaving) {
+        // The next page may have been made before this was saved. It sends it once more, which counts once, and shows it.
+        return setTimeout(() => { leaving = false; send(saved, refused); }, 10000);
       }
       if (answer.status >= 500) return again("Not saved yet: the server has a problem. Trying again; nothing is lost.", 2000);
       const said = await answer.json().catch(() => ({}));

@@ -1,0 +1,179 @@
+"""`import stillme` from a notebook."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import stillme
+from stillme.evidence import seal
+from stillme.portraits.synthetic import portraits as synthetic
+from tests.runs import fill, group, luck, people, scores, write_audit
+
+DOCS = Path(__file__).parent.parent / "docs" / "python.md"
+NAMES = [
+    *("Abstained", "Arm", "Assessment", "Audit", "Capabilities", "Edited", "Editor", "Estimate", "Failed", "ImageFile"),
+    *("Interval", "Judge", "JudgeCapabilities", "NotEstimable", "Pair", "Portrait", "Prompt", "Rated", "Refusal"),
+    *("Refused", "Request", "Run", "Spec", "StillmeError", "check", "estimate", "feature_prompt", "function_judge"),
+    *("measure", "open", "run"),
+]
+
+
+def negative(image, instruction, seed):
+    return image.point(lambda value: 255 - value)
+
+
+def darker(source, edited, instruction):
+    return {"darkness": float(np.mean(np.asarray(source)) - np.mean(np.asarray(edited)))}
+
+
+@pytest.fixture
+def audit(tmp_path: Path) -> object:
+    return stillme.Audit(
+        editors=[negative],
+        judges={"eye": stillme.function_judge(darker, axes=["darkness"])},
+        portraits=people(tmp_path / "people", per_group=3),
+        prompts=["Invert the colours"],
+        factors=["group"],
+        folder=tmp_path / "run",
+        estimates={"replicates": 200},
+    )
+
+
+def test_the_exported_names_are_a_decision():
+    assert sorted(stillme.__all__) == NAMES
+    assert all(getattr(stillme, name) is not None for name in NAMES)
+    text = DOCS.read_text()
+    assert [name for name in NAMES if f"`{name}`" not in text] == [], "documented in docs/python.md"
+    with pytest.raises(AttributeError, match="no attribute 'everything'"):
+        _ = stillme.everything
+
+
+def test_the_import_brings_nothing_heavy():
+    heavy = ("numpy", "scipy", "pydantic", "PIL", "cv2", "onnxruntime", "torch", "click", "pandas")
+    script = f"import sys, stillme; print([name for name in {heavy!r} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_functions_are_an_editor_and_a_judge(audit: object):
+    run = stillme.run(audit, say=lambda _: None)
+    assert {row["outcome"] for row in run.edits} == {"edited"}
+    frame = run.judgements.to_frame()
+    assert set(frame["axis"]) == {"darkness"}
+    assert frame["score"].notna().all()
+    estimates = run.estimates().to_frame("pandas")
+    everyone = estimates[(estimates.quantity == "darkness") & (estimates.scope == "all")]
+    assert everyone.value.iloc[0] == pytest.approx(frame["score"].mean())
+    assert (run.folder / "report.html").is_file()
+    assert not (run.folder / "audit.toml").exists(), "there is none: the design is in the ledger"
+
+
+def test_a_run_made_in_python_is_read_like_any_other(audit: object):
+    stillme.run(audit, say=lambda _: None)
+    again = stillme.open(audit.folder)
+    assert again.design.editors[0].name == "negative"
+    assert len(again.contrasts()) > 0
+    assert [table.number for table in again.tables(4)] == [4]
+    assert "<table>" in again.estimates()._repr_html_()
+    assert "<table>" in again._repr_html_()
+    assert re.match(r"<Edits of An audit: 6 rows>", repr(again.edits))
+
+
+def test_every_problem_of_an_audit_is_reported_at_once(tmp_path: Path):
+    with pytest.raises(stillme.StillmeError) as caught:
+        stillme.Audit(editors=["nop"], judges=["instrument"], folder=tmp_path)
+    assert "Did you mean 'noop'?" in str(caught.value)
+    assert "Did you mean 'instruments'?" in str(caught.value)
+
+
+def test_what_is_no_editor_or_judge_is_said(tmp_path: Path):
+    with pytest.raises(stillme.StillmeError, match="is no editor"):
+        stillme.Audit(editors=[42])
+    with pytest.raises(stillme.StillmeError, match=r"function_judge\(rate, axes"):
+        stillme.Audit(editors=["noop"], judges=[darker])
+
+
+def test_a_bundle_opens_as_a_run(tmp_path: Path):
+    folder = fill(write_audit(tmp_path / "run", people(tmp_path / "people")), lambda _, request: scores())
+    with stillme.open(folder) as run:
+        seal(run, tmp_path / "evidence.zip")
+        expected = list(run.estimates())
+    assert list(stillme.open(tmp_path / "evidence.zip").estimates()) == expected
+
+
+def test_rows_of_ones_own_give_the_runs_numbers(tmp_path: Path):
+    def answer(_editor: str, request: object) -> object:
+        return scores(success=1 if luck(request) < (0.6 if group(request) == "b" else 0.1) else 5)
+
+    folder = fill(write_audit(tmp_path / "run", people(tmp_path / "people")), answer)
+    run = stillme.open(folder)
+    edits = {row["edit"]: row for row in run.edits}
+    rows = [
+        {
+            "who": edits[row["edit"]]["portrait"],
+            "group": run.design.portrait_by_id[edits[row["edit"]]["portrait"]].attributes["group"],
+            "prompt": edits[row["edit"]]["prompt"],
+            "edit_success": row["score"],
+        }
+        for row in run.judgements
+        if row["axis"] == "edit_success"
+    ]
+    keywords = {"portrait": "who", "groups": ["group"], "score": "edit_success", "prompt": "prompt"}
+    own = stillme.estimate(rows, replicates=400, **keywords)
+
+    def numbers(estimates: object) -> dict[tuple[object, ...], object]:
+        wanted = ("edit_success", "soft_erasure")
+        return {
+            (row["quantity"], row["scope"], row["group"]): row["value"]
+            for row in estimates
+            if row["quantity"] in wanted and row.get("value") is not None
+        }
+
+    assert numbers(own) == pytest.approx(numbers(run.estimates()))
+    pandas = pytest.importorskip("pandas")
+    assert list(stillme.estimate(pandas.DataFrame(rows), replicates=400, **keywords)) == list(own)
+    own.to_csv(tmp_path / "estimates.csv")
+    assert (tmp_path / "estimates.csv").read_text().startswith("quantity,")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "no rows"),
+        ([{"id": 1, "race": "a", "skn": 3}], "Did you mean 'skn'"),
+        ([{"id": 1, "race": "a", "skin": 3}, {"id": 1, "race": "b", "skin": 3}], "belongs to one group"),
+        ([{"id": 1, "race": "a", "skin": "much"}], "Row 1: skin is 'much'"),
+    ],
+)
+def test_rows_that_cannot_be_meant_are_refused(rows: list[dict[str, object]], said: str):
+    with pytest.raises(stillme.StillmeError, match=said):
+        stillme.estimate(rows, portrait="id", groups=["race"], score="skin")
+
+
+def test_one_pair_is_measured_checked_and_described(tmp_path: Path):
+    portrait = synthetic()[0].image.path
+    lighter = tmp_path / "lighter.png"
+    Image.open(portrait).convert("RGB").point(lambda value: min(255, value + 30)).save(lighter)
+    measured = stillme.measure(portrait, lighter)
+    assert "changed_area" in measured.values
+    (card,) = stillme.check(lighter, portrait)
+    assert card.judge == "instruments"
+    assert stillme.feature_prompt(portrait).endswith(".")
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_examples_of_the_page_run(number: int, tmp_path: Path):
+    examples = re.findall(r"^```python\n(.*?)^```", DOCS.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert len(examples) == 3
+    script = "\n".join(examples[: number + 1] if number == 1 else [examples[number]])
+    file = tmp_path / "example.py"
+    file.write_text(script)
+    done = subprocess.run([sys.executable, str(file)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
