@@ -57,6 +57,11 @@ def read(
     return Answered(text=text, value=value, effective=effective, cost=cost)
 
 
+def _status(error: Exception) -> str:
+    """The provider's HTTP status, where there was one."""
+    return str(getattr(error, "status_code", None) or "")
+
+
 def fault_of(error: Exception, timeout: float) -> Fault | ModelDeclined:
     """Classify an exception; a policy error is a block, not a failure."""
     from pydantic_ai import exceptions
@@ -73,14 +78,24 @@ def fault_of(error: Exception, timeout: float) -> Fault | ModelDeclined:
             | exceptions.ModelNotFoundError()
         ):
             # Never final: the user can fix it and run again.
-            return Fault(failed=Failed(error=_error_text(error), retryable=True), account=True)
+            return Fault(failed=Failed(error=_error_text(error), retryable=True, status=_status(error)), account=True)
         case exceptions.ModelRateLimitError():
             return Fault(
-                failed=Failed(error=_error_text(error), retryable=True, retry_after=_retry_after(error)), slow_down=True
+                failed=Failed(
+                    error=_error_text(error), retryable=True, retry_after=_retry_after(error), status=_status(error)
+                ),
+                slow_down=True,
             )
         case exceptions.ModelHTTPError():
             transient = error.status_code >= 500 or error.status_code in (408, 409, 425, 429)
-            return Fault(failed=Failed(error=_error_text(error), retryable=transient, retry_after=_retry_after(error)))
+            return Fault(
+                failed=Failed(
+                    error=_error_text(error),
+                    retryable=transient,
+                    retry_after=_retry_after(error),
+                    status=_status(error),
+                )
+            )
         case exceptions.ModelRequestRejectedError():
             return Fault(failed=Failed(error=_error_text(error), retryable=False))
         case exceptions.UserError():

@@ -6,7 +6,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, Field
@@ -177,7 +177,7 @@ class Hosted(ABC, Generic[C]):
         if failure.account:
             # Every further call would fail alike.
             self._account_fault = Failed(error=error, retryable=True, retry_after=0.0)
-        return Failed(error=error, retryable=failed.retryable, retry_after=failed.retry_after, cost=cost)
+        return replace(failed, error=error, cost=cost)
 
     def _cost(self, usage: Usage) -> tuple[float, Mapping[str, Json]]:
         cost = dollars(self._settings.price or self.facts.price, usage)

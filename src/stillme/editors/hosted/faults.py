@@ -42,10 +42,11 @@ class CallFailed(Exception):
         retry_after: float | None = None,
         account: bool = False,
         slow_down: bool = False,
+        status: str = "",
         usage: Usage | None = None,
     ) -> None:
         super().__init__(error)
-        self.failed = Failed(error=error, retryable=retryable, retry_after=retry_after)
+        self.failed = Failed(error=error, retryable=retryable, retry_after=retry_after, status=status)
         self.account = account
         """Whether every other request would fail alike until the user acts."""
         self.slow_down = slow_down
@@ -58,6 +59,7 @@ def from_status(status: int, message: str, headers: Mapping[str, str], *, wait: 
     account = status in _ACCOUNT
     return CallFailed(
         f"{status}: {shortened(message) or 'no explanation'}",
+        status=str(status),
         # Not retryable means never tried again, not even after the key was corrected.
         retryable=account or status in _TEMPORARY or status >= 500,
         retry_after=wait if wait is not None else retry_after(headers),
