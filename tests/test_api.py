@@ -93,7 +93,7 @@ def test_every_problem_of_an_audit_is_reported_at_once(tmp_path: Path):
 
 
 def test_what_is_no_editor_or_judge_is_said(tmp_path: Path):
-    with pytest.raises(stillme.StillmeError, match="is no editor"):
+    with pytest.raises(stillme.StillmeError, match="is not an editor"):
         stillme.Audit(editors=[42])
     with pytest.raises(stillme.StillmeError, match=r"function_judge\(rate, axes"):
         stillme.Audit(editors=["noop"], judges=[darker])

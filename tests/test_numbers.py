@@ -49,6 +49,13 @@ def test_a_rate_is_in_percent_and_a_mean_in_its_unit(quantity: str, value: float
 def test_a_difference_of_rates_is_in_points():
     assert numbers.points(0.1254) == "12.5 points"
     assert numbers.points(-0.02, plus=True) == "−2.0 points"
+    assert numbers.difference("success", 0.1254, plus=True) == "+12.5 points"
+    assert numbers.difference_span("success", interval(0.1, -0.02, 0.2), plus=True) == "−2.0 to +20.0 points"
+
+
+def test_a_difference_of_means_is_in_their_unit():
+    assert numbers.difference("skin_tone", -0.5, plus=True) == "−0.50"
+    assert numbers.difference_span("skin_tone", interval(0.1, -0.02, 0.2)) == "−0.02 to 0.20"
 
 
 def test_an_estimate_has_its_interval_or_its_reason():

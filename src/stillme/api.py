@@ -23,8 +23,7 @@ from stillme.audit.building import build, function_judge
 from stillme.calibration import standing_of
 from stillme.errors import StillmeError
 from stillme.estimates import Settings
-from stillme.evidence import archive
-from stillme.evidence.bundle import as_run
+from stillme.evidence import unpacked_run
 from stillme.frames import Rows, records_of
 from stillme.instruments.measurements import Measurements
 from stillme.pipeline import Ended, Options, Summary, run_audit
@@ -122,11 +121,11 @@ def open(path: str | Path) -> Run:  # noqa: A001
     path = Path(path)
     if path.suffix in (".zip", ".tar") and path.is_file():
         scratch = tempfile.TemporaryDirectory(prefix="stillme-bundle-")
-        unpacked = Path(scratch.name) / "bundle"
-        unpacked.mkdir()
-        archive.unpack(path, unpacked)
-        as_run(unpacked, Path(scratch.name) / path.stem).close()
-        opened = _opened(Path(scratch.name) / path.stem)
+        try:
+            opened = _opened(unpacked_run(path, Path(scratch.name)))
+        except BaseException:
+            scratch.cleanup()
+            raise
         weakref.finalize(opened, scratch.cleanup)
         return opened
     return _opened(folder_of(path))

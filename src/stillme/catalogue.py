@@ -20,7 +20,7 @@ from stillme.types import Portrait, Prompt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of `stillme list`, and what stands behind it."""
+    """One line of `stillme list`, and its details."""
 
     title: str
     summary: str
@@ -54,11 +54,11 @@ def _lines(name: str, value: Any) -> Iterator[str]:
 
 
 def _parameter(schema: Mapping[str, Any]) -> str:
-    """A parameter as its JSON schema tells it: type, bounds, default, meaning."""
+    """A parameter from its JSON schema: type, bounds, default."""
     kinds = [str(part.get("type", "table")) for part in schema.get("anyOf", [schema])]
     values = [repr(value) for value in schema.get("enum", ())]
     bounds = [f"{word} {schema[key]}" for key, word in _BOUNDS.items() if key in schema]
-    default = [f"default {schema['default']!r}"] if "default" in schema else ["needed"]
+    default = [f"default {schema['default']!r}"] if "default" in schema else ["required"]
     return ", ".join([" or ".join(values or kinds), *bounds, *default])
 
 
@@ -75,14 +75,14 @@ def catalogue(what: str, name: str | None) -> list[Entry]:
     """What `stillme list` shows of a kind, all or one in full."""
     match what:
         case "editors":
-            return [_plugin_entry("editor", each) for each in _chosen("editor", name)]
+            return [_plugin_entry("editor", editor) for editor in _chosen("editor", name)]
         case "judges":
-            return [_plugin_entry("judge", each) for each in _chosen("judge", name)]
+            return [_plugin_entry("judge", judge) for judge in _chosen("judge", name)]
         case "prompts":
             sets = _chosen("prompt set", name)
-            return [_prompt_entry(each, prompt) for each in sets for prompt in registry.prompt_set(each)]
+            return [_prompt_entry(set_, prompt) for set_ in sets for prompt in registry.prompt_set(set_)]
         case _:
-            return [_portrait_entry(set_, portrait) for set_, found in _portraits(name) for portrait in found]
+            return [_portrait_entry(set_, portrait) for set_, portraits in _portraits(name) for portrait in portraits]
 
 
 def contact_sheet(name: str | None, file: Path) -> Path:
@@ -95,7 +95,7 @@ def _portraits(name: str | None) -> Iterator[tuple[str, tuple[Portrait, ...]]]:
     if name and name not in registry.plugins("portrait set") and Path(name).is_dir():
         yield name, portrait_folder.load(Path(name))
     else:
-        yield from ((each, registry.portrait_set(each)) for each in _chosen("portrait set", name))
+        yield from ((set_, registry.portrait_set(set_)) for set_ in _chosen("portrait set", name))
 
 
 def _chosen(kind: registry.Kind, name: str | None) -> Sequence[str]:
@@ -105,7 +105,7 @@ def _chosen(kind: registry.Kind, name: str | None) -> Sequence[str]:
 def _plugin_entry(kind: registry.Buildable, name: str) -> Entry:
     try:
         loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
-        abilities = _trust(name) if kind == "judge" else _abilities(name)
+        abilities = _calibration(name) if kind == "judge" else _capabilities(name)
     except BrokenPlugin as error:
         # One broken package must not hide the others.
         return Entry(
@@ -116,7 +116,7 @@ def _plugin_entry(kind: registry.Buildable, name: str) -> Entry:
     return Entry(
         title=name,
         summary=summary + (f" [needs: {'; '.join(lacking)}]" if lacking else ""),
-        notes=" · ".join([*_needs_in_words(loaded.needs), *_abilities_in_words(abilities.get("capabilities"))]),
+        notes=" · ".join([*_describe_needs(loaded.needs), *_describe_capabilities(abilities.get("capabilities"))]),
         details={
             "name": name,
             "summary": summary,
@@ -130,7 +130,7 @@ def _plugin_entry(kind: registry.Buildable, name: str) -> Entry:
     )
 
 
-def _trust(name: str) -> dict[str, Any]:
+def _calibration(name: str) -> dict[str, Any]:
     """A judge's calibration and validity cards, with its default parameters."""
     try:
         judge = registry.build("judge", name, {}, ready=False)
@@ -149,16 +149,16 @@ def _needs(needs: Needs) -> dict[str, Any]:
     return {name: value for name, value in asdict(needs).items() if value}
 
 
-def _abilities(name: str) -> dict[str, Any]:
-    """What an editor can do, as far as it can be said without parameters of the user's."""
+def _capabilities(name: str) -> dict[str, Any]:
+    """An editor's capabilities, as far as they are known without the user's parameters."""
     try:
         editor = registry.build("editor", name, {}, ready=False)
     except InvalidParameters:
-        return {"capabilities": "depend on the parameters that are needed"}
+        return {"capabilities": "depend on required parameters"}
     return {"capabilities": asdict(editor.capabilities)}
 
 
-def _needs_in_words(needs: Needs) -> Iterator[str]:
+def _describe_needs(needs: Needs) -> Iterator[str]:
     if needs.memory_gb:
         yield f"GPU with about {needs.memory_gb:g} GB"
     if needs.extra:
@@ -166,7 +166,7 @@ def _needs_in_words(needs: Needs) -> Iterator[str]:
     yield from needs.variables
 
 
-def _abilities_in_words(can: Any) -> Iterator[str]:
+def _describe_capabilities(can: Any) -> Iterator[str]:
     if not isinstance(can, Mapping):
         return
     known = cast("Mapping[str, Any]", can)

@@ -11,6 +11,7 @@ from stillme import rubric
 from stillme.audit.load import FILE
 from stillme.audit.template import small_audit
 from stillme.errors import Interrupted, StillmeError
+from stillme.files import write_whole
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.results import Run, known_answers
 from stillme.stages.loop import Tally
@@ -32,7 +33,7 @@ class DemoResult:
         """A table for people."""
         lines = [
             "",
-            "The audit does not know what was planted. What it found, group against the rest:",
+            "The audit does not know what was planted. Its estimates, each group minus the rest:",
             "",
             f"  {'editor':<14}{'quantity':<20}{'group':<12}{'planted':>9}{'recovered':>11}  95 % interval",
         ]
@@ -44,28 +45,28 @@ class DemoResult:
 
 
 def run_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str], None]) -> DemoResult:
-    """Write the small audit into `folder` and run it; resumes if it was begun before."""
+    """Write the small audit into `folder` and run it; resumes an earlier demo."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / FILE
     text = small_audit("stillme demo")
     if file.exists() and file.read_text("utf-8") != text:
-        raise StillmeError(f"{file} is not the demo's. Choose an empty folder with --out.")
-    file.write_text(text, "utf-8")
+        raise StillmeError(f"{file} is another audit's. Choose an empty folder with --out.")
+    write_whole(file, text)
     summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options(watch=watch, say=say))
     if summary.ended is not Ended.COMPLETE or summary.report is None:
-        raise Interrupted("The demo was interrupted; the same command goes on where it stopped.")
+        raise Interrupted("The demo was interrupted; run the same command to resume.")
     with Run.open(folder) as run:
         return DemoResult(report=summary.report, gaps=tuple(known_answers.gaps(run)))
 
 
 def _as_json(gap: PlantedGap) -> dict[str, Any]:
-    found = {"quantity": gap.quantity, "editor": gap.editor, "factor": gap.factor, "group": gap.group}
-    found |= {"planted": gap.planted}
+    row: dict[str, Any] = {"quantity": gap.quantity, "editor": gap.editor, "factor": gap.factor, "group": gap.group}
+    row |= {"planted": gap.planted}
     if isinstance(gap.realised, Interval):
-        found |= {"realised": gap.realised.value}
+        row |= {"realised": gap.realised.value}
     if isinstance(gap.recovered, Interval):
-        return found | {"recovered": gap.recovered.value, "low": gap.recovered.low, "high": gap.recovered.high}
-    return found | {"recovered": None, "low": None, "high": None, "reason": gap.recovered.reason}
+        return row | {"recovered": gap.recovered.value, "low": gap.recovered.low, "high": gap.recovered.high}
+    return row | {"recovered": None, "low": None, "high": None, "reason": gap.recovered.reason}
 
 
 def _number(gap: PlantedGap, value: float) -> str:

@@ -1,4 +1,4 @@
-"""Is this machine fit for an audit? Each check really tries the thing."""
+"""Is this machine ready for an audit? Each check tries the real thing."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from stillme.store import Store
 State = Literal["ok", "lacking", "broken"]
 
 _MARKS: dict[State, str] = {"ok": "✓", "lacking": "·", "broken": "✗"}
-_ROOM_GB = 1.0
+_LEAST_FREE_GB = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing tried."""
+    """One check and its result."""
 
     name: str
     state: State
-    """`lacking` is optional and absent; `broken` stands in the way of every audit."""
+    """`lacking` is absent but optional; `broken` prevents every audit."""
     detail: str
 
     def as_json(self) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def _run_folder() -> str:
 
 def _disk() -> str:
     free = shutil.disk_usage(Path.cwd()).free / 1e9
-    if free < _ROOM_GB:
-        raise StillmeError(f"only {free:.1f} GB free in {Path.cwd()}; an audit of 5,000 edits wants about 5 GB")
+    if free < _LEAST_FREE_GB:
+        raise StillmeError(f"only {free:.1f} GB free in {Path.cwd()}; an audit of 5,000 edits needs about 5 GB")
     return f"{free:,.0f} GB free"
 
 
@@ -91,10 +91,10 @@ def _portraits() -> str:
 
 def _face_models() -> str:
     portrait = registry.portrait_set("synthetic")[0]
-    found = faces.find(images.read_rgb(portrait.image.path))
-    if len(found) != 1:
-        raise StillmeError(f"found {len(found)} faces in portrait {portrait.id!r}, which has one; reinstall stillme")
-    return "a face is found where there is one"
+    count = len(faces.find(images.read_rgb(portrait.image.path)))
+    if count != 1:
+        raise StillmeError(f"{count} faces detected in portrait {portrait.id!r}, which has one; reinstall stillme")
+    return "detect a face in a portrait"
 
 
 def _plugins(kind: registry.Buildable) -> Iterator[Check]:

@@ -93,13 +93,17 @@ class Invalid(StillmeError):
     """A file that must not be used as it is. Carries every problem, not only the first."""
 
     consequence = "nothing was run"
+    shown: int | None = None
+    """At most so many problems are shown, then a count; None shows all."""
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
         self.source = source
         self.problems = tuple(problems)
         count = len(self.problems)
         head = f"{source} has {count} problem{'s' if count != 1 else ''}; {self.consequence}:"
-        super().__init__("\n".join([head, *(f"  - {problem}" for problem in self.problems)]))
+        lines = [f"  - {problem}" for problem in self.problems[: self.shown]]
+        hidden = count - len(lines)
+        super().__init__("\n".join([head, *lines, *([f"  and {hidden:,} more"] if hidden else [])]))
 
 
 class InvalidAudit(Invalid):

@@ -83,6 +83,18 @@ def points(difference: float, *, plus: bool = False) -> str:
     return f"{decimal(100 * difference, 1, plus=plus)} points"
 
 
+def difference(quantity: str, value: float, *, plus: bool = False) -> str:
+    """A difference of two values: in points between rates, else in the quantity's unit."""
+    return points(value, plus=plus) if is_rate(quantity) else number(quantity, value, plus=plus)
+
+
+def difference_span(quantity: str, interval: Interval, *, plus: bool = False) -> str:
+    """`8.0 to 17.2 points`."""
+    if not is_rate(quantity):
+        return span(quantity, interval, plus=plus)
+    return f"{decimal(100 * interval.low, 1, plus=plus)} to {points(interval.high, plus=plus)}"
+
+
 def decimal(value: float, decimals: int, *, plus: bool = False) -> str:
     """With a real minus sign; a rounded zero has no sign but the plus that was asked for."""
     return f"{round(value, decimals) + 0.0:{'+' if plus else ''}.{decimals}f}".replace("-", "−")

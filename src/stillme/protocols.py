@@ -175,6 +175,15 @@ class Fingerprinted(Protocol):
 
 
 @runtime_checkable
+class ReadsFiles(Protocol):
+    """An editor whose edits are made elsewhere and read from files. Optional."""
+
+    def expected_file(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Path:
+        """Where the file of a request must be; raises `ValueError` with the reason if there is no such place."""
+        ...
+
+
+@runtime_checkable
 class KnowsAnswers(Protocol):
     """An editor that knows what it planted. Optional; for demos, tests and calibration."""
 

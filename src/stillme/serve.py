@@ -1,4 +1,4 @@
-"""`stillme serve`: the report of a run, painted anew while the run goes on. Loopback only unless told otherwise."""
+"""`stillme serve`: a run's report that refreshes while the run is in progress. Loopback only by default."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host
 
 PORT = 8777
 _REST = 4.0
-"""A page may take a fifth of the time, counting takes another: the run itself needs the machine."""
+"""Pauses are so many times as long as a refresh: the run needs the machine."""
 
 _SOONEST = 2.0
 _PICTURE = re.compile(r"/images/[0-9a-f]{2}/(?P<sha256>[0-9a-f]{64})\.\w+")
@@ -46,21 +46,21 @@ class Served:
 
 
 @dataclass(slots=True)
-class Board:
-    """What visitors are shown; written by the painter, read by every request."""
+class LivePage:
+    """What visitors see; written by the refresher, read by every request."""
 
     page: bytes = b""
     number: int = 0
     progress: dict[str, Any] = field(default_factory=lambda: dict[str, Any]())
-    trouble: str = ""
+    problem: str = ""
 
 
-class Painter(threading.Thread):
-    """Counts and paints whenever the ledger has grown, leaving the machine to the run most of the time."""
+class Refresher(threading.Thread):
+    """Renders the report again whenever the ledger has grown; most of the time it leaves the machine to the run."""
 
-    def __init__(self, served: Served, board: Board) -> None:
-        super().__init__(name="painter", daemon=True)
-        self._served, self._board = served, board
+    def __init__(self, served: Served, live_page: LivePage) -> None:
+        super().__init__(name="refresher", daemon=True)
+        self._served, self._live = served, live_page
         self._folder = folder_of(served.path, served.out)
         self._stopped = threading.Event()
         self._seen: tuple[int, ...] = ()
@@ -71,50 +71,50 @@ class Painter(threading.Thread):
         return self._folder
 
     def run(self) -> None:
-        """Look, paint, rest."""
+        """Refresh, then rest."""
         while not self._stopped.is_set():
             begun = time.monotonic()
             try:
-                self.look()
-                self._board.trouble = ""
+                self.refresh()
+                self._live.problem = ""
             except StillmeError as error:
-                self._board.trouble = str(error)
+                self._live.problem = str(error)
             self._stopped.wait(max(_SOONEST, _REST * (time.monotonic() - begun)))
 
     def stop(self) -> None:
-        """End after what is being painted."""
+        """End after the page that is being rendered."""
         self._stopped.set()
 
-    def look(self) -> None:
-        """Count the rows, and paint if there are more than last time."""
+    def refresh(self) -> None:
+        """Count the rows, and render the report if there are more than last time."""
         with Run.open(self._folder) as run:
-            counts = status_of(run).as_json()
-            parts = [*counts["editors"], *counts["judges"]]
-            self._board.progress = {
+            status = status_of(run)
+            counts = status.as_json()
+            self._live.progress = {
                 "editors": counts["editors"],
                 "judges": counts["judges"],
                 "cost": counts["cost"],
-                "complete": all(part["done"] == part["total"] for part in parts),
+                "complete": status.complete,
             }
             seen = run.store.newest()
-            if seen != self._seen or not self._board.number:
-                self._board.page = self._paint(run).encode()
-                self._board.number += 1
+            if seen != self._seen or not self._live.number:
+                self._live.page = self._render(run).encode()
+                self._live.number += 1
                 self._seen = seen
 
-    def _paint(self, run: Run) -> str:
+    def _render(self, run: Run) -> str:
         estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
         data = report_data(run, estimated, redact=self._served.redact)
-        return report.render(data, live=f"const painted = {self._board.number + 1};\n{_part('live.js')}")
+        return report.render(data, live=f"const painted = {self._live.number + 1};\n{_part('live.js')}")
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with the board, the progress, and the run's own pictures; nothing else, and nothing is changed."""
+    """Serves the report, the progress and the run's own pictures, read-only."""
 
     daemon_threads = True
 
-    def __init__(self, served: Served, board: Board, folder: Path) -> None:
-        self.board = board
+    def __init__(self, served: Served, live_page: LivePage, folder: Path) -> None:
+        self.live_page = live_page
         self.pictures = Pictures(folder / "images") if served.redact == "none" else None
         # Beyond loopback the names of this machine cannot be known.
         self.hosts = (*LOOPBACK, bracketed(served.host)) if is_loopback(served.host) else (ANY,)
@@ -122,12 +122,12 @@ class Server(ThreadingHTTPServer):
             super().__init__((served.host, served.port), _Handler)
         except OSError as error:
             raise StillmeError(
-                f"Cannot listen on {served.host} port {served.port} ({error.strerror}). `--port 0` takes any free one."
+                f"Cannot listen on {served.host} port {served.port} ({error.strerror}). `--port 0` takes any free port."
             ) from None
 
     @property
     def address(self) -> str:
-        """What to open."""
+        """The address to open."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}/"
 
@@ -147,27 +147,27 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing: who looks at a page is nobody's business."""
+        """Log nothing: visits are private."""
 
     def _answer(self, *, with_body: bool) -> None:
         if not names_host(self.headers.get("Host", ""), self._ours.hosts):
-            self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"Ask for localhost.", with_body=with_body)
+            self._send(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"Use localhost.", with_body=with_body)
             return
         path = self.path.partition("?")[0]
-        found = {"/": self._page, "/progress": self._progress}.get(path, lambda: self._picture(path))()
-        if found is None:
-            self._send(HTTPStatus.NOT_FOUND, "text/plain", b"There is nothing here.", with_body=with_body)
+        answer = {"/": self._page, "/progress": self._progress}.get(path, lambda: self._picture(path))()
+        if answer is None:
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", b"Not found.", with_body=with_body)
         else:
-            self._send(HTTPStatus.OK, *found, with_body=with_body)
+            self._send(HTTPStatus.OK, *answer, with_body=with_body)
 
     def _page(self) -> tuple[str, bytes]:
-        return "text/html; charset=utf-8", self._ours.board.page or _part("waiting.html").encode()
+        return "text/html; charset=utf-8", self._ours.live_page.page or _part("waiting.html").encode()
 
     def _progress(self) -> tuple[str, bytes]:
-        board = self._ours.board
-        nothing: dict[str, Any] = {"editors": [], "judges": [], "cost": 0.0, "complete": False}
-        told = {**nothing, **board.progress, "page": board.number, "trouble": board.trouble}
-        return "application/json", json.dumps(told).encode()
+        live_page = self._ours.live_page
+        empty: dict[str, Any] = {"editors": [], "judges": [], "cost": 0.0, "complete": False}
+        progress = {**empty, **live_page.progress, "page": live_page.number, "problem": live_page.problem}
+        return "application/json", json.dumps(progress).encode()
 
     def _picture(self, path: str) -> tuple[str, bytes] | None:
         asked = _PICTURE.fullmatch(path)
@@ -194,20 +194,20 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def serve(served: Served, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted; `ready` is told the address once visitors can come."""
-    board = Board()
-    painter = Painter(served, board)
-    if not Store.exists(painter.folder):
-        raise StillmeError(f"{painter.folder} has no run yet. `stillme run {served.path}` starts it.")
-    with Server(served, board, painter.folder) as server:
-        painter.start()
+    """Serve until interrupted; `ready` gets the address once the server listens."""
+    live_page = LivePage()
+    refresher = Refresher(served, live_page)
+    if not Store.exists(refresher.folder):
+        raise StillmeError(f"{refresher.folder} has no run yet. `stillme run {served.path}` starts it.")
+    with Server(served, live_page, refresher.folder) as server:
+        refresher.start()
         ready(server.address)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
             pass
         finally:
-            painter.stop()
+            refresher.stop()
 
 
 @cache

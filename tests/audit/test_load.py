@@ -88,7 +88,7 @@ def test_editor_mistakes_are_explained(write_audit: Write, editor: str, sentence
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [
-        ('reference = { group = "c" }', "'c' is no level of it; known: a, b"),
+        ('reference = { group = "c" }', "no portrait has group = 'c'; known: a, b"),
         ("confidence = 2", "should be less than or equal to 0.999"),
         ('[ensemble]\nrule = "avrage"', "'avrage' is not allowed; write 'mean', 'paper'"),
         ('[executor]\nkind = "ray"', "'ray' is not allowed; write 'local'"),

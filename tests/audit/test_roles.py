@@ -83,7 +83,7 @@ def test_alone_each_of_the_two_is_edited_by_itself(tmp_path: Path):
 
 
 def test_an_editor_of_one_picture_does_not_start_on_pairs(tmp_path: Path):
-    with pytest.raises(InvalidAudit, match="'noop' takes 1 picture at a time and role_pair needs 2"):
+    with pytest.raises(InvalidAudit, match="'noop' takes 1 picture at a time, but role_pair needs 2"):
         load(tmp_path, editor='use = "noop"')
 
 

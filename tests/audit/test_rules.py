@@ -92,11 +92,11 @@ def test_rules_as_people_write_them(text: str, rule: Rule):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no rule"),
-        ("success < 0.9", "is no rule"),
-        ("success <= much", "is no rule"),
+        ("", "is not a rule"),
+        ("success < 0.9", "is not a rule"),
+        ("success <= much", "is not a rule"),
         ("success.dispariy <= 1", "Did you mean 'disparity'?"),
-        ("success.mean@race <= 1", "mean and rate are of everyone"),
+        ("success.mean@race <= 1", "mean and rate are over everyone"),
         ("success.disparity@race#a <= 1", "between all groups"),
         ("success editors=a <= 1", "Did you mean 'editor'?"),
         ("success editor=a editor=b <= 1", "given twice"),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stillme.calibration import Calibration, Verdict, calibration_of
+from stillme.calibration import Calibration, Verdict, calibration_of, records
 from stillme.calibration.limits import load
 from stillme.calibration.records import EVERYONE
+from stillme.design import JudgeRecord
 from stillme.editors.known import prompts
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
-from stillme.results import Results
+from stillme.results import Results, Run
 from stillme.types import Spec
 from tests.records import portrait
+from tests.runs import fill, people, scores, write_audit
 
 SPEC = Spec(use="simulated", version="1", parameters={})
 PEOPLE = 12
@@ -126,3 +130,22 @@ def test_every_group_of_the_limits_can_be_reached():
         "lighter",
         "lighter",
     ]
+
+
+def test_an_ensemble_stands_as_its_weakest_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = write_audit(tmp_path / "run", people(tmp_path / "people", per_group=2), judges=("one", "two"))
+    fill(folder, lambda _, request: scores())
+    said = {"one": {"skin_tone": "passed", "race_change": "passed"}, "two": {"skin_tone": "passed"}}
+
+    def known(judge: JudgeRecord) -> object:
+        verdicts = {axis: Verdict(verdict) for axis, verdict in said.get(judge.name, {}).items()}
+        return replace(calibrated("skin_delta_l", truthful), verdicts=verdicts) if verdicts else None
+
+    monkeypatch.setattr(records, "calibration_of_judge", known)
+    with Run.open(folder) as run:
+        standing = records.standing_of(run)["ensemble (mean)"]
+        assert (standing["skin_tone"], standing["race_change"]) == ("passed", "untested")
+        said["two"]["skin_tone"] = "failed"
+        assert records.standing_of(run)["ensemble (mean)"]["skin_tone"] == "failed"
+        said.clear()
+        assert "ensemble (mean)" not in records.standing_of(run)

@@ -57,7 +57,7 @@ def test_a_mistake_is_one_sentence_without_a_traceback(tmp_path: Path):
     assert shown.returncode == 2
     assert (
         shown.stderr
-        == f"stillme: {tmp_path}/nowhere does not exist. `stillme new {tmp_path}/nowhere` starts an audit there.\n"
+        == f"stillme: {tmp_path}/nowhere does not exist. Start an audit there with `stillme new {tmp_path}/nowhere`.\n"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -56,6 +57,55 @@ def test_what_became_worse_for_whom_comes_first(make: Make):
     assert as_text(found).index("Worse: ") < as_text(found).index("Gaps that grew")
     grown = {gap.quantity for gap in found.gaps if gap.verdict == "worse"}
     assert "soft_erasure" in grown
+
+
+def lightens_b(_editor: str, request: Request) -> dict[str, Rating]:
+    return scores(skin=5 if group(request) == "b" and luck(request) < 0.9 else 3)
+
+
+def erases_b(_editor: str, request: Request) -> dict[str, Rating]:
+    return scores(success=1 if group(request) == "b" else 5)
+
+
+def test_a_group_whose_edits_stopped_is_never_better(make: Make):
+    before, after = make("before", lightens_b), make("after", erases_b)
+    comparison = compare(match(*sides(before, after, None)))
+    of_b = {change.quantity: change for change in comparison.changes if change.group == "b"}
+    assert of_b["soft_erasure"].verdict == "worse"
+    # Nobody is lightened any more, because nothing is edited any more.
+    assert of_b["skin_lightened"].outcome.value < -0.5
+    assert of_b["skin_lightened"].verdict == "changed"
+    assert "fewer edits were made" in as_text(comparison)
+    assert {gap.verdict for gap in comparison.gaps if gap.quantity == "skin_lightened"} == {"changed"}
+    assert not [change for change in comparison.with_verdict("better") if change.group == "b"]
+    kept = compare(match(*sides(before, make("kept", fair_to_all), None)))
+    assert ("skin_lightened", "b") in {(change.quantity, change.group) for change in kept.with_verdict("better")}
+
+
+def fair_to_all(_editor: str, _request: Request) -> dict[str, Rating]:
+    return scores()
+
+
+def test_only_licensed_numbers_are_tested_together_if_there_are_any(make: Make):
+    matched = match(*sides(make("before", fair), make("after", worse_for_b), None))
+    everything = compare(matched)
+    standing = {"judge": {"edit_success": "passed", "skin_tone": "failed", "race_change": "untested"}}
+    licensed = compare(replace(matched, standing=standing))
+    tested = {change.quantity for change in licensed.changes if change.is_headline and change.judge}
+    assert tested == {"success", "soft_erasure"}
+    assert licensed.tested < everything.tested
+    failed = compare(replace(matched, standing={"judge": {"skin_tone": "failed"}}))
+    assert "skin_lightened" not in {change.quantity for change in failed.changes if change.is_headline}
+
+
+def test_the_page_shows_the_pairs_that_became_worst(make: Make, tmp_path: Path):
+    before, after = make("before", fair), make("after", worse_for_b)
+    result = CliRunner().invoke(cli, ["compare", str(before), str(after), "--html", str(tmp_path / "c.html")])
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "c.html").read_text()
+    assert text.count("data:image/webp;base64,") == 3 * text.count("<figure>") > 0
+    assert "img-src data:;" in text
+    assert "Edit Success: 5 → 1" in text
 
 
 def test_a_change_is_the_mean_of_paired_differences(make: Make):
@@ -118,7 +168,7 @@ def test_two_editors_of_one_run(make: Make):
         ({"prompts": ("O-01", "O-02", "V-01")}, "prompts: only in the first: V-02"),
         ({"seeds": (2,)}, "seeds: only in the first: 1; only in the second: 2"),
         ({"judges": ("judge", "another")}, "judges: only in the second: another"),
-        ({"extra": "[sample]\nsize = 90"}, "requests: 6 are only in the first"),
+        ({"extra": "[sample]\nsize = 90"}, "requests: 6 only in the first"),
     ],
 )
 def test_what_differs_besides_the_editor_is_named_and_refused(make: Make, options: dict[str, object], named: str):

@@ -77,7 +77,7 @@ def test_finalize_and_verify_tell_programs_what_they_did(pools: Pools, tmp_path:
         "groups_differ_in": [],
     }
     again = stillme("portraits", "finalize", pools.folder, tmp_path / "set", "--partial")
-    assert "already is this very set; nothing was written" in again.output
+    assert "already is this set; nothing was written" in again.output
     assert stillme("portraits", "verify", tmp_path / "set").exit_code == 0
     (tmp_path / "set" / "v1" / "CARD.md").write_text("other")
     shown = stillme("portraits", "verify", tmp_path / "set", "--json")

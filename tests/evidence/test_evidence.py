@@ -1,4 +1,4 @@
-"""Bundles: sealed the same from the same rows, and sound only if every number follows from them."""
+"""Bundles: sealed the same from the same rows, and consistent only if every number follows from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from stillme import registry
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.evidence import Verification, seal, verify
+from stillme.evidence import Verification, opened_bundle, seal, verify, verifying
 from stillme.files import SUMS, sums_of
 from stillme.results import Run
 from stillme.store import Store
@@ -96,10 +96,10 @@ def prettier(members: dict[str, bytes]) -> None:
     members["tables/estimates.csv"] = stream.getvalue().encode()
 
 
-def test_a_bundle_as_it_was_sealed_is_sound(bundle: Path):
-    found = verify(bundle)
-    assert found.sound, found.as_text()
-    assert found.cells > 1000
+def test_a_bundle_as_it_was_sealed_is_consistent(bundle: Path):
+    verification = verify(bundle)
+    assert verification.consistent, verification.as_text()
+    assert verification.cells > 1000
     with zipfile.ZipFile(bundle) as source:
         names = set(source.namelist())
     assert names >= {
@@ -124,7 +124,7 @@ def test_the_same_rows_make_the_same_bytes(run: Path, bundle: Path, tmp_path: Pa
     assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
     other = seal(Run.open(run), tmp_path / "other.tar")
     assert other.root == again.root == verify(bundle).root, "the root does not depend on the kind of archive"
-    assert verify(tmp_path / "other.tar", root=again.root).sound
+    assert verify(tmp_path / "other.tar", root=again.root).consistent
     assert {path.name for path in tmp_path.iterdir()} == {"again.zip", "other.tar"}
 
 
@@ -153,22 +153,32 @@ def test_nothing_but_the_bundle_is_needed(bundle: Path, monkeypatch: pytest.Monk
     for name in ("editor_class", "judge_class", "portrait_set", "prompt_set"):
         monkeypatch.setattr(registry, name, gone)
     monkeypatch.setenv("STILLME_HOME", str(tmp_path))
-    assert verify(bundle).sound
+    assert verify(bundle).consistent
 
 
 # -- tampering --------------------------------------------------------------------------------------------------------
 
 
-def first(found: Verification) -> str:
-    assert not found.sound
-    assert str(found.differences[0]) in found.as_text()
-    return str(found.differences[0])
+def first(verification: Verification) -> str:
+    assert not verification.consistent
+    assert str(verification.differences[0]) in verification.as_text()
+    return str(verification.differences[0])
 
 
 def test_a_changed_row_is_not_the_file_that_was_sealed(bundle: Path, tmp_path: Path):
-    found = verify(changed(bundle, tmp_path / "x.zip", better))
-    assert first(found).startswith("rows/judgements.jsonl (is not the file that was sealed): expected ")
-    assert [each for each in found.differences if each.file.startswith("tables/")], "and its number differs too"
+    verification = verify(changed(bundle, tmp_path / "x.zip", better))
+    assert first(verification).startswith("rows/judgements.jsonl (is not the file that was sealed): expected ")
+
+
+def test_after_a_wrong_hash_nothing_is_computed(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def gone(*_: object) -> None:
+        raise AssertionError("rows were read that are not what was sealed")
+
+    monkeypatch.setattr(verifying, "as_run", gone)
+    verification = verify(changed(bundle, tmp_path / "x.zip", better))
+    assert len(verification.differences) == 1
+    assert (verification.reached, verification.cells) == ("hashes", 0)
+    assert "Stopped after the hashes" in verification.as_text()
 
 
 def test_a_changed_row_under_corrected_sums_is_found_by_its_numbers(bundle: Path, tmp_path: Path):
@@ -205,53 +215,53 @@ def test_a_row_that_does_not_fit_its_key_is_found(bundle: Path, tmp_path: Path, 
         head, *rest = members[name].decode().splitlines(keepends=True)
         members[name] = (json.dumps(json.loads(head) | {column: value}) + "\n" + "".join(rest)).encode()
 
-    found = verify(changed(bundle, tmp_path / "x.zip", change, reseal=True))
-    assert (found.differences[0].file, found.differences[0].row) == (name, 1)
+    verification = verify(changed(bundle, tmp_path / "x.zip", change, reseal=True))
+    assert (verification.differences[0].file, verification.differences[0].row) == (name, 1)
 
 
 def test_a_better_forger_is_found_by_the_published_root(run: Path, bundle: Path, tmp_path: Path):
-    # Whoever replaces rows and computes all anew makes another, sound bundle: only the root tells them apart.
+    # Whoever replaces rows and computes all anew makes another, consistent bundle: only the root tells them apart.
     published = verify(bundle).root
     other = fill(
         write_audit(tmp_path / "forged", run.parent / "people", editors=("old",), prompts=("O-01",)),
         lambda *_: scores(),
     )
     seal(Run.open(other), tmp_path / "forged.zip")
-    assert verify(tmp_path / "forged.zip").sound
+    assert verify(tmp_path / "forged.zip").consistent
     assert first(verify(tmp_path / "forged.zip", root=published)).startswith("SHA256SUMS (another root than expected)")
 
 
 @pytest.mark.parametrize("name", ["rows/edits.jsonl", "tables/groups.csv", "report.html", "evidence.json"])
 def test_a_missing_file_is_named(bundle: Path, tmp_path: Path, name: str):
-    found = verify(changed(bundle, tmp_path / "x.zip", lambda members: members.pop(name)))
-    assert f"{name} (is missing)" in str(found.differences[0])
+    verification = verify(changed(bundle, tmp_path / "x.zip", lambda members: members.pop(name)))
+    assert f"{name} (is missing)" in str(verification.differences[0])
 
 
 def test_a_file_that_was_added_is_named(bundle: Path, tmp_path: Path):
-    found = verify(changed(bundle, tmp_path / "x.zip", lambda members: members.update({"rows/more.jsonl": b""})))
-    assert first(found) == "rows/more.jsonl (was added after sealing)"
+    verification = verify(changed(bundle, tmp_path / "x.zip", lambda members: members.update({"rows/more.jsonl": b""})))
+    assert first(verification) == "rows/more.jsonl (was added after sealing)"
 
 
 @pytest.mark.parametrize("name", ["design.json", "rows/edits.jsonl", "rows/judgements.jsonl", "rows/requests.jsonl"])
 @pytest.mark.parametrize("data", [b"", b"{}\n", b"nonsense\n", b'{"key": 1}\n'])
 def test_a_ruined_file_is_a_difference_and_no_crash(bundle: Path, tmp_path: Path, name: str, data: bytes):
-    assert not verify(changed(bundle, tmp_path / "x.zip", lambda m: m.update({name: data}), reseal=True)).sound
+    assert not verify(changed(bundle, tmp_path / "x.zip", lambda m: m.update({name: data}), reseal=True)).consistent
 
 
 def test_another_version_is_said(bundle: Path, tmp_path: Path):
     def older(members: dict[str, bytes]) -> None:
         members["evidence.json"] = json.dumps(json.loads(members["evidence.json"]) | {"stillme": "0.0.1"}).encode()
 
-    found = verify(changed(bundle, tmp_path / "x.zip", older, reseal=True))
-    assert found.sound
-    assert "Sealed by stillme 0.0.1" in found.as_text()
+    verification = verify(changed(bundle, tmp_path / "x.zip", older, reseal=True))
+    assert verification.consistent
+    assert "Sealed by stillme 0.0.1" in verification.as_text()
 
 
 def test_a_later_format_is_not_guessed_at(bundle: Path, tmp_path: Path):
     def later(members: dict[str, bytes]) -> None:
         members["evidence.json"] = b'{"format": 99, "stillme": "9.0"}'
 
-    with pytest.raises(StillmeError, match=r"format 99, this stillme reads 2.*stillme 9\.0"):
+    with pytest.raises(StillmeError, match=r"format 99, this stillme reads 3.*stillme 9\.0"):
         verify(changed(bundle, tmp_path / "x.zip", later, reseal=True))
 
 
@@ -267,14 +277,106 @@ def test_what_is_no_bundle_is_said_in_one_sentence(tmp_path: Path):
         verify(tmp_path / "other.zip")
 
 
-def test_nothing_is_unpacked_outside(tmp_path: Path):
-    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as target:
-        target.writestr("../evil.txt", "out")
-    with tarfile.open(tmp_path / "evil.tar", "w") as target:
-        target.addfile(tarfile.TarInfo("/tmp/evil.txt"))
-    for name in ("evil.zip", "evil.tar"):
-        with pytest.raises(StillmeError, match="outside"):
-            verify(tmp_path / name)
+# -- what is said ------------------------------------------------------------------------------------------------------
+
+
+def test_only_a_root_makes_a_bundle_authentic(bundle: Path):
+    alone = verify(bundle)
+    assert (str(alone.verdict), alone.authenticated) == ("internally consistent, not authenticated", False)
+    assert "Internally consistent, not authenticated" in alone.as_text()
+    known = verify(bundle, root=alone.root.upper())
+    assert (str(known.verdict), known.authenticated) == ("authentic and consistent", True)
+    other = verify(bundle, root="0" * 64)
+    assert (str(other.verdict), other.authenticated) == ("NOT CONSISTENT", False)
+    for data in (alone.as_json(), known.as_json(), other.as_json()):
+        assert {"verdict", "authenticated"} <= set(data)
+
+
+@pytest.mark.parametrize("root", ["", "abc", "0" * 63 + "g"])
+def test_a_root_that_cannot_be_one_is_no_check_passed_over(bundle: Path, root: str):
+    with pytest.raises(StillmeError, match="64 hexadecimal digits"):
+        verify(bundle, root=root)
+
+
+def test_the_report_is_named_as_not_verified(bundle: Path):
+    verification = verify(bundle)
+    assert "Not verified, hash only: report.html (not rebuilt" in verification.as_text()
+    assert {entry["file"] for entry in verification.as_json()["not_verified"]} == {
+        "README.md",
+        "codebook.md",
+        "configurations.json",
+        "report.html",
+    }
+
+
+def test_a_bundle_that_was_changed_does_not_open(bundle: Path, tmp_path: Path):
+    with (
+        pytest.raises(StillmeError, match="not what was sealed"),
+        opened_bundle(changed(bundle, tmp_path / "x.zip", better)),
+    ):
+        pass
+    with opened_bundle(bundle) as run:
+        assert run.title == "A made-up run"
+
+
+# -- audit.toml, and labels that were corrected -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "column"),
+    [
+        ("erasure = 0.319", "erasure = 0.1", "editors[0].parameters.everyone.erasure"),
+        ("seeds = [1, 2]", "seeds = [1, 3]", "editors[0].seeds[1]"),
+        ("replicates = 400", "replicates = 500", "estimates.replicates"),
+        ("arms = ['baseline']", "arms = ['baseline', 'noop']", "arms[1]"),
+        ("[estimates]", "[sample]\nsize = 3\n[estimates]", "sample"),
+        ("[estimates]", "[[judges]]\nuse = 'scripted'\nname = 'third'\n[estimates]", "judges[2]"),
+        ("[estimates]", "[estimates", ""),
+    ],
+)
+def test_an_audit_file_that_says_something_else_is_found(bundle: Path, tmp_path: Path, old: str, new: str, column: str):
+    def change(members: dict[str, bytes]) -> None:
+        text = members["audit.toml"].decode()
+        assert old in text
+        members["audit.toml"] = text.replace(old, new, 1).encode()
+
+    verification = verify(changed(bundle, tmp_path / "x.zip", change, reseal=True))
+    difference = verification.differences[0]
+    assert (difference.file, difference.column) == ("audit.toml", column)
+
+
+def test_an_audit_file_that_changed_after_the_run_is_left_out(run: Path, tmp_path: Path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    text = (copy / "audit.toml").read_text()
+    (copy / "audit.toml").write_text(text.replace("replicates = 400", "replicates = 500"))
+    sealed = seal(Run.open(copy), tmp_path / "x.zip")
+    assert "audit.toml is left out, as it has changed since the run was recorded" in sealed.as_text()
+    with zipfile.ZipFile(sealed.file) as source:
+        assert "audit.toml" not in source.namelist()
+    assert verify(sealed.file).consistent
+
+
+def test_what_changes_no_row_may_change_in_the_audit_file(run: Path, tmp_path: Path):
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    with (copy / "audit.toml").open("a") as stream:
+        stream.write("[budget]\ndollars = 5\n")
+    sealed = seal(Run.open(copy), tmp_path / "x.zip")
+    assert not sealed.left_out
+    assert verify(sealed.file).consistent
+
+
+def test_labels_that_were_corrected_after_the_run_are_no_difference(tmp_path: Path):
+    portraits = people(tmp_path / "people", per_group=3)
+    audit = fill(write_audit(tmp_path / "run", portraits, prompts=("O-01",)), answer)
+    table = portraits / "portraits.csv"
+    table.write_text(table.read_text().replace("p00.png,CC0-1.0,made up,a", "p00.png,CC0-1.0,asked,b"))
+    fill(audit, lambda *_: None)
+    sealed = seal(Run.open(audit), tmp_path / "x.zip")
+    with zipfile.ZipFile(sealed.file) as source:
+        assert len(json.loads(source.read("evidence.json"))["relabelled"]) == 1
+    assert verify(sealed.file).consistent, verify(sealed.file).as_text()
 
 
 # -- pictures, and what must not be there -----------------------------------------------------------------------------
@@ -288,7 +390,7 @@ def test_pictures_come_only_when_asked_for(run: Path, tmp_path: Path):
         sources = {portrait.image.sha256 for portrait in opened.design.portraits}
         edited = {row.image for row in opened.rows() if row.image}
     assert {Path(name).stem for name in names if name.startswith("images/")} == sources | edited
-    assert verify(sealed.file).sound
+    assert verify(sealed.file).consistent
 
 
 def test_a_picture_that_is_gone_stops_the_sealing(run: Path, tmp_path: Path):
@@ -325,7 +427,7 @@ def test_a_run_that_grows_meanwhile_is_sealed_as_it_was_read(
     monkeypatch.setattr(sealing, "request_rows", late)
     seal(Run.open(copy), tmp_path / "x.zip")
     monkeypatch.undo()
-    assert verify(tmp_path / "x.zip").sound
+    assert verify(tmp_path / "x.zip").consistent
     with Store.reading(copy) as store:
         assert store.totals().edits.get("to retry", 0) == 0, "the run did grow"
 
@@ -338,8 +440,8 @@ def test_requests_that_were_never_made_are_listed_and_missing(tmp_path: Path):
         prompts=("O-01",),
     )
     seal(Run.open(fill(audit, answer)), tmp_path / "x.zip")
-    found = verify(tmp_path / "x.zip")
-    assert found.sound, found.as_text()
+    verification = verify(tmp_path / "x.zip")
+    assert verification.consistent, verification.as_text()
     with zipfile.ZipFile(tmp_path / "x.zip") as source:
         rows = [json.loads(line) for line in source.read("rows/requests.jsonl").splitlines()]
         groups = source.read("tables/estimates.csv").decode()
@@ -362,7 +464,7 @@ def test_the_commands(run: Path, tmp_path: Path):
     changed(file, tmp_path / "c.zip", prettier)
     shown = CliRunner().invoke(cli, ["verify", str(tmp_path / "c.zip")])
     assert shown.exit_code == 1
-    assert "NOT SOUND. The first difference: tables/estimates.csv" in shown.output
+    assert "NOT CONSISTENT. First difference: tables/estimates.csv" in shown.output
     for options in (["--with-images"], ["--bundle", "x.zip", "--to", "y"]):
         assert CliRunner().invoke(cli, ["export", str(run), *options]).exit_code == 2
     with pytest.raises(StillmeError, match=r"\.zip or \.tar"):

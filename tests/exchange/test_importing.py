@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from stillme.audit import NamedJudge
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.exchange import Choice, Found, InvalidJudgements, import_judgements
-from stillme.exchange.declaring import lines
+from stillme.exchange import ColumnMapping, ImportSummary, InvalidJudgements, import_judgements
+from stillme.exchange.declaring import judge_table
 from stillme.judges.imported import Imported, ImportedParameters
 from stillme.pipeline import Options, run_stages
 from stillme.results import Results, Run
@@ -71,7 +71,7 @@ def gathered(folder: Path) -> Results:
 
 
 def scores(folder: Path, axis: str, judge: str = "people") -> np.ndarray:
-    return next(each.value for each in gathered(folder).scores if (each.judge, each.axis) == (judge, axis))
+    return next(scores.value for scores in gathered(folder).scores if (scores.judge, scores.axis) == (judge, axis))
 
 
 def wide(score: Callable[[int], float] = lambda index: 1 + index % 5) -> list[dict[str, object]]:
@@ -82,9 +82,9 @@ def wide(score: Callable[[int], float] = lambda index: 1 + index % 5) -> list[di
     ]
 
 
-def take(folder: Path, rows: Rows, suffix: str = ".csv", **choice: Mapping[str, str]) -> Found:
+def take(folder: Path, rows: Rows, suffix: str = ".csv", **mapping: Mapping[str, str]) -> ImportSummary:
     file = written(folder / f"scores{suffix}", rows)
-    return import_judgements(file, folder, "people", Choice(**choice))
+    return import_judgements(file, folder, "people", ColumnMapping(**mapping))
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def run(write_audit: Write) -> Path:
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_scores_of_every_format_become_a_judge_with_estimates(run: Path, suffix: str):
-    found = take(run, wide(), suffix)
-    assert (found.new, found.already, found.edits, found.scores) == (12, 0, 12, 24)
+    imported = take(run, wide(), suffix)
+    assert (imported.new, imported.already, imported.edits, imported.scores) == (12, 0, 12, 24)
     assert list(scores(run, "skin_tone")) == [1 + place % 5 for place in range(12)]
     run_stages(run, ("judge", "estimate", "report"), Options())
     table = (run / "tables" / "estimates.csv").read_text()
@@ -123,17 +123,54 @@ def test_every_bad_row_is_reported_with_its_line_and_nothing_is_imported(run: Pa
     assert told.keys() == {"line 3", "line 5", "line 6", "line 8", "line 14"}
     assert told["line 3"].startswith("no portrait 'p9' in this audit.")
     assert told["line 5"] == "skin_tone = 6 is not on its scale, 1 to 5"
-    assert told["line 6"] == "skin_tone = 'dark' is no number; write one, or abstained"
+    assert told["line 6"] == "skin_tone = 'dark' is not a number; write one, or abstained"
     assert "Did you mean 'O-01'?" in told["line 8"]
-    assert "stands already in line 2" in told["line 14"]
+    assert "is already in line 2" in told["line 14"]
     assert assessments(run) == 0
+
+
+@pytest.mark.parametrize("column", ["edit_sucess", "Edit Success", "edit-success"])
+def test_a_column_that_may_be_a_misspelt_axis_is_refused_before_anything_is_written(run: Path, column: str):
+    rows = [{column if name == "edit_success" else name: cell for name, cell in row.items()} for row in wide()]
+    with pytest.raises(InvalidJudgements, match=rf"column '{column}': .* Did you mean 'edit_success'\?") as caught:
+        take(run, rows)
+    assert f"--map edit_success='{column}'" in str(caught.value)
+    assert assessments(run) == 0
+    assert take(run, rows, names={"edit_success": column}).scores == 24
+
+
+def test_other_columns_are_listed_and_a_similar_name_can_be_ignored(run: Path):
+    rows = [{**row, "comment": "fine", "rates": 1} for row in wide()]
+    with pytest.raises(InvalidJudgements, match=r"Did you mean 'rater'\?"):
+        take(run, rows)
+    file = run / "scores.csv"
+    imported = import_judgements(file, run, "people", ColumnMapping(ignored=("rates",)))
+    assert imported.unread == ("comment",)
+    assert "Columns that were not read: comment." in imported.as_text()
+
+
+def test_a_declared_axis_without_scores_is_refused_before_anything_is_written(run: Path):
+    absent = [{name: cell for name, cell in row.items() if name != "edit_success"} for row in wide()]
+    for rows in (absent, [{**row, "edit_success": ""} for row in wide()]):
+        with pytest.raises(InvalidJudgements, match="'people' is declared for edit_success, and no row has a score"):
+            take(run, rows)
+        assert assessments(run) == 0
+
+
+def test_at_most_ten_problems_are_shown_and_all_are_counted(run: Path):
+    with pytest.raises(InvalidJudgements) as caught:
+        take(run, [{**row, "skin_tone": 9} for row in wide()])
+    told = str(caught.value)
+    assert "has 12 problems; nothing was imported" in told
+    assert told.count("is not on its scale") == 10
+    assert told.endswith("and 2 more")
 
 
 def test_what_is_kept_is_never_changed_by_a_corrected_file(run: Path):
     take(run, wide())
     corrected = wide()
     corrected[2]["skin_tone"] = 5
-    with pytest.raises(InvalidJudgements, match=r"line 4: 'people' has already said of this edit: .* another `source`"):
+    with pytest.raises(InvalidJudgements, match=r"line 4: 'people' already has .* another `source`"):
         take(run, corrected)
     assert scores(run, "skin_tone")[2] == 3
 
@@ -145,8 +182,8 @@ def test_several_raters_are_averaged_and_their_names_are_not_kept(write_audit: W
         for row in wide()
         for rater, score in enumerate((2, 3, 4))
     ]
-    found = take(folder, rows)
-    assert (found.edits, found.new) == (12, 36)
+    imported = take(folder, rows)
+    assert (imported.edits, imported.new) == (12, 36)
     assert set(scores(folder, "skin_tone")) == {3.0}
     assert b"participant" not in (folder / "stillme.sqlite").read_bytes()
 
@@ -171,8 +208,8 @@ def test_columns_and_axes_go_by_their_own_names(run: Path):
         "skin_tone": "Skin",
         "edit_success": "Success",
     }
-    found = take(run, rows, names=names, where={"who": "them"})
-    assert (found.new, found.scores, found.left_out) == (12, 24, 24)
+    imported = take(run, rows, names=names, where={"who": "them"})
+    assert (imported.new, imported.scores, imported.left_out) == (12, 24, 24)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +218,7 @@ def test_columns_and_axes_go_by_their_own_names(run: Path):
         ({"names": {"portait": "x"}}, "Did you mean 'portrait'"),
         ({"names": {"portrait": "promt"}}, "has no column 'promt'. Did you mean 'prompt'"),
         ({"where": {"rater": "x"}}, "has no column 'rater'"),
-        ({"where": {"portrait": "nobody"}}, "has no row that --where wants"),
+        ({"where": {"portrait": "nobody"}}, "has no rows that match --where"),
     ],
 )
 def test_a_wrong_choice_of_columns_is_one_sentence(run: Path, choice: dict[str, dict[str, str]], message: str):
@@ -194,18 +231,17 @@ def test_an_abstention_stays_one_and_an_empty_cell_is_not_judged(run: Path):
     rows[0]["skin_tone"] = "abstained"
     rows[1]["skin_tone"] = ""
     take(run, rows)
-    found = gathered(run)
-    skin = next(each for each in found.scores if (each.judge, each.axis) == ("people", "skin_tone"))
+    skin = next(scores for scores in gathered(run).scores if (scores.judge, scores.axis) == ("people", "skin_tone"))
     assert list(skin.state[:3]) == [2, 0, 1]
 
 
 def test_the_runs_own_export_imports_back(write_audit: Write):
-    folder = edited(write_audit(judge=PEOPLE.format(epochs=1)))
+    folder = edited(write_audit(judge=PEOPLE.format(epochs=1).replace(', "edit_success"', "")))
     run_stages(folder, ("judge",), Options())
     assert CliRunner().invoke(cli, ["export", str(folder)]).exit_code == 0
     where = {"judge": "scripted", "axis": "skin_tone"}
-    found = import_judgements(folder / "export" / "judgements.csv", folder, "people", Choice(where=where))
-    assert found.new == 12
+    imported = import_judgements(folder / "export" / "judgements.csv", folder, "people", ColumnMapping(where=where))
+    assert imported.new == 12
     assert set(scores(folder, "skin_tone")) == {3.0}
 
 
@@ -265,13 +301,13 @@ def test_the_lines_of_the_page_are_those_that_the_command_adds():
     page = (Path(__file__).parents[2] / "docs" / "import.md").read_text()
     (block,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     parameters = ImportedParameters(source="raters", kind="person", axes=("edit_success", "skin_tone"))
-    assert tomllib.loads(block) == tomllib.loads(lines("raters", parameters, 3))
+    assert tomllib.loads(block) == tomllib.loads(judge_table("raters", parameters, 3))
 
 
 def test_a_judge_that_is_asked_takes_no_imports(run: Path):
     file = written(run / "scores.csv", wide())
     with pytest.raises(StillmeError, match="is asked by stillme itself"):
-        import_judgements(file, run, "scripted", Choice())
+        import_judgements(file, run, "scripted", ColumnMapping())
 
 
 def test_the_order_of_axes_makes_no_other_judge():

@@ -138,7 +138,7 @@ def test_a_judge_without_a_licence_decides_nothing(make: Make):
         ("soft_erasure <= 10", "Write 10 % as `10%`"),
         ("soft_erasure <= -0.1", "between 0 and 1"),
         ("soft_erasure.disparity >= 150%", "between 0 and 1"),
-        ("skin_tone.disparity <= 5%", "leave out the %"),
+        ("skin_tone.disparity <= 5%", "Leave out the %"),
         ("skin_tone.disparity <= -1", "never negative"),
     ],
 )
@@ -167,7 +167,7 @@ def test_the_ensemble_decides_unless_a_judge_is_named(make: Make):
 def test_judges_that_are_not_calibrated_are_marked(make: Make):
     found = gate(Run.open(make()), Asked(rules=["success >= 0", "refused <= 1"]))
     assert [decision.checks[0].note for decision in found.decisions] == ["not calibrated", ""]
-    assert "1 rule rests on a judge that is not calibrated" in as_text(found)
+    assert "1 rule uses a judge that failed calibration or was never calibrated" in as_text(found)
     assert "not calibrated" in as_markdown(found)
 
 
@@ -201,8 +201,8 @@ def test_a_gap_may_not_grow_beyond_its_margin(make: Make):
     [
         ("success >= 0.1", "how much worse is allowed"),
         ("success <= -0.1", "how much worse is allowed"),
-        ("success.contrast <= 0.1", "not on a contrast"),
-        ("skin_tone <= 0.1", "which way skin_tone is worse"),
+        ("success.contrast <= 0.1", "cannot be on a contrast"),
+        ("skin_tone <= 0.1", "skin_tone has no direction"),
         ("success editor=two <= 0.1", "Unknown editor 'two'"),
     ],
 )
@@ -245,14 +245,14 @@ def test_a_broken_rule_is_found_when_the_audit_is_read(make: Make):
     folder = make("run")
     text = (folder / "audit.toml").read_text() + '\n[gate]\nrules = ["success > 1"]\n'
     (folder / "audit.toml").write_text(text)
-    with pytest.raises(InvalidAudit, match=r"line \d+, gate\.rules.*is no rule"):
+    with pytest.raises(InvalidAudit, match=r"line \d+, gate\.rules.*is not a rule"):
         audits.load(folder)
 
 
 def test_a_gate_without_rules_is_a_mistake(make: Make):
     run = make()
     for asked, said in (
-        (Asked(), "There is no rule"),
+        (Asked(), "No rule is given"),
         (Asked(margins=["success <= 1"]), "--baseline RUN"),
         (Asked(baseline=Run.open(run)), "needs a margin"),
     ):

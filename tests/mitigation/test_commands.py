@@ -129,7 +129,7 @@ def test_a_self_hosted_model_describes_the_person(anna: Path, tmp_path: Path):
         (["--editor", "nop"], "Did you mean 'noop'"),
         (["--editor", "noop", "--set", "steps"], "takes KEY=VALUE"),
         (["--editor", "noop", "--set", "steps=4"], "steps"),
-        (["--editor", "noop", "--out", "edited.xyz"], "no format of pictures"),
+        (["--editor", "noop", "--out", "edited.xyz"], "no known picture format"),
         (["--editor", "noop:x"], "takes nothing after a colon"),
         (["--editor", "noop", "--extractor", "mesured"], "Did you mean 'measured'"),
         (["--editor", "noop", "--extractor", "measured", "--extractor-set", "a=1"], "has no parameters"),

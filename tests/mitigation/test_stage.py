@@ -281,7 +281,7 @@ def test_another_extractor_makes_other_edits_and_says_so_first(write: Callable[.
     run_stages(folder, ("edit",), Options())
     with answering(lambda seen: GOOD) as server:
         folder = write(extra=model(server))
-        with pytest.raises(AuditChanged, match="8 edits kept, 16 to be made"):
+        with pytest.raises(AuditChanged, match="8 edits kept, 16 to make"):
             run_stages(folder, ("edit",), Options())
         assert server.calls() == []
         run_stages(folder, ("edit",), Options(accept_changes=True))
@@ -316,9 +316,7 @@ def test_an_instruction_that_would_be_cut_off_is_refused_before_the_first_edit(w
     with Store.reading(folder) as store:
         loaded = with_features(audits.load(folder), store)
     features.refuse_truncation(with_editor(loaded, Short(77)))
-    with pytest.raises(
-        StillmeError, match=r"'short' would not read whole.*O-0\d of .* \((feature|placebo)\)' has \d+ words"
-    ):
+    with pytest.raises(StillmeError, match=r"'short' would truncate.*O-0\d of .* \((feature|placebo)\)' has \d+ words"):
         features.refuse_truncation(with_editor(loaded, Short(30)))
 
 

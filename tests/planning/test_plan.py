@@ -18,9 +18,9 @@ from click.testing import CliRunner
 from stillme.audit.experiments import EXPERIMENTS, PAPERS_JUDGE_ENDS, Experiment, experiment
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.exchange import Choice, import_judgements
+from stillme.exchange import ColumnMapping, import_judgements
 from stillme.pipeline import Options, run_stages
-from stillme.planning import Asked, plan_audit
+from stillme.planning import PlanOptions, plan_audit
 
 Write = Callable[..., Path]
 
@@ -48,11 +48,11 @@ def test_each_experiment_asks_for_the_papers_number_of_edits(tmp_path: Path, nam
     bare = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_TOKEN"))}
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=bare)
     assert shown.returncode == 0, shown.stderr
-    found = json.loads(shown.stdout)
-    assert found["requests"] == requests
-    assert found["judge_calls"] == 2 * sum(requests.values())
-    assert set(found["dollars_unknown"]) == {"gemini-3-flash", "gpt-5-mini"}
-    assert found["gpu_hours"] is None
+    planned = json.loads(shown.stdout)
+    assert planned["requests"] == requests
+    assert planned["judge_calls"] == 2 * sum(requests.values())
+    assert set(planned["dollars_unknown"]) == {"gemini-3-flash", "gpt-5-mini"}
+    assert planned["gpu_hours"] is None
 
 
 def test_the_paper_had_two_editors_for_roles_and_three_otherwise(tmp_path: Path):
@@ -83,43 +83,42 @@ def test_prices_are_known_where_the_price_list_knows_them(diagnosis: Path):
 
 
 def test_hours_and_their_price_follow_from_seconds_per_edit(diagnosis: Path):
-    asked = Asked(seconds={"flux2-dev": 36.0, "": 18.0}, gpu_dollars=2.0)
-    plain, work = plan_audit(diagnosis).bills, plan_audit(diagnosis, asked).bills
+    options = PlanOptions(seconds={"flux2-dev": 36.0, "": 18.0}, gpu_dollars=2.0)
+    plain, work = plan_audit(diagnosis).bills, plan_audit(diagnosis, options).bills
     assert work.gpu_hours == pytest.approx(1680 * (36 + 18 + 18) / 3600)
     assert work.dollars - plain.dollars == pytest.approx(2 * (work.gpu_hours or 0))
     with pytest.raises(StillmeError, match="Did you mean 'flux2-dev'"):
-        plan_audit(diagnosis, Asked(seconds={"flux-dev": 1.0}))
+        plan_audit(diagnosis, PlanOptions(seconds={"flux-dev": 1.0}))
 
 
 def test_seven_groups_of_twelve_see_what_simulated_audits_saw(diagnosis: Path):
-    found = [
-        sight
-        for sight in plan_audit(diagnosis).sights
-        if sight.factor == "preset" and sight.against == "another group" and sight.base == 0.10
+    (detectable,) = [
+        detectable
+        for detectable in plan_audit(diagnosis).detectable
+        if detectable.factor == "preset" and detectable.against == "another group" and detectable.base == 0.10
     ]
-    (sight,) = found
-    assert (sight.groups, sight.portraits, sight.edits_each) == (7, 12, 20)
+    assert (detectable.groups, detectable.portraits, detectable.edits_each) == (7, 12, 20)
     # Matched portraits are resampled in blocks, which costs degrees of freedom: a little more than the 9 to 19 points
     # of unmatched ones.
-    assert sight.gap.low == pytest.approx(0.10, abs=0.02)
-    assert sight.gap.high == pytest.approx(0.23, abs=0.03)
-    assert sight.gap.value is not None
-    assert sight.gap.corrected is not None
-    assert sight.gap.low < sight.gap.value < sight.gap.corrected
+    assert detectable.gap.low == pytest.approx(0.10, abs=0.02)
+    assert detectable.gap.high == pytest.approx(0.23, abs=0.03)
+    assert detectable.gap.value is not None
+    assert detectable.gap.corrected is not None
+    assert detectable.gap.low < detectable.gap.value < detectable.gap.corrected
 
 
-def test_a_wished_gap_comes_with_portraits_edits_and_dollars(diagnosis: Path):
-    plan = plan_audit(diagnosis, Asked(detect=0.1, rates=(0.1,), icc=0.05))
-    wish = next(wish for wish in plan.wishes if wish.factor == "preset")
-    assert wish.per_group is not None
-    assert wish.portraits == 7 * wish.per_group
-    assert wish.edits == wish.portraits * 60
-    assert wish.judge_calls == 2 * wish.edits
-    assert wish.dollars == pytest.approx(plan.bills.dollars * wish.portraits / 84)
+def test_a_gap_to_detect_comes_with_portraits_edits_and_dollars(diagnosis: Path):
+    plan = plan_audit(diagnosis, PlanOptions(detect=0.1, rates=(0.1,), icc=0.05))
+    requirement = next(requirement for requirement in plan.requirements if requirement.factor == "preset")
+    assert requirement.per_group is not None
+    assert requirement.portraits == 7 * requirement.per_group
+    assert requirement.edits == requirement.portraits * 60
+    assert requirement.judge_calls == 2 * requirement.edits
+    assert requirement.dollars == pytest.approx(plan.bills.dollars * requirement.portraits / 84)
 
 
 def test_a_thinner_grid_keeps_more_information_than_edits_and_buys_a_smaller_gap(diagnosis: Path):
-    designs = plan_audit(diagnosis, Asked(rates=(0.1,), icc=0.05)).alternatives
+    designs = plan_audit(diagnosis, PlanOptions(rates=(0.1,), icc=0.05)).alternatives
     whole = designs[0]
     assert (whole.edits_each, whole.size, whole.information, whole.chosen) == (20, 5040, 1, True)
     for thin in designs[1:]:
@@ -130,7 +129,7 @@ def test_a_thinner_grid_keeps_more_information_than_edits_and_buys_a_smaller_gap
         assert whole.gap is not None
         assert thin.wider_gap < whole.gap < thin.gap
     # n_eff = m / (1 + (m - 1) ICC)
-    five = next(each for each in designs if each.edits_each == 5)
+    five = next(design for design in designs if design.edits_each == 5)
     assert five.information == pytest.approx((5 / 1.2) / (20 / 1.95))
 
 
@@ -138,7 +137,7 @@ def test_the_sample_of_an_audit_is_among_its_designs(diagnosis: Path):
     (diagnosis / "audit.toml").write_text((diagnosis / "audit.toml").read_text() + "\n[sample]\nsize = 1260\n")
     plan = plan_audit(diagnosis)
     assert plan.bills.requests == {"baseline": 1260}
-    (chosen,) = [each for each in plan.alternatives if each.chosen]
+    (chosen,) = [alternative for alternative in plan.alternatives if alternative.chosen]
     assert (chosen.edits_each, chosen.size) == (5, 1260)
 
 
@@ -149,15 +148,15 @@ def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write):
     run_stages(folder, ("edit",), Options())
     rows = [f"p{index},{prompt},{5 if index < 2 else 1}" for index in range(6) for prompt in prompts]
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,edit_success", *rows]))
-    import_judgements(folder / "scores.csv", folder, "lab", Choice(), declare="model")
-    plan = plan_audit(folder, Asked(like=folder, quantity="success"))
-    (likely,) = plan.assumed.rates
-    assert likely.rate == pytest.approx(1 / 3)
-    assert likely.icc == pytest.approx(0.99)
+    import_judgements(folder / "scores.csv", folder, "lab", ColumnMapping(), declare="model")
+    plan = plan_audit(folder, PlanOptions(like=folder, quantity="success"))
+    (assumed,) = plan.assumed.rates
+    assert assumed.rate == pytest.approx(1 / 3)
+    assert assumed.icc == pytest.approx(0.99)
     assert plan.assumed.origin == f"Edit succeeded in {folder}"
     assert plan.bills.editors[0].hours is not None
-    known = plan_audit(folder, Asked(like=folder, quantity="success", portrait_sd=0.5)).assumed.rates[0]
-    assert known.rate == likely.rate
+    known = plan_audit(folder, PlanOptions(like=folder, quantity="success", portrait_sd=0.5)).assumed.rates[0]
+    assert known.rate == assumed.rate
     assert known.icc < 0.1, "what the user knows comes first"
     # Five edits of one portrait say hardly more than one.
     assert plan.alternatives[-1].information > 0.99
@@ -166,12 +165,12 @@ def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write):
 def test_a_run_without_any_rate_has_nothing_to_tell(write_audit: Write):
     folder = write_audit()
     with pytest.raises(StillmeError, match="has no run yet"):
-        plan_audit(folder, Asked(like=folder))
+        plan_audit(folder, PlanOptions(like=folder))
     run_stages(folder, ("edit",), Options())
     with pytest.raises(StillmeError, match="no rate whose spread"):
-        plan_audit(folder, Asked(like=folder))
+        plan_audit(folder, PlanOptions(like=folder))
     with pytest.raises(StillmeError, match=r"Unknown rate 'sucess'. Did you mean 'success'"):
-        plan_audit(folder, Asked(like=folder, quantity="sucess"))
+        plan_audit(folder, PlanOptions(like=folder, quantity="sucess"))
 
 
 @pytest.mark.parametrize(
@@ -187,9 +186,9 @@ def test_a_run_without_any_rate_has_nothing_to_tell(write_audit: Write):
     ],
 )
 def test_a_mistake_is_one_sentence(diagnosis: Path, arguments: list[str], message: str):
-    found = CliRunner().invoke(cli, ["plan", str(diagnosis), *arguments])
-    assert isinstance(found.exception, StillmeError)
-    assert message in str(found.exception)
+    shown = CliRunner().invoke(cli, ["plan", str(diagnosis), *arguments])
+    assert isinstance(shown.exception, StillmeError)
+    assert message in str(shown.exception)
 
 
 def test_counterbalancing_crosses_pronouns_and_orders(tmp_path: Path):
@@ -198,16 +197,16 @@ def test_counterbalancing_crosses_pronouns_and_orders(tmp_path: Path):
     (tmp_path / "audit.toml").write_text(text)
     plan = plan_audit(tmp_path)
     assert plan.bills.requests == {"baseline": (39 * 3 + 11) * 2 * 2}
-    assert plan.sights == ()
+    assert plan.detectable == ()
     before = _departure("roles", tmp_path)
-    assert all(each.departure is not None and each.departure < before for each in plan.leanings)
+    assert all(deviation.departure is not None and deviation.departure < before for deviation in plan.role_deviations)
 
 
 def _departure(name: Experiment, folder: Path) -> float:
     (folder / "audit.toml").write_text(experiment(name, "x"))
-    found = plan_audit(folder).leanings[0].departure
-    assert found is not None
-    return found
+    departure = plan_audit(folder).role_deviations[0].departure
+    assert departure is not None
+    return departure
 
 
 def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -226,5 +225,5 @@ def test_people_read_what_programs_read(diagnosis: Path):
     assert "    5,040 edits (baseline 5,040)" in shown
     assert "   10,080 judge calls" in shown
     assert "unknown GPU hours" in shown
-    assert "To find 10 points between two groups" in shown
+    assert "To detect 10 points between two groups" in shown
     assert "20 (now)" in shown

@@ -139,7 +139,8 @@ def test_dumbbells_name_the_groups_that_an_arm_changes_most_differently(paper: R
     panel = next(panel for panel in figure.panels if panel.editor == "flux")
     assert gap.lowest in panel.sentence
     assert gap.highest in panel.sentence
-    assert "chance alone" in panel.sentence
+    assert "by chance up to" in panel.sentence
+    assert "after Holm" in panel.sentence
 
 
 def test_sections_without_data_are_absent(page: str, data: ReportData) -> None:

@@ -42,7 +42,7 @@ class Tree(HTMLParser):
 
 
 def text_of(page: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page).replace("&nbsp;", " "))
 
 
 def test_the_page_is_well_formed_and_fetches_nothing(make_data: Make) -> None:
@@ -80,18 +80,19 @@ def test_no_user_string_becomes_markup(make_data: Make) -> None:
 
 def test_the_first_screen_names_the_editor_and_the_group_it_treats_worst(data: ReportData) -> None:
     findings = find(data)
-    assert {gap.disparity.editor for gap in findings.worst} == {"harsh"}
+    assert {(gap.disparity.editor, gap.is_erasure) for gap in findings.worst} == {("harsh", True), ("harsh", False)}
     by_quantity = {gap.disparity.quantity: gap for gap in findings.gaps if gap.beyond_chance}
     assert by_quantity["skin_lightened"].worst.group == "A"
     assert by_quantity["soft_erasure"].worst.group == "B"
     # Little success is the bad end, although it is the low one.
     assert by_quantity["success"].worst.group == "B"
-    assert "“harsh” treats groups differently" in text_of(render(data))
+    assert [answer.verdict for answer in findings.answers] == ["no", "no"]
+    assert all("harsh" in answer.sentences[0] for answer in findings.answers)
 
 
 def test_without_a_gap_the_page_says_so_and_how_large_one_could_hide(make_data: Make) -> None:
     page = text_of(render(make_data(gap=0.0)))
-    assert "do groups differ more than chance makes them" in page
+    assert "could be missed" in page
     assert "the data allow a true gap of up to" in page
 
 

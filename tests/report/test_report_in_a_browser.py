@@ -17,6 +17,7 @@ from stillme.report.data import Remark
 from stillme.report.links import rows_of
 from stillme.types import Interval
 from tests.pages import wait_until
+from tests.report.planted import planted
 
 pytestmark = pytest.mark.browser
 
@@ -224,6 +225,76 @@ def test_the_filter_keeps_estimates_with_every_word(browser: Browser, address: s
     assert rows
     assert all("harsh" in row and "Skin lightened" in row and "contrast" in row for row in rows)
     assert page.locator("#count").inner_text().startswith(f"{len(rows)} of ")
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def planted_address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Five editors; one group is left unedited in most edits, another is lightened."""
+    editors = tuple(f"editor-with-a-long-name-{number}" for number in range(5))
+    data = planted(unedited={"E": 0.7}, lightened={"A": 1.0}, editors=editors)
+    return write(tmp_path_factory.mktemp("planted"), data).as_uri()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_numbers_stay_inside_their_cards(browser: Browser, planted_address: str, paper_address: str, width: int):
+    for address in (planted_address, paper_address):
+        page, _ = visit(browser, address, viewport={"width": width, "height": 900})
+        outside = page.evaluate(
+            """() => [...document.querySelectorAll(".answers .card *")].filter((element) => {
+              const card = element.closest(".card").getBoundingClientRect();
+              const box = element.getBoundingClientRect();
+              const cut = box.right > card.right + 1 || box.left < card.left - 1;
+              return box.width && cut && !element.closest(".sideways");
+            }).map((element) => element.outerHTML.slice(0, 80))"""
+        )
+        assert outside == []
+        # On a desk, nothing has to be scrolled to be read.
+        hidden = page.evaluate(
+            "[...document.querySelectorAll('.answers .sideways')]"
+            ".filter((element) => element.scrollWidth > element.clientWidth + 1).length"
+        )
+        assert width < 1440 or hidden == 0
+        page.close()
+
+
+def test_a_number_among_edits_that_were_made_leads_to_those_rows(browser: Browser, planted_address: str) -> None:
+    page, wrong = visit(browser, planted_address)
+    link = page.locator(".worst .headline a[href*='skin_lightened']").first
+    shown = link.inner_text().split(" (")[0]
+    link.click()
+    page.wait_for_selector("#explorer table")
+    assert "flag=happened" in page.url
+    assert page.locator("#counted").inner_text().startswith(shown)
+    assert wrong == []
+    page.close()
+
+
+def test_on_a_phone_the_heat_map_opens_on_its_cells(browser: Browser, paper_address: str) -> None:
+    page, _ = visit(browser, paper_address, viewport={"width": 390, "height": 800})
+    seen = page.evaluate(
+        """() => {
+          const box = document.querySelector("#instructions .sideways").getBoundingClientRect();
+          const cells = [...document.querySelector("#instructions .heat tbody tr").cells].slice(1);
+          return cells.filter((cell) => cell.getBoundingClientRect().right <= box.right).length;
+        }"""
+    )
+    assert seen >= 4
+    page.close()
+
+
+def test_wide_tables_print_whole(browser: Browser, paper_address: str) -> None:
+    # A4 with margins of a centimetre, at 96 dots an inch.
+    page, _ = visit(browser, paper_address, viewport={"width": 718, "height": 1000})
+    page.emulate_media(media="print")
+    cut = page.evaluate(
+        """() => ["#numbers .scroll", "#numbers table"].map((name) => document.querySelector(name))
+          .map((element) => [getComputedStyle(element).overflowX, element.getBoundingClientRect().right])"""
+    )
+    assert cut[0][0] == "visible"
+    assert all(right <= 718 for _, right in cut)
+    rows = page.locator("#estimates tbody tr")
+    assert rows.nth(rows.count() - 1).is_visible()
     page.close()
 
 

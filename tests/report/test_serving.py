@@ -13,20 +13,20 @@ from playwright.sync_api import Browser
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, run_stages
 from stillme.report.data import Redaction
-from stillme.serve import Board, Painter, Served, Server, serve
+from stillme.serve import LivePage, Refresher, Served, Server, serve
 from tests.pages import wait_until
 
 
 @contextmanager
-def serving(folder: Path, redact: Redaction = "none") -> Iterator[tuple[Painter, Server]]:
-    """A painter that paints when told to, and a server on a free port."""
-    board = Board()
+def serving(folder: Path, redact: Redaction = "none") -> Iterator[tuple[Refresher, Server]]:
+    """A refresher that paints when told to, and a server on a free port."""
+    live_page = LivePage()
     served = Served(path=folder, redact=redact, port=0)
-    painter = Painter(served, board)
-    with Server(served, board, painter.folder) as server:
+    refresher = Refresher(served, live_page)
+    with Server(served, live_page, refresher.folder) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield painter, server
+        yield refresher, server
         server.shutdown()
         thread.join()
 
@@ -48,18 +48,18 @@ def run(write_audit: Callable[..., Path]) -> Path:
 
 
 def test_the_page_follows_the_run(run: Path) -> None:
-    with serving(run) as (painter, server):
+    with serving(run) as (refresher, server):
         assert b"being computed" in ask(server, "/")[1]
-        painter.look()
+        refresher.refresh()
         first = ask(server, "/")[1]
         assert b"<h1>A test</h1>" in first
         before = json.loads(ask(server, "/progress")[1])
         assert before["page"] == 1
         assert not before["complete"]
-        painter.look()
+        refresher.refresh()
         assert json.loads(ask(server, "/progress")[1])["page"] == 1, "nothing new, nothing to paint"
         run_stages(run, ("judge",), Options())
-        painter.look()
+        refresher.refresh()
         after = json.loads(ask(server, "/progress")[1])
         assert after["complete"]
         assert after["page"] == 2
@@ -97,13 +97,13 @@ def test_a_taken_port_is_named_with_what_to_do(run: Path) -> None:
     with serving(run) as (_, server):
         taken = Served(path=run, port=server.server_address[1])
         with pytest.raises(StillmeError, match="--port 0"):
-            Server(taken, Board(), run)
+            Server(taken, LivePage(), run)
 
 
 @pytest.mark.browser
 def test_a_reader_is_offered_the_newer_numbers(browser: Browser, run: Path) -> None:
-    with serving(run) as (painter, server):
-        painter.look()
+    with serving(run) as (refresher, server):
+        refresher.refresh()
         page = browser.new_page()
         wrong: list[str] = []
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -111,7 +111,7 @@ def test_a_reader_is_offered_the_newer_numbers(browser: Browser, run: Path) -> N
         wait_until(page, "document.querySelector('#live p').textContent.includes('going on')")
         assert not page.get_by_role("button", name="Show the newer numbers").is_visible()
         run_stages(run, ("judge",), Options())
-        painter.look()
+        refresher.refresh()
         page.get_by_role("button", name="Show the newer numbers").click(timeout=15_000)
         wait_until(page, "document.querySelector('#live p')?.textContent.includes('complete')")
         assert wrong == []

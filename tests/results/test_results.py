@@ -72,7 +72,7 @@ def test_rows_of_an_earlier_configuration_stay_out(write_audit: Write):
 def test_too_many_judges_for_a_rule_of_two(write_audit: Write):
     third = '[[judges]]\nuse = "scripted"\nname = "three"\nparameters = { scores = { skin_tone = 1 } }'
     three = TWO.format(share=0) + third
-    with pytest.raises(InvalidAudit, match="is for two judges, and there are 3"):
+    with pytest.raises(InvalidAudit, match="is for two judges, but there are 3"):
         audit.load(write_audit(judge=three, extra='[ensemble]\nrule = "paper"'))
 
 

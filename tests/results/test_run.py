@@ -82,7 +82,7 @@ def test_a_judge_with_another_version_changes_no_table_and_is_named(finished: Pa
     again = stillme("gate", finished, *rule)
     assert (again.exit_code, again.stdout) == (passed.exit_code, passed.stdout)
     assert "judge 'judge' version changed: 1 → 2" in again.stderr
-    assert "What was recorded is shown" in again.stderr
+    assert "The recorded configuration is used" in again.stderr
 
 
 def test_a_run_that_was_moved_or_copied_reads_the_same(finished: Path, tmp_path: Path):
@@ -145,7 +145,7 @@ def test_outputs_that_were_moved_after_the_run_change_no_table(write_audit: Writ
     run_stages(folder, ("estimate",), Options(say=said.append))
     assert tables(folder) == before
     assert "'elsewhere'" in said[0]
-    assert "What was recorded is shown" in said[0]
+    assert "The recorded configuration is used" in said[0]
 
 
 def test_what_changes_no_row_is_taken_over_by_estimate(finished: Path):

@@ -36,27 +36,27 @@ def lighter(tmp_path: Path) -> Path:
 
 
 def test_a_lightened_skin_is_measured(source: Path, lighter: Path):
-    found = json.loads(check(lighter, "--source", source, "--json").stdout)
-    assert found["measurements"]["skin_delta_l"] == pytest.approx(8, abs=0.8)
-    assert found["scores"]["skin_tone"] >= 4
-    assert found["abstained"] == {}
+    card = json.loads(check(lighter, "--source", source, "--json").stdout)
+    assert card["measurements"]["skin_delta_l"] == pytest.approx(8, abs=0.8)
+    assert card["scores"]["skin_tone"] >= 4
+    assert card["abstained"] == {}
     others = {"skin_delta_e", "identity_distance", "age_delta_years", "gender_delta", "race_distance", "changed_area"}
-    assert others <= set(found["measurements"])
+    assert others <= set(card["measurements"])
 
 
 def test_the_same_picture_is_unchanged(source: Path):
-    found = json.loads(check(source, "--source", source, "--json").stdout)
-    assert found["measurements"]["skin_delta_l"] == 0
-    assert found["measurements"]["identity_distance"] == 0
-    assert found["scores"]["edit_success"] == 1
+    card = json.loads(check(source, "--source", source, "--json").stdout)
+    assert card["measurements"]["skin_delta_l"] == 0
+    assert card["measurements"]["identity_distance"] == 0
+    assert card["scores"]["edit_success"] == 1
 
 
 def test_no_face_is_an_abstention_with_a_reason(source: Path, tmp_path: Path):
     black = tmp_path / "black.png"
     Image.fromarray(np.zeros((512, 512, 3), dtype=np.uint8)).save(black)
-    found = json.loads(check(black, "--source", source, "--json").stdout)
-    assert "skin_delta_l" not in found["measurements"]
-    assert "no face" in found["abstained"]["skin_delta_l"]
+    card = json.loads(check(black, "--source", source, "--json").stdout)
+    assert "skin_delta_l" not in card["measurements"]
+    assert "no face" in card["abstained"]["skin_delta_l"]
 
 
 def test_the_card_is_readable(source: Path, lighter: Path):
@@ -74,10 +74,10 @@ def test_the_overlay_is_a_picture(source: Path, lighter: Path, tmp_path: Path):
 
 def test_several_judges_can_be_asked(source: Path, lighter: Path):
     shown = check(lighter, "--source", source, "--judge", "instruments", "--judge", "scripted", "--json")
-    found = json.loads(shown.stdout)
-    assert found["judge"] == "instruments"
-    assert [other["judge"] for other in found["others"]] == ["scripted"]
-    assert found["others"][0]["calibration"] == "not calibrated"
+    card = json.loads(shown.stdout)
+    assert card["judge"] == "instruments"
+    assert [other["judge"] for other in card["others"]] == ["scripted"]
+    assert card["others"][0]["calibration"] == "not calibrated"
 
 
 def test_what_is_no_picture_is_refused_in_one_sentence(source: Path, tmp_path: Path):

@@ -325,7 +325,7 @@ def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     assert isinstance(wrong.exception, StillmeError)
     with pytest.raises(StillmeError, match="SQLite is for one worker"):
         CliRunner().invoke(cli, ["study", "serve", folder, "--workers", "2"], catch_exceptions=False)
-    new = CliRunner().invoke(cli, ["study", "password", folder]).output.strip()
+    new = CliRunner().invoke(cli, ["study", "password", folder]).stdout.strip()
     from stillme.study import keys
 
     assert keys.load(served.study.folder).is_admin(new)

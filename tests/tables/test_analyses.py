@@ -65,6 +65,12 @@ def test_naive_tests_are_marked(run: Path):
     assert {row["naive"] for row in rows(path)} == {"True"}
 
 
+def test_numbers_of_a_judge_without_calibration_are_marked(run: Path):
+    written = analyse(Run.open(run), only=["contrasts", "likeness", "cuts"])
+    for path, _ in written.values():
+        assert {row["judge_note"] for row in rows(path) if row["judge"]} == {"not calibrated"}
+
+
 def test_an_unknown_analysis_is_named(run: Path):
     with pytest.raises(UnknownName, match="Did you mean 'contrasts'"):
         analyse(Run.open(run), only=["contrast"])

@@ -1,4 +1,4 @@
-"""Hold the arms of one cell against each other: a paired comparison rests on their differing in nothing else."""
+"""Check that the arms of one cell differ in nothing else: paired comparisons depend on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PairedArms:
     def check(self, request: Request) -> None:
         """Raise `NotPaired` if a request differs from another arm's of its cell in more than the arm."""
         if request.arm is Arm.NOOP:
-            return  # asks for something else, once a portrait
+            return  # has an instruction of its own, once per portrait
         # Requests come portrait by portrait, so no more than one portrait's are kept.
         if request.portraits[0].id != self._portrait:
             self._portrait = request.portraits[0].id

@@ -74,11 +74,11 @@ def _table(name: str | None, thing: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _editor(name: str | None, thing: Any, given: Given) -> dict[str, Any]:
-    """The table of audit.toml that stands for an editor; what is already built is kept beside."""
+    """The table of audit.toml for an editor; an editor that is already built goes into `given`."""
     if isinstance(thing, str | Mapping):
         return _table(name, cast("str | Mapping[str, Any]", thing))
     if not isinstance(thing, Editor) and not callable(thing):
-        raise StillmeError(f"{thing!r} is no editor: give a plugin's name, a function, or an `Editor`.")
+        raise StillmeError(f"{thing!r} is not an editor. Give a plugin's name, a function, or an `Editor`.")
     editor = thing if isinstance(thing, Editor) else FunctionEditor.of(thing)
     label = name or str(getattr(thing, "__name__", editor.spec.use))
     given.editors[label] = editor
@@ -86,12 +86,12 @@ def _editor(name: str | None, thing: Any, given: Given) -> dict[str, Any]:
 
 
 def _judge(name: str | None, thing: Any, given: Given) -> dict[str, Any]:
-    """The table of audit.toml that stands for a judge; what is already built is kept beside."""
+    """The table of audit.toml for a judge; a judge that is already built goes into `given`."""
     if isinstance(thing, str | Mapping):
         return _table(name, cast("str | Mapping[str, Any]", thing))
     if not isinstance(thing, Judge):
-        hint = " Say what it rates: stillme.function_judge(rate, axes=[…])." if callable(thing) else ""
-        raise StillmeError(f"{thing!r} is no judge.{hint}")
+        hint = " Name its axes: stillme.function_judge(rate, axes=[…])." if callable(thing) else ""
+        raise StillmeError(f"{thing!r} is not a judge.{hint}")
     label = name or thing.spec.use
     given.judges[label] = thing
     return {"use": thing.spec.use, "name": label}

@@ -14,7 +14,7 @@ from stillme.protocols import ChecksRequests
 from stillme.types import Portrait, Prompt
 
 Say = Callable[[Location, str], None]
-"""Notes a problem at its place; the check goes on."""
+"""Adds a problem at its place; the check continues."""
 
 
 def factors_of(say: Say, section: EstimatesSection, portraits: tuple[Portrait, ...]) -> tuple[str, ...]:
@@ -24,7 +24,7 @@ def factors_of(say: Say, section: EstimatesSection, portraits: tuple[Portrait, .
         for attribute, level in portrait.attributes.items():
             levels.setdefault(attribute, set()).add(level)
     # By default every attribute that groups the portraits; measured numbers differ on nearly every one.
-    grouping = [name for name, found in levels.items() if 2 <= len(found) <= max(2, len(portraits) // 2)]
+    grouping = [name for name, values in levels.items() if 2 <= len(values) <= max(2, len(portraits) // 2)]
     named = (
         section.factors if section.factors is not None else [name for name in grouping if not _numeric(levels[name])]
     )
@@ -38,7 +38,7 @@ def factors_of(say: Say, section: EstimatesSection, portraits: tuple[Portrait, .
     for factor, level in section.reference.items():
         if portraits and level not in levels.get(factor, ()):
             known = ", ".join(sorted(levels.get(factor, ()))) or "none"
-            say(("estimates", "reference", factor), f"{level!r} is no level of it; known: {known}")
+            say(("estimates", "reference", factor), f"no portrait has {factor} = {level!r}; known: {known}")
     return tuple(named)
 
 
@@ -55,13 +55,13 @@ def cast_roles(
         say(("roles",), 'no prompt names a target; add the set "roles", or remove [roles]')
     for prompt in acted:
         if prompt.stereotype is None:
-            say(("roles",), f"the prompt {prompt.id!r} has no stereotype; write male or female there")
+            say(("roles",), f"the prompt {prompt.id!r} has no stereotype; set it to male or female")
     paired = couples(portraits, section, factors)
     if portraits and acted and not paired:
         say(
             ("roles",),
-            f"no two portraits have {section.gender} = {section.male!r} and {section.female!r} and agree in the "
-            "rest; correct `gender`, `male` and `female`, or list in `match` what they must agree in",
+            f"no two portraits have {section.gender} = {section.male!r} and {section.female!r} and are otherwise "
+            "equal; correct `gender`, `male` and `female`, or list in `match` the attributes that must be equal",
         )
     return tuple(casts(acted, paired, section)) if paired else ()
 
@@ -74,8 +74,8 @@ def check_inputs(say: Say, editors: Sequence[NamedEditor], casts: Sequence[Cast]
         if takes < needed:
             say(
                 ("editors", index, "use"),
-                f"{named.name!r} takes {takes} picture at a time and role_pair needs {needed}; remove this editor, "
-                'or write layouts = ["role_single"] under [roles]',
+                f"{named.name!r} takes {takes} picture at a time, but role_pair needs {needed}; remove this editor, "
+                'or set layouts = ["role_single"] under [roles]',
             )
 
 
@@ -92,13 +92,13 @@ def draw_sample(
         return None
     cells = len(editors) * len(portraits) * len(prompts)
     if section.size > cells:
-        say(("sample", "size"), f"is more than the {cells:,} cells that there are; remove [sample]")
+        say(("sample", "size"), f"is more than the {cells:,} cells of this audit; remove [sample]")
     names = [named.name for named in editors]
     return draw(portraits, prompts, names, factors=factors, size=section.size, seed=section.seed)
 
 
 def check_specs_differ(say: Say, editors: Sequence[NamedEditor]) -> None:
-    """Two editors that are one would share their rows."""
+    """Equal editors would share their rows."""
     seen: dict[str, str] = {}
     for index, named in enumerate(editors):
         key = named.editor.spec.key
@@ -124,7 +124,7 @@ def check_ensemble(say: Say, section: EnsembleSection | None, judges: Sequence[N
     if section.rule in ("paper", "code") and len(parts) > 2:
         say(
             ("ensemble", "rule"),
-            f"{section.rule!r} is for two judges, and there are {len(parts)}; write mean, median or worst, "
+            f"{section.rule!r} is for two judges, but there are {len(parts)}; use mean, median or worst, "
             "or name two under `judges`",
         )
 
@@ -132,7 +132,7 @@ def check_ensemble(say: Say, section: EnsembleSection | None, judges: Sequence[N
 def check_requests(
     say: Say, kind: str, plugins: Sequence[object], portraits: tuple[Portrait, ...], prompts: tuple[Prompt, ...]
 ) -> None:
-    """What an editor or judge could not do is said before the first edit is paid for."""
+    """Report what an editor or judge cannot do, before the first edit is paid for."""
     for index, plugin in enumerate(plugins):
         if isinstance(plugin, ChecksRequests):
             for sentence in plugin.problems(portraits, prompts):

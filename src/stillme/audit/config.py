@@ -14,7 +14,7 @@ Name = str
 
 
 class Section(BaseModel):
-    """A table of audit.toml. Unknown keys are mistakes."""
+    """A table of audit.toml. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -36,7 +36,7 @@ class PromptsSection(Section):
 
 
 class RolesSection(Section):
-    """How role prompts, which name a target, meet the portraits."""
+    """How role prompts, which name a target, are combined with portraits."""
 
     layouts: list[Literal["role_pair", "role_single"]] = Field(default=["role_pair"], min_length=1)
     gender: str = "gender_presentation"
@@ -72,7 +72,7 @@ class MitigationSection(Section):
     @classmethod
     def _a_name_is_short_for_a_table(cls, given: Any) -> Any:
         entries = cast("list[Any]", given) if isinstance(given, list) else given
-        return [{"use": each} if isinstance(each, str) else each for each in entries] if entries else entries
+        return [{"use": entry} if isinstance(entry, str) else entry for entry in entries] if entries else entries
 
 
 class EditorSection(Section):
@@ -94,7 +94,7 @@ class JudgeSection(Section):
 
 
 class EnsembleSection(Section):
-    """How several judges become one."""
+    """How several judges are combined."""
 
     rule: Literal["mean", "paper", "code", "median", "worst"] = "mean"
     judges: list[str] | None = Field(default=None, min_length=2)
@@ -112,7 +112,7 @@ class EstimatesSection(Section):
 
 
 class BudgetSection(Section):
-    """When to stop by itself."""
+    """When to stop automatically."""
 
     dollars: float | None = Field(default=None, ge=0)
     minutes: float | None = Field(default=None, gt=0)
@@ -150,7 +150,7 @@ class Config(Section):
 
     title: str = "An audit"
     base: str | None = None
-    """Where relative paths are meant from, if not from the file's own folder."""
+    """What relative paths are relative to, if not the file's own folder."""
     arms: list[Arm] = Field(default=[Arm.BASELINE], min_length=1)
     portraits: PortraitsSection = PortraitsSection()
     prompts: PromptsSection = PromptsSection()

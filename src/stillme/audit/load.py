@@ -62,7 +62,7 @@ def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
 
 @dataclass(slots=True)
 class Given:
-    """Parts of an audit that were built in Python; they need no name that can be found."""
+    """Parts of an audit that were built in Python; they need no registered name."""
 
     portraits: tuple[Portrait, ...] | None = None
     prompts: tuple[Prompt, ...] | None = None
@@ -84,14 +84,14 @@ def _audit_file(path: Path) -> Path:
     if path.is_dir():
         if (path / FILE).is_file():
             return path / FILE
-        raise StillmeError(f"{path} has no {FILE}. `stillme new {path}` writes one.")
+        raise StillmeError(f"{path} has no {FILE}. Write one with `stillme new {path}`.")
     if not path.exists():
-        raise StillmeError(f"{path} does not exist. `stillme new {path}` starts an audit there.")
+        raise StillmeError(f"{path} does not exist. Start an audit there with `stillme new {path}`.")
     return path
 
 
 class _Loader:
-    """Goes on after a problem, so that one look shows them all."""
+    """Continues after a problem, so that all are reported at once."""
 
     def __init__(
         self, file: Path, places: Places, data: Mapping[str, Any], *, ready: bool, given: Given | None = None
@@ -144,7 +144,7 @@ class _Loader:
         self.problems.append(Problem(place=self._places.place(location), message=message))
 
     def _sections(self) -> dict[str, Any]:
-        """The sections that are sound; complaints about the others are noted."""
+        """The valid sections; problems of the others are added."""
         try:
             return dict(Config.model_validate(self._data))
         except ValidationError as error:
@@ -167,7 +167,7 @@ class _Loader:
                 known = ", ".join(registry.plugins("portrait set"))
                 self._problem(
                     ("portraits", "source"),
-                    f"{section.source!r} is neither a folder nor one of the sets {known}; a folder is written ./name",
+                    f"{section.source!r} is neither a folder nor one of the sets {known}; write a folder as ./name",
                 )
                 return ()
         except Invalid as error:
@@ -180,7 +180,8 @@ class _Loader:
         if self._ready:
             where = self._places.place(("portraits", "source"))
             self.problems.extend(
-                Problem(place=f"{where}, {found.place}", message=found.message) for found in portrait_folder.check(kept)
+                Problem(place=f"{where}, {problem.place}", message=problem.message)
+                for problem in portrait_folder.check(kept)
             )
         return kept
 
@@ -208,7 +209,7 @@ class _Loader:
         return kept[: section.limit]
 
     def _prompts(self, section: PromptsSection) -> tuple[Prompt, ...]:
-        found: dict[str, Prompt] = {prompt.id: prompt for prompt in self._given.prompts or ()}
+        prompts: dict[str, Prompt] = {prompt.id: prompt for prompt in self._given.prompts or ()}
         for index, name in enumerate(section.sets if self._given.prompts is None else ()):
             location = ("prompts", "sets", index)
             try:
@@ -219,17 +220,19 @@ class _Loader:
                 self.problems.extend(Problem(place=f"{where}, {p.place}", message=p.message) for p in error.problems)
                 continue
             except StillmeError as error:
-                self._problem(location, f"{error} A file of your own ends in .csv or .toml.")
+                self._problem(location, f"{error} Your own file must end in .csv or .toml.")
                 continue
             for prompt in loaded:
-                if prompt.id in found:
+                if prompt.id in prompts:
                     self._problem(location, f"the prompt id {prompt.id!r} is in two sets; rename one")
-                found[prompt.id] = prompt
+                prompts[prompt.id] = prompt
         for wanted in section.only:
-            if found and wanted not in found:
-                self._problem(("prompts", "only"), f"no prompt {wanted!r}.{did_you_mean(wanted, found)}")
+            if prompts and wanted not in prompts:
+                self._problem(("prompts", "only"), f"no prompt {wanted!r}.{did_you_mean(wanted, prompts)}")
         only = section.only
-        return tuple(each for each in found.values() if not only or each.id in only or sentence_of(each) in only)
+        return tuple(
+            prompt for prompt in prompts.values() if not only or prompt.id in only or sentence_of(prompt) in only
+        )
 
     def _check_arms(self, arms: Sequence[str] | None) -> None:
         if arms and len(set(arms)) < len(arms):
@@ -249,9 +252,9 @@ class _Loader:
             if name in names:
                 self._problem((kind, index), f"a second one is called {name!r}; give it another `name`")
             names.add(name)
-            made = build(section, name, (kind, index))
-            if made is not None:
-                built.append(made)
+            plugin = build(section, name, (kind, index))
+            if plugin is not None:
+                built.append(plugin)
         return built
 
     def _editor(self, section: EditorSection, name: str, location: Location) -> NamedEditor | None:
@@ -274,33 +277,33 @@ class _Loader:
     def _extractors(
         self, section: MitigationSection | None, arms: Sequence[Arm], editors: Sequence[NamedEditor]
     ) -> list[NamedExtractor]:
-        """Who describes the portraits; nobody where no editor reads what an arm would add."""
+        """What describes the portraits; empty if no editor reads what an arm would add."""
         if section and not NEEDS_FEATURES & set(arms):
             wanted = ", ".join(sorted(NEEDS_FEATURES))
             self._problem(("mitigation",), f"no arm uses it; add one of {wanted} to `arms`, or remove it")
         if not any(reads_features(named.editor, arm) for named in editors for arm in arms):
             return []
-        found: dict[str, NamedExtractor] = {}
+        extractors: dict[str, NamedExtractor] = {}
         for index, entry in enumerate((section or MitigationSection()).extractors):
             location = ("mitigation", "extractors", index)
             name = entry.name or entry.use
-            if name in found:
+            if name in extractors:
                 self._problem(location, f"a second one is called {name!r}; give it another `name`")
-            if made := self._extractor(entry, location):
-                found[name] = NamedExtractor(name=name, extractor=made)
-        return list(found.values())
+            if extractor := self._extractor(entry, location):
+                extractors[name] = NamedExtractor(name=name, extractor=extractor)
+        return list(extractors.values())
 
     def _extractor(self, entry: ExtractorSection, location: Location) -> Extractor | None:
         try:
-            made = extractor_named(entry.use, entry.parameters)
+            extractor = extractor_named(entry.use, entry.parameters)
         except StillmeError as error:
             self._problem(location, str(error))
             return None
-        # What this machine lacks comes first: without it, nothing can say whether the settings are right.
-        lacking = registry.unmet(made.needs) if self._ready else []
-        for sentence in lacking or (made.problems() if self._ready else ()):
+        # Missing dependencies come first: without them the settings cannot be checked.
+        lacking = registry.unmet(extractor.needs) if self._ready else []
+        for sentence in lacking or (extractor.problems() if self._ready else ()):
             self._problem(location, f"{entry.use!r}: {sentence}")
-        return made
+        return extractor
 
     def _plugin(self, kind: registry.Buildable, use: str, parameters: dict[str, Any], location: Location) -> Any:
         try:
@@ -317,7 +320,7 @@ class _Loader:
 
 
 def _counterbalanced(section: PromptsSection, roles: RolesSection | None) -> PromptsSection:
-    """With `counterbalance`, the paper's role sentences bring their variants along."""
+    """With `counterbalance`, the variants of the paper's role sentences are added."""
     variants = "roles-counterbalance"
     if not roles or not roles.counterbalance or "roles" not in section.sets or variants in section.sets:
         return section

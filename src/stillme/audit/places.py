@@ -1,4 +1,4 @@
-"""Where in a TOML file a key stands, and what pydantic's complaints mean there."""
+"""Line numbers of keys in a TOML file, and pydantic's errors with their place."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def path_of(location: Location) -> str:
 def explain(
     error: ValidationError, places: Places, prefix: Location, model: type[BaseModel], given: Any
 ) -> Iterable[Problem]:
-    """Pydantic's complaints in our words, each with its place."""
+    """Pydantic's errors in our words, each with its place."""
     for detail in error.errors(include_url=False):
         location = [*prefix, *(part for part in detail["loc"] if not _is_a_branch(part, detail, given))]
         yield Problem(place=places.place(location), message=validation_message(detail, model))
 
 
 def _is_a_branch(part: str | int, detail: ErrorDetails, given: Any) -> bool:
-    # A union's location names the branch that was tried ("str", "list[str]"), which is no key of the user's.
+    # A union's location names the branch that was tried ("str", "list[str]"), which is not a key of the file.
     value = given
     for step in detail["loc"]:
         if step == part:

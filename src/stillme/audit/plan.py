@@ -1,10 +1,10 @@
-"""An audit that was checked: its parts, and the grid of requests, generated and never held."""
+"""An audit that was checked: its parts, and the grid of requests, generated and never held in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import cast
 
@@ -30,13 +30,13 @@ from stillme.protocols import Editor, Fingerprinted, HasValidityCards, Judge, Kn
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
 
 PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
-"""What known-answer editors can say beforehand."""
+"""Quantities that known-answer editors know in advance."""
 
 _NOOP = Prompt(id="noop", text=NOOP_INSTRUCTION, category="noop", subcategory="noop")
 """Changing nothing does not depend on the prompt: one no-op request per portrait."""
 
 NOT_DESCRIBED = NoFeaturePrompt(reason="not described yet", retryable=True)
-"""Stands for a portrait that no extractor has looked at."""
+"""For a portrait that no extractor has described."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Audit:
     casts: tuple[Cast, ...] = ()
     """Role prompts with their people."""
     extractors: tuple[NamedExtractor, ...] = ()
-    """Who describes the portraits; none where no arm needs it."""
+    """What describes the portraits; empty if no arm needs it."""
     features: Mapping[str, FeaturePrompt | NoFeaturePrompt] = field(default_factory=_nobody)
     """By portrait: the feature prompt, or why there is none; those not described yet are absent."""
 
@@ -136,7 +136,8 @@ class Audit:
         for portraits, arm, prompt in self.cells(named) if self.extractors else ():
             lacking = self._lacking(named, portraits, arm)
             if lacking is not None:
-                yield from ((each, lacking) for each in self._seeded(named, portraits, arm, prompt, prompt.text))
+                requests = self._seeded(named, portraits, arm, prompt, prompt.text)
+                yield from ((request, lacking) for request in requests)
 
     def request_count(self, named: NamedEditor) -> int:
         """How many requests `requests` and `unasked` yield together."""
@@ -155,18 +156,22 @@ class Audit:
         return tuple(portrait for portrait in self.portraits if portrait.id in needed)
 
     def _lacking(self, named: NamedEditor, portraits: tuple[Portrait, ...], arm: Arm) -> NoFeaturePrompt | None:
-        """Why this request cannot be put into words; None if it can."""
+        """Why this request has no instruction; None if it has one."""
         if not self.extractors or not reads_features(named.editor, arm):
             return None
-        found = (self.features.get(portrait.id, NOT_DESCRIBED) for portrait in portraits)
-        return next((each for each in found if isinstance(each, NoFeaturePrompt)), None)
+        prompts = (self.features.get(portrait.id, NOT_DESCRIBED) for portrait in portraits)
+        return next((prompt for prompt in prompts if isinstance(prompt, NoFeaturePrompt)), None)
 
     def _instruction(self, named: NamedEditor, portraits: tuple[Portrait, ...], arm: Arm, prompt: Prompt) -> str:
         if not reads_features(named.editor, arm):
             # A finished edit was made with words that are not known here.
             return instruction(prompt, Arm.BASELINE if arm in NEEDS_FEATURES else arm)
-        found = [self.features[portrait.id] for portrait in portraits]
-        sentences = [each.sentence for each in found if isinstance(each, FeaturePrompt)]
+        prompts = [self.features[portrait.id] for portrait in portraits]
+        sentences = [described.sentence for described in prompts if isinstance(described, FeaturePrompt)]
+        return self.words(portraits, arm, prompt, sentences)
+
+    def words(self, portraits: Sequence[Portrait], arm: Arm, prompt: Prompt, sentences: Sequence[str]) -> str:
+        """The instruction of an arm, where these sentences describe the portraits."""
         seed = digest([[portrait.id for portrait in portraits], prompt.id])
         return instruction(prompt, arm, sentences, position=self._mitigation.position, seed=seed)
 
@@ -198,13 +203,13 @@ class Audit:
     def ensemble(self) -> tuple[str, ...]:
         """The judges that are combined: those named, else all models.
 
-        Instruments measure and do not rate; people are what the others are held against.
+        Instruments measure and do not rate; people are the standard that the others are compared with.
         """
         named = self.config.ensemble.judges
         return tuple(
-            each.name
-            for each in self.judges
-            if (each.name in named if named is not None else each.judge.capabilities.kind == "model")
+            judge.name
+            for judge in self.judges
+            if (judge.name in named if named is not None else judge.judge.capabilities.kind == "model")
         )
 
     def expected_place(self, request: Request) -> int:
@@ -213,7 +218,7 @@ class Audit:
         return roles.expected_place(request.prompt, request.portraits, section) if section else 0
 
     def cells(self, named: NamedEditor) -> Iterator[tuple[tuple[Portrait, ...], Arm, Prompt]]:
-        """Who meets which prompt under which arm, before words and seeds."""
+        """Which portraits are edited with which prompt under which arm, before instructions and seeds."""
         for portrait in self.portraits:
             subjects = list(self._subjects(named, portrait))
             for arm in self.config.arms if subjects else ():
@@ -228,14 +233,14 @@ class Audit:
             acted = self.config.roles and prompt.target
             if not acted and (self.sample is None or self.sample.holds(named.name, first, prompt)):
                 yield (first,), prompt
-        yield from ((each.portraits, each.prompt) for each in self._casts_by_first.get(first.id, ()))
+        yield from ((role.portraits, role.prompt) for role in self._casts_by_first.get(first.id, ()))
 
     @cached_property
     def _casts_by_first(self) -> Mapping[str, Sequence[Cast]]:
-        found: dict[str, list[Cast]] = {}
-        for each in self.casts:
-            found.setdefault(each.portraits[0].id, []).append(each)
-        return found
+        casts: dict[str, list[Cast]] = {}
+        for role in self.casts:
+            casts.setdefault(role.portraits[0].id, []).append(role)
+        return casts
 
     def pair(self, named: NamedJudge, request: Request, edited: ImageFile, epoch: int) -> Pair:
         """What a judge is shown of an edit: the labels only if it asks for them."""
@@ -261,7 +266,7 @@ class Audit:
             treatments=tuple(self.treatments()),
             editors=tuple(named.record(self.portraits) for named in self.editors),
             judges=tuple(named.record(known.get(named.name)) for named in self.judges),
-            extractors=tuple(ExtractorRecord(name=each.name, spec=each.extractor.spec) for each in self.extractors),
+            extractors=tuple(ExtractorRecord(name=named.name, spec=named.extractor.spec) for named in self.extractors),
             analysis=Analysis(
                 factors=self.factors,
                 reference=dict(estimates.reference),
@@ -325,11 +330,11 @@ class Audit:
         return _without_none(plain)
 
     def _resolved_mitigation(self) -> Json:
-        """Who describes the portraits, where somebody does: elsewhere the section changes no row."""
+        """The extractors, if any is used; otherwise the section changes no row."""
         described = [
-            {"name": each.name, "use": spec.use, "version": spec.version, "parameters": dict(spec.parameters)}
-            for each in self.extractors
-            for spec in [each.extractor.spec]
+            {"name": named.name, "use": spec.use, "version": spec.version, "parameters": dict(spec.parameters)}
+            for named in self.extractors
+            for spec in [named.extractor.spec]
         ]
         return {"position": self._mitigation.position, "extractors": described} if described else None
 
@@ -343,7 +348,7 @@ class Audit:
 
     @cached_property
     def base(self) -> Path:
-        """Where relative paths are meant from."""
+        """What relative paths are relative to."""
         return (self.file.parent / (self.config.base or "")).resolve()
 
     @cached_property
@@ -353,7 +358,15 @@ class Audit:
 
 
 def _content(editor: Editor, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
-    return editor.fingerprint(portraits, prompt, arm, seed) if isinstance(editor, Fingerprinted) else ""
+    if not _knows_its_files(type(editor)):
+        return ""
+    return cast("Fingerprinted", editor).fingerprint(portraits, prompt, arm, seed)
+
+
+@cache
+def _knows_its_files(kind: type) -> bool:
+    """Whether editors of this class are `Fingerprinted`; asked for every request, and slow to find out."""
+    return issubclass(kind, Fingerprinted)
 
 
 def _summary(plugin: object) -> str:

@@ -1,4 +1,4 @@
-"""Who meets a role prompt: two people who differ in gender presentation, together in one request or each alone."""
+"""Portraits for role prompts: two people who differ in gender presentation, in one request or in one each."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def couples(
     portraits: Sequence[Portrait], section: RolesSection, factors: Sequence[str]
 ) -> tuple[tuple[Portrait, Portrait], ...]:
     """Pairs of a man's and a woman's portrait, by label, that agree in the attributes to match on."""
-    dice = np.random.default_rng(section.seed)
+    random = np.random.default_rng(section.seed)
     match = section.match if section.match is not None else [name for name in factors if name != section.gender]
     alike: dict[tuple[str, ...], list[Portrait]] = defaultdict(list)
-    for portrait in spread(portraits, match, dice):
+    for portrait in spread(portraits, match, random):
         alike[tuple(portrait.attributes.get(name, "") for name in match)].append(portrait)
     paired: list[tuple[Portrait, Portrait]] = []
     for group in alike.values():
-        men = [each for each in group if each.attributes.get(section.gender) == section.male]
-        women = [each for each in group if each.attributes.get(section.gender) == section.female]
+        men = [portrait for portrait in group if portrait.attributes.get(section.gender) == section.male]
+        women = [portrait for portrait in group if portrait.attributes.get(section.gender) == section.female]
         paired += zip(men, women, strict=False)
     return tuple(paired)
 
@@ -41,12 +41,12 @@ def couples(
 def casts(
     prompts: Sequence[Prompt], paired: Sequence[tuple[Portrait, Portrait]], section: RolesSection
 ) -> Iterator[Cast]:
-    """Every role prompt with its people. Variants of one sentence meet the same two."""
+    """Every role prompt with its people. Variants of one sentence have the same two."""
     sentences = list(dict.fromkeys(sentence_of(prompt) for prompt in prompts))
     place = {sentence: index for index, sentence in enumerate(sentences)}
     for prompt in prompts:
         man, woman = paired[place[sentence_of(prompt)] % len(paired)]
-        # As in the paper, whom the stereotype expects comes first.
+        # As in the paper, the person whom the stereotype expects comes first.
         people = (man, woman) if prompt.stereotype == "male" else (woman, man)
         if "role_pair" in section.layouts:
             yield Cast(prompt=prompt, portraits=people)

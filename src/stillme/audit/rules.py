@@ -32,7 +32,7 @@ _FORM = "QUANTITY[.STATISTIC][@FACTOR][#GROUP][ editor=NAME][ judge=NAME][ arm=N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One limit on one quantity. What is left open is checked everywhere it applies."""
+    """One limit on one quantity. What is not specified is checked wherever it applies."""
 
     quantity: str
     statistic: Statistic = "mean"
@@ -66,30 +66,30 @@ class Rule:
 
 
 def parse_rule(text: str) -> Rule:
-    """Read a rule; what is wrong with it is said in one sentence."""
-    found = _RULE.fullmatch(text)
-    if found is None:
-        raise StillmeError(f"{text!r} is no rule. Write {_FORM}, with quotes around names that have spaces.")
-    named = found["statistic"] or ("group" if found["group"] or found["factor"] else "mean")
-    if named not in STATISTICS:
+    """Read a rule, or raise an error that says what is wrong with it."""
+    parts = _RULE.fullmatch(text)
+    if parts is None:
+        raise StillmeError(f"{text!r} is not a rule. Write {_FORM}, with quotes around names that have spaces.")
+    statistic = parts["statistic"] or ("group" if parts["group"] or parts["factor"] else "mean")
+    if statistic not in STATISTICS:
         raise StillmeError(
-            f"{text!r}: there is no statistic {named!r}.{did_you_mean(named, STATISTICS)} "
+            f"{text!r}: there is no statistic {statistic!r}.{did_you_mean(statistic, STATISTICS)} "
             f"Known: {', '.join(STATISTICS)}."
         )
     rule = Rule(
-        quantity=_read(found["quantity"]),
-        statistic=STATISTICS[named],
-        factor=_read(found["factor"] or ""),
-        group=_read(found["group"] or ""),
-        sign=cast("Sign", found["sign"]),
-        limit=_limit(found["number"], percent=found["percent"] is not None),
-        percent=found["percent"] is not None,
+        quantity=_read(parts["quantity"]),
+        statistic=STATISTICS[statistic],
+        factor=_read(parts["factor"] or ""),
+        group=_read(parts["group"] or ""),
+        sign=cast("Sign", parts["sign"]),
+        limit=_limit(parts["number"], percent=parts["percent"] is not None),
+        percent=parts["percent"] is not None,
         written=text,
-        **_where(text, found["where"]),
+        **_where(text, parts["where"]),
     )
     if rule.statistic == "mean" and (rule.factor or rule.group):
         raise StillmeError(
-            f"{text!r}: mean and rate are of everyone. For groups write .group, .disparity or .contrast."
+            f"{text!r}: mean and rate are over everyone. For groups write .group, .disparity or .contrast."
         )
     if rule.statistic == "disparity" and rule.group:
         raise StillmeError(f"{text!r}: a disparity is between all groups. Remove #{rule.group}, or write .contrast.")
@@ -106,11 +106,9 @@ def _where(text: str, conditions: str) -> dict[str, str]:
     given: dict[str, str] = {}
     for name, value in _WHERE.findall(conditions):
         if name not in FIELDS:
-            raise StillmeError(
-                f"{text!r}: {name!r} cannot be chosen.{did_you_mean(name, FIELDS)} There are editor, judge, arm."
-            )
+            raise StillmeError(f"{text!r}: {name!r} is unknown.{did_you_mean(name, FIELDS)} Use editor, judge or arm.")
         if name in given:
-            raise StillmeError(f"{text!r}: {name} is given twice; a rule is about one. Write a second rule.")
+            raise StillmeError(f"{text!r}: {name} is given twice. Write a second rule.")
         given[name] = _read(value)
     return given
 

@@ -1,6 +1,6 @@
-"""A part of the grid portrait × prompt × editor, drawn by seed before anything is seen.
+"""A sample of the grid portrait × prompt × editor, drawn by seed before any result is seen.
 
-Every prompt comes equally often, every editor, and every portrait, each to within one; the portraits of one prompt
+Every prompt, every editor and every portrait is drawn equally often, to within one; the portraits of one prompt
 are spread over the groups. Arms and seeds are not sampled: what is drawn runs under all of them, so that contrasts
 between arms stay paired. With 20 prompts, 3 editors and 84 portraits, 500 are the paper's sample (Appendix H).
 """
@@ -18,7 +18,7 @@ from stillme.types import Portrait, Prompt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Which prompts each portrait meets, for every editor."""
+    """Which prompts each portrait is edited with, for every editor."""
 
     chosen: Mapping[str, frozenset[tuple[str, str]]]
     """For every editor's name the ids of portrait and prompt."""
@@ -38,14 +38,14 @@ def draw(
     seed: int,
 ) -> Sample:
     """Draw `size` cells, at most as many as there are."""
-    dice = np.random.default_rng(seed)
-    line = spread(portraits, factors, dice)
-    shuffled = [prompts[int(place)] for place in dice.permutation(len(prompts))]
+    random = np.random.default_rng(seed)
+    line = spread(portraits, factors, random)
+    shuffled = [prompts[int(place)] for place in random.permutation(len(prompts))]
     chosen: dict[str, set[tuple[str, str]]] = {name: set() for name in editors}
     size = min(size, len(line) * len(prompts) * len(editors))
     for place in range(size):
-        # The portraits stand in a ring. Each prompt takes the next stretch of it, and in each round the editors move
-        # on by one, so that nobody meets the same editor, or the same prompt, more often than needed.
+        # The portraits form a ring. Each prompt takes the next stretch of it, and in each round the editors shift by
+        # one, so that no portrait gets the same editor, or the same prompt, more often than needed.
         prompt = shuffled[place * len(prompts) // size]
         lap, position = divmod(place, len(line))
         editor = editors[(position + lap) % len(editors)]
@@ -53,16 +53,16 @@ def draw(
     return Sample(chosen={name: frozenset(cells) for name, cells in chosen.items()})
 
 
-def spread(portraits: Sequence[Portrait], factors: Sequence[str], dice: np.random.Generator) -> list[Portrait]:
+def spread(portraits: Sequence[Portrait], factors: Sequence[str], random: np.random.Generator) -> list[Portrait]:
     """The portraits in an order in which any stretch holds the groups in about their proportions."""
     if not factors:
-        return [portraits[int(place)] for place in dice.permutation(len(portraits))]
+        return [portraits[int(place)] for place in random.permutation(len(portraits))]
     groups: dict[str, list[Portrait]] = defaultdict(list)
     for portrait in portraits:
         groups[portrait.attributes.get(factors[0], "")].append(portrait)
     placed: list[tuple[float, Portrait]] = []
-    for offset, level in zip(dice.permutation(len(groups)), sorted(groups), strict=True):
-        members = spread(groups[level], factors[1:], dice)
+    for offset, level in zip(random.permutation(len(groups)), sorted(groups), strict=True):
+        members = spread(groups[level], factors[1:], random)
         start = (float(offset) + 0.5) / len(groups)
         placed += [((rank + start) / len(members), portrait) for rank, portrait in enumerate(members)]
     return [portrait for _, portrait in sorted(placed, key=lambda entry: entry[0])]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 AUDIT = """\
-# An audit: who is edited, what is asked, by which editor, judged by whom, compared how.
-# `stillme run` reads this file, checks all of it before anything runs, and resumes where it stopped.
+# An audit: portraits, prompts, editors, judges, and the groups to compare.
+# `stillme run` checks this whole file before anything runs, and resumes where it stopped.
 
 title = "{title}"
 
-# How the prompt reaches the editor. "noop" asks for no change at all: the editor's own floor.
+# How the prompt reaches the editor. "noop" asks for no change: it measures the editor's noise floor.
 arms = ["baseline"]
 
 [portraits]
 # "synthetic" is the embedded set of rendered people. Your own: a folder such as "./portraits" that
 # holds pictures and a portraits.csv (columns: file, licence, label_origin, and any attributes).
 source = "synthetic"
-# Take only some: an attribute and its values, or the first so many.
+# Use only some: by attribute values, or the first N.
 # only = {{ gender_presentation = "feminine" }}
 # limit = 10
 
@@ -24,8 +24,8 @@ source = "synthetic"
 sets = ["diagnostic"]
 only = {prompts}
 
-# One table per editor; `stillme list editors` shows all. This one is a known-answer editor: it plants
-# what the parameters say, so that you can see whether the audit finds it. Replace it with a real one.
+# One table per editor; `stillme list editors` shows all. These two are known-answer editors: they make the changes
+# that the parameters name, so that you can see whether the audit recovers them. Replace them with real ones.
 [[editors]]
 use = "planted"
 name = "even-handed"
@@ -38,29 +38,30 @@ use = "planted"
 name = "biased"
 seeds = [1]
 [editors.parameters]
-by = "preset"                                    # the attribute that decides
+by = "preset"                                    # the attribute that the groups below are levels of
 everyone = {everyone}
 {groups}
 
-# One table per judge; `stillme list judges` shows all. Instruments measure on this machine, for free.
+# One table per judge; `stillme list judges` shows all. Instruments measure offline and cost nothing. They cannot
+# tell whether an edit shows what was asked: edit success and soft_erasure need a model or people.
 [[judges]]
 use = "instruments"
 
 [ensemble]
-# How several judges become one: mean, paper, code, median or worst.
+# How several judges' scores are combined: mean, paper, code, median or worst.
 rule = "mean"
 
 [estimates]
 # The attributes whose groups are compared.
 factors = ["preset", "gender_presentation"]
-# Compare each level with one of them instead of with the rest:
+# Compare each group with a reference group instead of with the rest:
 # reference = {{ preset = "B" }}
 confidence = 0.95
 replicates = 2000
 seed = 0
 
 [budget]
-# Stop by itself: dollars for the whole run folder (raise them to go on), minutes for each `stillme run`.
+# Limits: dollars for the whole run folder (raise them to continue), minutes for each `stillme run`.
 # dollars = 20.0
 # minutes = 60
 
@@ -82,5 +83,5 @@ def small_audit(title: str) -> str:
 
 
 def quoted(title: str) -> str:
-    """A title as it stands between the quotes of a TOML string."""
+    """A title, escaped for a TOML string."""
     return title.replace("\\", "\\\\").replace('"', '\\"')

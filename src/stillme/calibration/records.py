@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from importlib.resources import files
@@ -15,6 +16,7 @@ from stillme.design import Design, JudgeRecord
 from stillme.estimates import Standing
 from stillme.files import write_json
 from stillme.results import Run
+from stillme.results.gathering import ensemble_name
 from stillme.types import Json, Spec
 
 EVERYONE = "everyone"
@@ -178,13 +180,26 @@ def calibration_of_judge(judge: JudgeRecord) -> Calibration | None:
 
 
 def standing_of(run: Run) -> Standing:
-    """What calibration says of a run's judges; those never calibrated are absent."""
-    known = {judge.name: calibration_of_judge(judge) for judge in run.judges}
-    return {
-        name: {axis: str(verdict) for axis, verdict in calibration.verdicts.items()}
-        for name, calibration in known.items()
-        if calibration
-    }
+    """What calibration says of a run's judges; those never calibrated are absent.
+
+    An ensemble stands as its weakest member on each axis: it passed only if all of them did.
+    """
+    standing: dict[str, dict[str, str]] = {}
+    for judge in run.judges:
+        if known := calibration_of_judge(judge):
+            standing[judge.name] = {axis: str(verdict) for axis, verdict in known.verdicts.items()}
+    members = [judge for judge in run.judges if judge.name in run.design.analysis.combined]
+    if any(judge.name in standing for judge in members):
+        standing[ensemble_name(run.design.analysis.rule)] = {
+            axis: _weakest([standing.get(judge.name, {}).get(axis, "untested") for judge in asked])
+            for axis in dict.fromkeys(axis for judge in members for axis in judge.capabilities.axes)
+            if (asked := [judge for judge in members if axis in judge.capabilities.axes])
+        }
+    return standing
+
+
+def _weakest(verdicts: Sequence[str]) -> str:
+    return next(verdict for verdict in ("failed", "untested", "passed") if verdict in verdicts)
 
 
 def calibrated(run: Run) -> Design:

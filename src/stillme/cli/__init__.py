@@ -31,8 +31,8 @@ from stillme.errors import Interrupted, StillmeError
 def cli(verbose: int) -> None:
     r"""Does an image editor keep people themselves?
 
-    stillme edits portraits, has instruments, models and people rate the result, and reports every gap
-    between groups with its uncertainty.
+    stillme edits portraits, has the results rated by instruments, models and people, and reports every
+    gap between groups with its uncertainty.
 
     \b
     Start here:
@@ -40,8 +40,13 @@ def cli(verbose: int) -> None:
       stillme new my-audit      write a commented audit.toml
       stillme run my-audit      edit, judge, estimate, report; resumes where it stopped
 
-    Exit codes: 0 done, 1 a check failed, 2 usage or configuration error, 3 incomplete (failures that a rerun
-    would retry, a budget spent, or a verdict without data), 130 interrupted.
+    \b
+    Exit codes:
+      0    done
+      1    a check failed
+      2    usage or configuration error
+      3    incomplete: a re-run would retry failures, the budget is spent, or a verdict has no data
+      130  interrupted
     """
     from stillme.cli.logs import configure
 
@@ -57,7 +62,9 @@ cli.add_section("Shell", completion)
 keep_lines(cli)
 
 
-_PLAIN = str.maketrans({"→": "->", "−": "-", "–": "-", "—": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=", "Δ": "d"})
+_PLAIN = str.maketrans(
+    {"→": "->", "−": "-", "–": "-", "—": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=", "Δ": "d", "†": "*"}
+)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
@@ -75,7 +82,7 @@ def main() -> None:
     """Run the command line, turning expected errors into one sentence and exit code 2."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot print an arrow gets a plain one instead of a crash.
+            # A terminal that cannot print an arrow gets ASCII instead of a crash.
             stream.reconfigure(errors="stillme-plain")
     try:
         code = cli(prog_name="stillme", standalone_mode=False)
@@ -90,14 +97,14 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stillme: stopped; everything finished until now is saved.", err=True)
+        click.echo("stillme: interrupted; everything finished so far is saved.", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read our output, such as `head`, has seen enough.
+        # The reader of our output, such as `head`, has closed it.
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        # A full disk, a folder that cannot be written to, a file that went away: the machine's state, not a fault.
+        # A full disk, a read-only folder, a file that was deleted: the machine's state, not a bug.
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         click.echo(f"stillme: {what}. Check the disk and the folder's permissions.", err=True)
         sys.exit(2)

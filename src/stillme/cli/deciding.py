@@ -1,4 +1,4 @@
-"""Commands for whoever decides: compare, gate, verify."""
+"""Commands for release decisions: compare, gate, verify."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json
+from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
 
 if TYPE_CHECKING:
     from stillme.results import Run
@@ -22,8 +22,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command()
 @click.argument("first", type=_RUN, metavar="RUN_A")
 @click.argument("second", type=_RUN, required=False, metavar="[RUN_B]")
-@click.option("--editors", nargs=2, metavar="A B", help="Which two; needed where a run has several.")
-@click.option("--common", is_flag=True, help="Compare only the requests and judges that both share.")
+@click.option("--editors", nargs=2, metavar="A B", help="Which two editors; needed if a run has several.")
+@click.option("--common", is_flag=True, help="Compare only requests and judges that both sides have.")
 @click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
 @click.option("--html", type=_FILE, help="Also write it as one self-contained page.")
 @json_option
@@ -43,26 +43,33 @@ def compare(
     stillme compare v1 v2 --editors old new      the same, where a run has several editors
     stillme compare run --editors one other      two editors of one run
 
-    Every number is paired: second minus first on the same portrait, prompt, arm and seed, judged by the
-    same judges. Where anything else differs the comparison is refused and the difference named.
+    Every number is paired: second minus first on the same portrait, prompt, arm and seed, rated by the
+    same judges. If anything else differs, the comparison is refused and the difference is named.
     """
-    from stillme.comparison import choose, match, showing
+    from stillme.comparison import choose, match, pairs, showing
     from stillme.comparison import compare as compare_sides
     from stillme.comparison import markdown as writing
 
     with ExitStack() as stack:
         runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]
         one, other = choose(cast("Run", runs[0]), runs[1], editors)
-        found = compare_sides(match(one, other, common=common))
-    text = showing.as_markdown(found)
+        matched = match(one, other, common=common)
+        comparison = compare_sides(matched)
+    text = showing.as_markdown(comparison)
     if markdown:
         writing.save(markdown, text)
     if html:
-        writing.save(html, writing.page(f"{found.labels[1]} against {found.labels[0]}", text))
+        stores = [chosen.run.store.pictures for chosen in (one, other)]
+        shown = pairs.worst_pairs(matched, comparison, lambda sha256: stores[0].find(sha256) or stores[1].find(sha256))
+        title = f"{comparison.labels[1]} against {comparison.labels[0]}"
+        writing.save(html, writing.page(title, text, pairs.as_html(shown, comparison.labels)))
     if as_json:
-        print_json(showing.as_json(found))
+        print_json(showing.as_json(comparison))
     else:
-        click.echo(showing.as_text(found))
+        click.echo(showing.as_text(comparison))
+        if not html:
+            names = ("--editors", *editors) if editors else ()
+            print_next("compare", first, *([second] if second else []), *names, "--html", "comparison.html")
 
 
 @click.command()
@@ -89,7 +96,7 @@ def compare(
 @click.option(
     "--accept-uncalibrated",
     is_flag=True,
-    help="Let judges decide that failed calibration or never had one; otherwise their rules are inconclusive.",
+    help="Also decide by judges that failed calibration or never had one. Without it, their rules are inconclusive.",
 )
 @click.option("--junit", type=_FILE, help="Also write JUnit XML.")
 @click.option("--sarif", type=_FILE, help="Also write SARIF 2.1.0 for code scanning.")
@@ -118,13 +125,15 @@ def gate(
       race_changed.disparity@race <= 0.05        largest minus smallest group
       skin_delta_l.contrast@race#Black <= 2      one group minus the rest, or minus the reference
 
-    A rule passes only if the whole interval keeps the limit and fails only if the whole interval breaks it.
-    If the interval includes the limit it is inconclusive. Without a number, or while the run is unfinished, there
-    is no data. Rules of the [gate] section of audit.toml count too.
+    A rule passes if the whole interval keeps the limit, and fails if the whole interval breaks it. If the
+    interval includes the limit, it is inconclusive. Without a number, or while the run is unfinished, there is no
+    data. Rules in the [gate] section of audit.toml count too.
 
     \b
-    Exit codes: 0 every rule passed or is inconclusive, 1 a rule failed (with --strict also: is inconclusive),
-    3 a rule has no data.
+    Exit codes:
+      0  every rule passed or is inconclusive
+      1  a rule failed; with --strict also if one is inconclusive
+      3  a rule has no data
     """
     from stillme.comparison import markdown as writing
     from stillme.gate import Asked, baseline_folder, showing
@@ -143,35 +152,56 @@ def gate(
             common=common,
             accept_uncalibrated=accept_uncalibrated,
         )
-        found = decide(run, asked)
+        verdicts = decide(run, asked)
     for file, write in ((junit, as_junit), (sarif, as_sarif), (markdown, showing.as_markdown)):
         if file:
-            writing.save(file, write(found))
+            writing.save(file, write(verdicts))
     if as_json:
-        print_json(showing.as_json(found))
+        print_json(showing.as_json(verdicts))
     else:
-        click.echo(showing.as_text(found))
-    if found.passed is not True:
-        sys.exit(1 if found.passed is False else _EXIT_NO_DATA)
+        click.echo(showing.as_text(verdicts))
+        _print_next_of_gate(audit, out, verdicts.passed)
+    if verdicts.passed is not True:
+        sys.exit(1 if verdicts.passed is False else _EXIT_NO_DATA)
 
 
 @click.command()
 @click.argument("bundle", type=_FILE)
 @click.option("--root", metavar="HEX", help="The root that was published; another one is a difference.")
+@click.option("--key", type=_FILE, metavar="PUBKEY", help="Check the signature BUNDLE.sig with this SSH public key.")
 @json_option
-def verify(bundle: Path, root: str | None, as_json: bool) -> None:
-    """Check an evidence bundle offline: every hash, every key, every number.
+def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> None:
+    r"""Check an evidence bundle offline: every hash, every row, every number.
 
-    BUNDLE comes from `stillme export RUN --bundle FILE.zip`. Every file is compared with the sums inside, every key
-    with what it names, and every table is computed again from the rows; the first difference is named with its file,
-    row and column. No editor, judge or key is needed. Exits with 1 if anything differs.
+    BUNDLE comes from `stillme export RUN --bundle FILE.zip`. Files are compared with the sums inside, and rows with the
+    design and their keys. Every table is computed again. The first difference is named with its file, row and
+    column. No editor, judge or API key is needed.
+
+    \b
+    authentic and consistent                   with the published root, or a valid signature
+    internally consistent, not authenticated   without either
+    NOT CONSISTENT                             something differs; exits with 1
+
+    A file that cannot be a bundle of this stillme exits with 2.
     """
     from stillme.evidence import verify as check
 
-    found = check(bundle, root)
+    verification = check(bundle, root, key)
     if as_json:
-        print_json(found.as_json())
+        print_json(verification.as_json())
     else:
-        click.echo(found.as_text())
-    if not found.sound:
+        click.echo(verification.as_text())
+        if verification.authenticated and verification.consistent:
+            print_next("status", bundle)
+    if not verification.consistent:
         sys.exit(1)
+
+
+def _print_next_of_gate(audit: Path, out: Path | None, passed: bool | None) -> None:
+    """Seal what passed, look at what failed, finish what has no data."""
+    if passed is None:
+        print_next("status", audit, out=out)
+    elif passed:
+        print_next("export", audit, "--bundle", "evidence.zip", out=out)
+    else:
+        print_next("report", audit, out=out)

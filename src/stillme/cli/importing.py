@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from stillme.cli.options import json_option, out_option, print_json
+from stillme.cli.options import json_option, out_option, print_json, print_next
 from stillme.errors import StillmeError
 
 
@@ -29,6 +29,7 @@ def import_() -> None:
 @click.option("--map", "names", multiple=True, metavar="OURS=THEIRS", help="A column, or an axis, under its own name.")
 @click.option("--set", "fixed", multiple=True, metavar="OURS=VALUE", help="What holds for all rows, as in arm=feature.")
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Take only rows that have this.")
+@click.option("--ignore", "ignored", multiple=True, metavar="COLUMN", help="Do not read this column; may be repeated.")
 @click.option("--wait", type=float, default=0.0, metavar="SECONDS", help="Wait so long if another process is writing.")
 @out_option
 @json_option
@@ -40,6 +41,7 @@ def judgements(
     names: tuple[str, ...],
     fixed: tuple[str, ...],
     where: tuple[str, ...],
+    ignored: tuple[str, ...],
     wait: float,
     out: Path | None,
     as_json: bool,
@@ -47,31 +49,35 @@ def judgements(
     r"""Import scores made elsewhere, as a judge of their own.
 
     FILE is .csv, .jsonl or .parquet. A row names its edit by `edit` (the key in `stillme export`) or by `portrait`
-    and `prompt`, and by `editor`, `arm` and `seed` where the audit has several. Scores stand in one column per axis,
-    or one row each with `axis` and `score`; several answers about one edit are told apart by `rater` or `epoch`.
+    and `prompt`. If the audit has several, it also has `editor`, `arm` and `seed`. Scores are in one column per axis,
+    or in one row each with `axis` and `score`. Several answers about one edit need `rater` or `epoch`.
 
     \b
     stillme import judgements scores.csv --audit my-audit --judge raters --declare person \
         --map portrait=image_id --map race_change="Race drift" --set arm=baseline
 
-    Every bad row is reported with its line, and then nothing is imported. Importing the same file again does nothing.
+    Every bad row is reported with its line, and then nothing is imported. So is a column that looks like a misspelt
+    name, and an axis of the judge without any score. Importing the same file again does nothing.
     """
-    from stillme.exchange import Choice, import_judgements
+    from stillme.exchange import ColumnMapping, import_judgements
 
-    choice = Choice(names=_pairs("--map", names), fixed=_pairs("--set", fixed), where=_pairs("--where", where))
-    found = import_judgements(file, audit, judge, choice, out=out, declare=declare, wait=wait)
+    mapping = ColumnMapping(
+        names=_pairs("--map", names), fixed=_pairs("--set", fixed), where=_pairs("--where", where), ignored=ignored
+    )
+    summary = import_judgements(file, audit, judge, mapping, out=out, declare=declare, wait=wait)
     if as_json:
-        print_json(found.as_json())
+        print_json(summary.as_json())
     else:
-        click.echo(f"{found.as_text()}\nNext: stillme estimate {audit}")
+        click.echo(summary.as_text())
+        print_next("estimate", audit, out=out)
 
 
-def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
+    for text in texts:
+        name, equals, value = text.partition("=")
         if not (name and equals and value):
-            raise StillmeError(f"{option} {each!r} is not NAME=VALUE.")
+            raise StillmeError(f"{option} {text!r} is not NAME=VALUE.")
         if name in pairs:
             raise StillmeError(f"{option} names {name!r} twice.")
         pairs[name] = value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import json_option, print_json
+from stillme.cli.options import json_option, print_json, print_next
 from stillme.errors import StillmeError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -51,7 +51,7 @@ def check(
     A model on your own server: --judge openai-compatible --set openai-compatible.model=NAME
     --set openai-compatible.base_url=http://localhost:8000/v1
 
-    Exits with 3 if a judge failed in a way that may pass.
+    Exits with 3 if a judge failed and the same command may succeed later.
     """
     from stillme.single.check import check as check_pair
     from stillme.single.check import draw_overlay, together
@@ -66,6 +66,10 @@ def check(
         print_json(first | ({"others": others} if others else {}) | more)
     else:
         click.echo("\n\n".join(part.as_text() for part in [*cards, *([combined] if combined else [])]))
+        if overlay:
+            print_next("new", "my-audit")
+        else:
+            print_next("check", edited, "--source", source, "--overlay", "overlay.png")
     if any(card.is_to_retry for card in cards):
         sys.exit(3)
 
@@ -84,12 +88,12 @@ def check(
 def calibrate(
     judge: str, parameters: str, per_group: int, renders: Path | None, out: Path | None, as_json: bool
 ) -> None:
-    """Try a judge on changes of known size: the licence to operate.
+    """Test a judge on changes of known size; only axes that pass are licensed.
 
-    Identical, re-encoded, resized and re-exposed pictures, skin ramps in steps of 2 L*, a black frame; people
-    rendered older, younger, with other features, another gender presentation, another identity. Per axis and
-    skin-tone group: false alarms, sensitivity, bias, smallest change noticed. Results are kept for every later
-    audit on this machine; judges without them are marked. Exits with 1 if an axis fails.
+    The pairs: identical, re-encoded, resized and re-exposed pictures, skin ramps in steps of 2 L*, a black frame.
+    Also people rendered older, younger, with other features, another gender presentation or another identity. Per
+    axis and skin-tone group it reports false alarms, sensitivity, bias and the smallest change noticed. Results are
+    kept for every later audit on this machine; judges without them are marked. Exits with 1 if an axis fails.
     """
     from stillme.calibration.trials import calibrate as run
     from stillme.cli.progress import progress
@@ -102,10 +106,11 @@ def calibrate(
     folder = out or Path(f"calibration-{judge}")
     with progress(quiet=as_json) as shown:
         conditions = Conditions(watch=shown, say=shown.say, accept_changes=True)
-        found, file = run(judge, chosen, folder, per_group=per_group or None, conditions=conditions, renders=renders)
+        result, file = run(judge, chosen, folder, per_group=per_group or None, conditions=conditions, renders=renders)
     if as_json:
-        print_json(found.as_json())
+        print_json(result.as_json())
     else:
-        click.echo(f"{found.as_text()}\n\nKept in {file}")
-    if not found.passed:
+        click.echo(f"{result.as_text()}\n\nSaved in {file}")
+        print_next("list", "judges", judge)
+    if not result.passed:
         sys.exit(1)

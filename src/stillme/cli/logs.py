@@ -1,4 +1,4 @@
-"""What happens inside, for whoever looks for a fault: `-v`, `-vv` or STILLME_LOG. Keys never appear."""
+"""Log lines for debugging: `-v`, `-vv` or STILLME_LOG. API keys never appear."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORTEST_SECRET = 8
 
 
 def configure(verbose: int) -> None:
-    """Send log lines of stillme to standard error, as loud as asked."""
+    """Send log lines of stillme to standard error, at the level that was asked for."""
     wanted = os.environ.get("STILLME_LOG", "").upper()
     level = logging.getLevelNamesMapping().get(wanted, LEVELS[min(verbose, len(LEVELS) - 1)])
     logger = logging.getLogger("stillme")
@@ -32,7 +32,7 @@ def redacted(text: str) -> str:
     for name, value in os.environ.items():
         if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET:
             text = text.replace(value, "[redacted]")
-    return _SECRET_TEXT.sub(lambda found: f"{found.group(1)}[redacted]", text)
+    return _SECRET_TEXT.sub(lambda match: f"{match.group(1)}[redacted]", text)
 
 
 class _Redacting(logging.Formatter):

@@ -1,4 +1,4 @@
-"""Commands that look: status, list, export, doctor, completion."""
+"""Commands that show and export: status, list, export, doctor, completion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json
+from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
 
 
 @click.command()
@@ -28,6 +28,7 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
         print_json(status.as_json())
     else:
         click.echo(status.as_text())
+        print_next("tables" if status.complete else "run", audit, out=out)
 
 
 @click.command("list")
@@ -36,20 +37,20 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 @click.option(
     "--sheet",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Portraits only: also write a contact sheet, as .png, or as .html with the set's card.",
+    help="Portraits only: also write a contact sheet; .png, or .html with the set's card.",
 )
 @json_option
 def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> None:
     """List what an audit can use: editors, judges, prompts or portraits.
 
-    With a NAME, only that one in full: an editor's or judge's parameters, a prompt set, a portrait set.
-    NAME may also be a folder of portraits of your own.
+    With a NAME, show only that one in full: an editor's or judge's parameters, a prompt set, a portrait set.
+    NAME may also be a folder with your own portraits.
     """
     from stillme.catalogue import catalogue, contact_sheet
 
     if sheet:
         if what != "portraits":
-            raise click.UsageError("--sheet goes with `stillme list portraits`.")
+            raise click.UsageError("--sheet only works with `stillme list portraits`.")
         click.echo(f"Wrote {contact_sheet(name, sheet)}", err=True)
 
     entries = catalogue(what, name)
@@ -58,6 +59,10 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
     else:
         for entry in entries:
             click.echo(entry.as_text(full=name is not None))
+        if name is None and what in ("editors", "judges"):
+            print_next("list", what, entries[0].title)
+        else:
+            print_next("new", "my-audit")
 
 
 @click.command()
@@ -69,32 +74,45 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
     "--bundle",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Instead: one sealed file, .zip or .tar, that `stillme verify` checks.",
+    help="Write one sealed file instead, .zip or .tar, for `stillme verify`.",
 )
-@click.option("--with-images", is_flag=True, help="Put the portraits and edited pictures into the bundle too.")
+@click.option("--with-images", is_flag=True, help="Include portraits and edited pictures in the bundle.")
+@click.option(
+    "--sign",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="KEY",
+    help="Sign the bundle with an SSH private key; writes FILE.sig.",
+)
 @json_option
 def export(
-    audit: Path, out: Path | None, kind: str, to: Path | None, bundle: Path | None, with_images: bool, as_json: bool
+    audit: Path,
+    out: Path | None,
+    kind: str,
+    to: Path | None,
+    bundle: Path | None,
+    with_images: bool,
+    sign: Path | None,
+    as_json: bool,
 ) -> None:
     """Write edits and judgements as tables with a codebook, or a sealed evidence bundle.
 
-    A bundle holds every row with the raw answers, the configuration and versions, the tables, the report, and a hash
-    of each; the one root hash that is printed names all of it. The same rows give the same bytes.
+    A bundle holds every row with the raw answers, the configuration, versions, tables and report, and a hash of each
+    file. The root hash that is printed covers all of it. The same rows give the same bytes.
     """
     if bundle:
         from stillme.evidence import seal
 
         if to:
-            raise click.UsageError("--to goes with tables; --bundle names its own file.")
+            raise click.UsageError("--to is for tables; --bundle already names its file.")
         with opened_run(audit, out) as run:
-            sealed = seal(run, bundle, with_images=with_images)
+            sealed = seal(run, bundle, with_images=with_images, key=sign)
         if as_json:
             print_json(sealed.as_json())
         else:
             click.echo(sealed.as_text())
         return
-    if with_images:
-        raise click.UsageError("--with-images goes with --bundle.")
+    if with_images or sign:
+        raise click.UsageError("--with-images and --sign only work with --bundle.")
     from stillme.exchange import export_run
 
     with opened_run(audit, out) as run:
@@ -103,12 +121,13 @@ def export(
         print_json({"files": [str(path) for path in written]})
     else:
         click.echo("\n".join(f"Wrote {path}" for path in written))
+        print_next("export", audit, "--bundle", "evidence.zip", out=out)
 
 
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Check this machine: versions, models, plugins and what each of them still needs."""
+    """Check this machine: versions, models, plugins and what each still needs."""
     from stillme.doctor import examine
 
     checks = examine()
@@ -116,6 +135,7 @@ def doctor(as_json: bool) -> None:
         print_json([check.as_json() for check in checks])
     else:
         click.echo("\n".join(check.as_text() for check in checks))
+        print_next("demo")
     if any(check.state == "broken" for check in checks):
         sys.exit(1)
 
@@ -134,6 +154,6 @@ def completion(shell: str) -> None:
 
     from stillme.cli import cli
 
-    made = get_completion_class(shell)
-    if made is not None:
-        click.echo(made(cli, {}, "stillme", "_STILLME_COMPLETE").source())
+    script = get_completion_class(shell)
+    if script is not None:
+        click.echo(script(cli, {}, "stillme", "_STILLME_COMPLETE").source())

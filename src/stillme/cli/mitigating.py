@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from stillme.cli.options import json_option, opened_run, print_json
+from stillme.cli.options import json_option, opened_run, print_json, print_next
 from stillme.errors import StillmeError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -81,33 +81,33 @@ def mitigate(
     """Edit one picture and keep the person in it.
 
     The person's visible features are described first, without any demographic label, and the editor is asked to
-    maintain them. Without a description nothing is edited. Exits with 1 if there is no picture, with 3 if running
-    again may bring one.
+    maintain them. Without a description nothing is edited. Exits with 1 if there is no picture, with 3 if the same
+    command may succeed later.
     """
-    from stillme.single.mitigate import Wish, format_of, ready_extractors, save_picture
+    from stillme.single.mitigate import MitigationJob, format_of, ready_extractors, save_picture
     from stillme.single.mitigate import mitigate as run
     from stillme.types import Edited
 
     target = out or Path(f"{image.stem}-mitigated.png")
     # Before anything is paid for.
     format_of(target)
-    wish = Wish(
+    job = MitigationJob(
         image=image, prompt=prompt, editor=editor, parameters=_pairs(parameters, "--set"), seed=seed, position=position
     )
-    found = run(wish, ready_extractors(extractors, _pairs(settings, "--extractor-set")))
-    file = None
-    if isinstance(found.outcome, Edited):
-        file = save_picture(found.outcome.image, target)
+    mitigated = run(job, ready_extractors(extractors, _pairs(settings, "--extractor-set")))
+    outcome = mitigated.as_json()
+    file = save_picture(mitigated.outcome.image, target) if isinstance(mitigated.outcome, Edited) else None
     if as_json:
-        print_json({**found.as_json(), "file": str(file) if file else None})
+        print_json({**outcome, "file": str(file) if file else None})
     else:
-        click.echo(found.description.as_text())
-        if found.instruction:
-            click.echo(f"\nThe editor read: {found.instruction}")
-        told = found.as_json()
-        click.echo(f"Wrote {file}" if file else f"Not edited ({told['outcome']}): {told['message']}")
+        click.echo(mitigated.description.as_text())
+        if mitigated.instruction:
+            click.echo(f"\nThe editor read: {mitigated.instruction}")
+        click.echo(f"Wrote {file}" if file else f"Not edited ({outcome['outcome']}): {outcome['message']}")
+        if file:
+            print_next("check", file, "--source", image, "--prompt", prompt)
     if not file:
-        sys.exit(_EXIT_RETRY if found.retryable else _EXIT_NOT_DONE)
+        sys.exit(_EXIT_RETRY if mitigated.retryable else _EXIT_NOT_DONE)
 
 
 @click.group()
@@ -126,24 +126,25 @@ def show(
 ) -> None:
     """Show a portrait's features, the sentence made of them, and the linter's verdict.
 
-    PORTRAIT is a picture, or an id of the embedded set, which are described now; or, with --audit, an id of that
-    audit's portraits, whose stored description is shown. Exits with 1 where there is no feature prompt.
+    PORTRAIT is a picture, or an id of the embedded set; it is described now. With --audit, it is an id of that
+    audit's portraits, and its stored description is shown. Exits with 1 if there is no feature prompt.
     """
     from stillme.mitigation import NoFeaturePrompt
     from stillme.single.mitigate import describe, portrait_path, ready_extractors, stored_description
 
     if audit:
         with opened_run(audit) as run:
-            found = stored_description(run, portrait)
+            description = stored_description(run, portrait)
     else:
         chosen = ready_extractors(extractors, _pairs(settings, "--extractor-set"))
-        found = describe(portrait_path(portrait), chosen)
+        description = describe(portrait_path(portrait), chosen)
     if as_json:
-        print_json(found.as_json())
+        print_json(description.as_json())
     else:
-        click.echo(found.as_text())
-    if isinstance(found.prompt, NoFeaturePrompt):
-        sys.exit(_EXIT_RETRY if found.prompt.retryable else _EXIT_NOT_DONE)
+        click.echo(description.as_text())
+        print_next("list", "editors")
+    if isinstance(description.prompt, NoFeaturePrompt):
+        sys.exit(_EXIT_RETRY if description.prompt.retryable else _EXIT_NOT_DONE)
 
 
 @features.command(epilog=_LINT_EXAMPLE)
@@ -165,15 +166,15 @@ def lint(text: str, as_json: bool) -> None:
         sys.exit(_EXIT_NOT_DONE)
 
 
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, Any]:
+def _pairs(texts: tuple[str, ...], option: str) -> dict[str, Any]:
     """`steps=28` and `model=qwen` as a dictionary: values are TOML where they can be, else text."""
-    found: dict[str, Any] = {}
-    for pair in given:
+    pairs: dict[str, Any] = {}
+    for pair in texts:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise StillmeError(f"{option} takes KEY=VALUE, not {pair!r}.")
         try:
-            found[name] = tomllib.loads(f"value = {value}")["value"]
+            pairs[name] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            found[name] = value
-    return found
+            pairs[name] = value
+    return pairs

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,9 +41,27 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def print_next(*words: object, out: Path | None = None) -> None:
+    """The next command to type. On standard error, so that standard output holds the result alone."""
+    click.echo(f"Next: {command_line(*words, out=out)}", err=True)
+
+
+def print_open(page: Path) -> None:
+    """The page to look at next."""
+    click.echo(f"Next: open {page} in a browser", err=True)
+
+
+def command_line(*words: object, out: Path | None = None) -> str:
+    """A stillme command as this user can type it."""
+    # `make demo` leaves stillme in .venv/bin, which is on nobody's PATH.
+    called = Path(sys.argv[0])
+    program = str(called) if called.name == "stillme" and shutil.which("stillme") is None else "stillme"
+    return shlex.join([program, *map(str, words), *(("--out", str(out)) if out else ())])
+
+
 @contextmanager
 def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writes: bool = False) -> Generator[Run]:
-    """The run that the command line names: a folder, or a sealed bundle. What differs here from it is said aloud."""
+    """The run that the command line names: a folder, or a sealed bundle. Differences from its record are printed."""
     from stillme.errors import StillmeError
     from stillme.evidence import opened_bundle
     from stillme.results import Run, folder_of
@@ -48,7 +69,7 @@ def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writ
 
     if out is None and path.suffix in (".zip", ".tar") and path.is_file():
         if writes:
-            raise StillmeError(f"{path} is a sealed bundle, and this command writes into a run. Name the run's folder.")
+            raise StillmeError(f"{path} is a sealed bundle, but this command writes into a run. Name the run's folder.")
         with opened_bundle(path) as run:
             yield run
         return

@@ -1,4 +1,4 @@
-"""The command that looks ahead: plan."""
+"""The command for before a run: plan."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, print_json
+from stillme.cli.options import audit_argument, json_option, print_json, print_next
 from stillme.errors import StillmeError
 
 
 @click.command()
 @audit_argument
-@click.option("--detect", type=float, metavar="SHARE", help="A gap that must be found: how many portraits it takes.")
+@click.option("--detect", type=float, metavar="SHARE", help="A gap to detect: how many portraits does it take?")
 @click.option("--rate", "rates", type=float, multiple=True, help="How common the fault is; by default 0.10 and 0.45.")
 @click.option("--icc", type=float, help="Share of the variance between portraits; by default 0.05, from 0.01 to 0.15.")
 @click.option("--portrait-sd", type=float, help="The same as a standard deviation on the logit scale.")
 @click.option("--sd", type=float, help="Standard deviation of single scores on a 1–5 scale; by default 1.")
-@click.option("--power", type=float, default=0.8, show_default=True, help="How often the gap is to be found.")
+@click.option("--power", type=float, default=0.8, show_default=True, help="How often the gap must be detected.")
 @click.option("--like", type=click.Path(path_type=Path), help="Take rate, spread, seconds and prices from this run.")
 @click.option("--quantity", default="", help="With --like: the rate to take, such as soft_erasure.")
 @click.option(
@@ -29,6 +29,13 @@ from stillme.errors import StillmeError
     help="How long an edit takes; may be repeated.",
 )
 @click.option("--gpu-dollars", type=float, help="Price of a GPU hour, to be part of the dollars.")
+@click.option(
+    "--requests",
+    "requests_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.csv",
+    help="Also write every request that an editor `folder` must find: source, instruction, seed, file name.",
+)
 @json_option
 def plan(
     audit: Path,
@@ -42,21 +49,23 @@ def plan(
     quantity: str,
     seconds: tuple[str, ...],
     gpu_dollars: float | None,
+    requests_file: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Before a run: edits, judge calls, dollars, GPU hours, and the smallest gap it can see.
+    r"""Before a run: edits, judge calls, dollars, GPU hours, and the smallest gap it can detect.
 
-    Edits of one portrait are alike, so what counts is the number of portraits. The last table shows what fewer
-    prompts a portrait would keep ([sample] in audit.toml) and which gap the portraits would see that the same edits
-    buy. Needs no key, no GPU and no extra.
+    Edits of one portrait are correlated, so what counts is the number of portraits. The last table shows sparser
+    designs ([sample] in audit.toml): the information that they keep, and the gap that the same edits of more
+    portraits detect. Needs no key, no GPU and no extra.
 
     \b
     stillme plan my-audit --detect 0.10
     stillme plan my-audit --like earlier-run --seconds-per-edit flux2-dev=14 --gpu-dollars 2.5
+    stillme plan my-audit --requests requests.csv
     """
-    from stillme.planning import Asked, plan_audit
+    from stillme.planning import PlanOptions, plan_audit, write_requests
 
-    asked = Asked(
+    options = PlanOptions(
         detect=detect,
         rates=rates,
         icc=icc,
@@ -68,21 +77,25 @@ def plan(
         seconds=_seconds(seconds),
         gpu_dollars=gpu_dollars,
     )
-    found = plan_audit(audit, asked)
+    planned = plan_audit(audit, options)
+    requests = write_requests(audit, requests_file) if requests_file else None
     if as_json:
-        print_json(found.as_json())
-    else:
-        click.echo(found.as_text())
+        print_json(planned.as_json() | ({"requests_file": str(requests.file)} if requests else {}))
+        return
+    click.echo(planned.as_text())
+    if requests:
+        click.echo(f"\n{requests.as_text()}")
+    print_next("run", audit)
 
 
-def _seconds(given: Sequence[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for each in given:
-        name, _, number = each.rpartition("=")
+def _seconds(texts: Sequence[str]) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
         try:
-            found[name] = float(number)
+            seconds[name] = float(number)
         except ValueError:
-            raise StillmeError(f"--seconds-per-edit {each!r} is neither a number nor EDITOR=SECONDS.") from None
-        if not found[name] > 0:
-            raise StillmeError(f"--seconds-per-edit {each!r} is not above 0.")
-    return found
+            raise StillmeError(f"--seconds-per-edit {text!r} is neither a number nor EDITOR=SECONDS.") from None
+        if not seconds[name] > 0:
+            raise StillmeError(f"--seconds-per-edit {text!r} is not above 0.")
+    return seconds

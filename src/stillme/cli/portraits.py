@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillme.cli.options import Command, json_option, print_json
+from stillme.cli.options import Command, json_option, print_json, print_next
 
 if TYPE_CHECKING:
     from stillme.cli.progress import Progress
@@ -28,7 +28,7 @@ From FairFace, or any folder with a CSV, to a set that an audit can use:
   stillme portraits sample ~/FairFace pools    candidates over race × gender × age
   stillme curate pools                         people choose, blind to pools
   stillme portraits finalize pools my-set      1024 × 1024, hashes, a card: my-set/v1
-Or straight from pictures of your own:
+Or directly from your own pictures:
   stillme portraits import my-pictures my-set
 Then, in audit.toml:
   [portraits]
@@ -44,20 +44,20 @@ def portraits() -> None:
 @portraits.command("sample")
 @click.argument("source")
 @click.argument("pools", type=_FOLDER)
-@click.option("--by", multiple=True, metavar="ATTRIBUTE", help="Cross this attribute; may be repeated.")
+@click.option("--by", multiple=True, metavar="ATTRIBUTE", help="Balance over this attribute; may be repeated.")
 @click.option(
     "--only",
     multiple=True,
     metavar="NAME=VALUE,VALUE",
-    help="Take only these levels of an attribute, or rows with these values in any column; may be repeated.",
+    help="Use only rows with these values in a column; may be repeated.",
 )
 @click.option("--pools", "count", default=7, show_default=True, help="How many pools to draw.")
-@click.option("--per-cell", default=1, show_default=True, help="Portraits wanted per cell; each pool holds so many.")
-@click.option("--seed", default=0, show_default=True, help="Another seed, other pools; the same seed, the same.")
-@click.option("--table", type=_FILE, help="The CSV, with a column `file`; by default portraits.csv in SOURCE.")
+@click.option("--per-cell", default=1, show_default=True, help="Portraits per cell, in each pool.")
+@click.option("--seed", default=0, show_default=True, help="The same seed draws the same pools.")
+@click.option("--table", type=_FILE, help="CSV with a column `file`; by default portraits.csv in SOURCE.")
 @click.option("--split", "splits", multiple=True, help="FairFace or hub: train, val …; may be repeated.")
 @click.option("--configuration", default="1.25", show_default=True, help="Hub only: the dataset's configuration.")
-@click.option("--checks/--no-checks", default=True, show_default=True, help="Have instruments look at each candidate.")
+@click.option("--checks/--no-checks", default=True, show_default=True, help="Let instruments check each candidate.")
 @json_option
 def sample(
     source: str,
@@ -75,10 +75,10 @@ def sample(
 ) -> None:
     """Draw pools of candidates over a grid of attributes into the new folder POOLS.
 
-    SOURCE is a copy of FairFace as published (train/, val/ and fairface_label_*.csv; crossed over the paper's
-    7 × 2 × 6 unless told otherwise), any folder with a CSV, or hf:REPO with the `datasets` library. The same
-    rows and seed give the same pools; pools are disjoint where there are enough pictures. Cells that cannot be
-    filled and pictures that cannot be used are listed.
+    SOURCE is a copy of FairFace as published, any folder with a CSV, or hf:REPO (needs the `datasets` library).
+    FairFace is a folder with train/, val/ and fairface_label_*.csv; by default it is balanced over the paper's
+    7 × 2 × 6 cells. The same rows and seed give the same pools. Pools are disjoint if there are enough pictures.
+    Cells that cannot be filled and pictures that cannot be used are listed.
     """
     from stillme.cli.progress import progress
     from stillme.curation.drawing import SampleOptions
@@ -101,16 +101,16 @@ def _crop_option(command: Command) -> Command:
         type=click.Choice(["face", "centre"]),
         default="face",
         show_default=True,
-        help="Cut the largest square inside of the picture, nearest to the face or in the middle.",
+        help="Cut the largest square in the picture: nearest to the face, or in the middle.",
     )(command)
 
 
 @portraits.command("import")
 @click.argument("folder", type=_FOLDER)
 @click.argument("home", type=_FOLDER, metavar="DIR")
-@click.option("--table", type=_FILE, help="The CSV, with a column `file`; by default portraits.csv in FOLDER.")
-@click.option("--licence", default="", help="For rows without one: under which terms a picture may be used.")
-@click.option("--label-origin", default="", help="For rows without one: who gave the labels.")
+@click.option("--table", type=_FILE, help="CSV with a column `file`; by default portraits.csv in FOLDER.")
+@click.option("--licence", default="", help="For rows without one: the terms of use of the picture.")
+@click.option("--label-origin", default="", help="For rows without one: who assigned the labels.")
 @click.option("--consent", default="", help="For rows without one: what the person agreed to.")
 @_crop_option
 @json_option
@@ -124,10 +124,10 @@ def import_(
     crop: Crop,
     as_json: bool,
 ) -> None:
-    """Make a set of portraits of your own pictures: DIR/v1, v2 … with hashes and a dataset card.
+    """Make a set of portraits from your own pictures: DIR/v1, v2 … with hashes and a dataset card.
 
     FOLDER holds pictures and a portraits.csv: the column `file`, any attributes, and for every picture
-    `licence`, `label_origin` and `consent`. All pictures are taken; to choose among several, use
+    `licence`, `label_origin` and `consent`. All pictures are used. To choose among several, use
     `stillme portraits sample`.
     """
     from stillme.cli.progress import progress
@@ -143,14 +143,15 @@ def import_(
 @portraits.command("finalize")
 @click.argument("pools", type=_FOLDER)
 @click.argument("home", type=_FOLDER, metavar="DIR")
-@click.option("--partial", is_flag=True, help="Leave out cells that are not decided; the card lists them.")
+@click.option("--partial", is_flag=True, help="Leave out undecided cells; the card lists them.")
 @_crop_option
 @json_option
 def finalize(pools: Path, home: Path, partial: bool, crop: Crop, as_json: bool) -> None:
-    """Make a set of portraits of what the curators chose: DIR/v1, v2 … with hashes and a dataset card.
+    """Make a set of portraits from the curators' choices: DIR/v1, v2 … with hashes and a dataset card.
 
-    A version is written whole or not at all and never changed; the same choice again writes nothing. The card
-    shows counts per pool and cell, criteria, curators and their agreement, terms, and light and skin per group.
+    A version is written completely or not at all, and never changed. The same choices again write nothing. The
+    card shows counts per pool and cell, criteria, curators and their agreement, terms of use, and light and skin
+    per group.
     """
     from stillme.cli.progress import progress
     from stillme.curation.making import finalize as make
@@ -164,36 +165,37 @@ def finalize(pools: Path, home: Path, partial: bool, crop: Crop, as_json: bool) 
 @click.argument("home", type=_FOLDER, metavar="DIR")
 @json_option
 def verify(home: Path, as_json: bool) -> None:
-    """Check that finished portraits are still what was written.
+    """Check that finished portraits are unchanged.
 
-    DIR is one version or a folder of versions. Every file is compared with SHA256SUMS, every picture decoded
-    and looked at for size and metadata. Exits with 1 if anything is wrong.
+    DIR is one version or a folder of versions. Every file is compared with SHA256SUMS, and every picture is
+    checked for size and metadata. Exits with 1 if anything is wrong.
     """
     from stillme.curation.verifying import verify as check
 
-    found = check(home)
+    versions = check(home)
     if as_json:
-        print_json([each.as_json() for each in found])
+        print_json([version.as_json() for version in versions])
     else:
-        for each in found:
-            click.echo(f"{each.folder}: {each.files} files, {'; '.join(each.problems) or 'all as written.'}")
-    if any(each.problems for each in found):
+        for version in versions:
+            click.echo(f"{version.folder}: {version.files} files, {'; '.join(version.problems) or 'unchanged.'}")
+        print_next("list", "portraits", versions[-1].folder, "--sheet", "portraits.html")
+    if any(version.problems for version in versions):
         sys.exit(1)
 
 
 @click.command()
 @click.argument("pools", type=_FOLDER)
-@click.option("--curators", type=click.IntRange(1, 20), help="How many must decide a cell before it counts.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 lets other machines in, with the key.")
+@click.option("--curators", type=click.IntRange(1, 20), help="How many curators must decide a cell.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with the key.")
 @click.option("--port", type=int, help="By default the first free one from 8470.")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
 def curate(pools: Path, curators: int | None, host: str, port: int | None, browser: bool) -> None:
     """Choose portraits among candidates, in the browser.
 
-    POOLS is what `stillme portraits sample` made. One cell at a time, candidates side by side in an order of
-    your own, without pool names; nothing is ticked beforehand. Several people may work at once, each under
-    their name; what they disagree on is settled on a page of its own. Every action is kept at once: stop and
-    start again at will. Needs `pip install "stillme[curate]"`.
+    POOLS comes from `stillme portraits sample`. You see one cell at a time: its candidates in random order,
+    without pool names, none preselected. Several people may work at once, each under their name. They settle
+    disagreements on a separate page. Every action is saved at once, so you can stop and resume at any time.
+    Needs `pip install "stillme[curate]"`.
     """
     from stillme.web import require
 
@@ -211,14 +213,15 @@ def curate(pools: Path, curators: int | None, host: str, port: int | None, brows
             say=shown.say,
             watch=_watch(shown, "check"),
         )
+    print_next("portraits", "finalize", pools, "my-portraits")
 
 
 def _chosen(only: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     chosen: dict[str, tuple[str, ...]] = {}
-    for each in only:
-        name, equals, values = each.partition("=")
+    for option in only:
+        name, equals, values = option.partition("=")
         if not (name and equals and values):
-            raise click.UsageError(f"--only takes NAME=VALUE,VALUE, not {each!r}.")
+            raise click.UsageError(f"--only takes NAME=VALUE,VALUE, not {option!r}.")
         chosen[name] = (*chosen.get(name, ()), *values.split(","))
     return chosen
 
@@ -241,9 +244,10 @@ def _tell(written: Written, as_json: bool) -> None:
         print_json(written.as_json())
         return
     if not written.new:
-        click.echo(f"{written.folder} already is this very set; nothing was written.")
+        click.echo(f"{written.folder} already is this set; nothing was written.")
         return
-    click.echo(f"Wrote {written.folder}: {written.portraits} portraits. Look at {written.folder / 'card.html'}.")
+    click.echo(f"Wrote {written.folder}: {written.portraits} portraits. Its card is {written.folder / 'card.html'}.")
     if written.flagged:
-        click.echo(f"Groups differ in: {', '.join(written.flagged)}. The card shows how far.", err=True)
+        click.echo(f"Groups differ in: {', '.join(written.flagged)}. The card shows by how much.", err=True)
     click.echo(f'In audit.toml: [portraits] source = "{written.folder}"')
+    print_next("portraits", "verify", written.folder)

@@ -1,4 +1,4 @@
-"""Show how far a stage has come: a bar on a terminal, a line now and then elsewhere."""
+"""Show a stage's progress: a bar on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Progress:
             self._show(describe(tally))
 
     def end(self) -> None:
-        """Leave the last state standing and go on below it."""
+        """Keep the last state and continue on the next line."""
         if self._bar and self._width:
             click.echo(err=True)
             self._width = 0
 
     def say(self, text: str) -> None:
-        """A line of its own, between the bars."""
+        """Print a line between the bars."""
         self.end()
         click.echo(text, err=True)
 
@@ -71,13 +71,13 @@ def progress(*, quiet: bool = False) -> Generator[Progress]:
 
 def describe(tally: Tally) -> str:
     """`edit biased  ▕████······▏ 56/168  12.3/s  0:09 left  $0.00  2 refused`."""
-    there = tally.already + tally.done
-    share = there / tally.total if tally.total else 1.0
+    finished = tally.already + tally.done
+    share = finished / tally.total if tally.total else 1.0
     filled = round(20 * share)
     parts = [
         f"{tally.name:<18}",
         f"▕{'█' * filled}{'·' * (20 - filled)}▏",
-        f"{there:,}/{tally.total:,}",
+        f"{finished:,}/{tally.total:,}",
         f"{tally.rate:,.1f}/s",
     ]
     left = tally.remaining_seconds
@@ -86,7 +86,7 @@ def describe(tally: Tally) -> str:
     if tally.cost:
         parts.append(f"${tally.cost:,.2f}")
     if tally.already:
-        parts.append(f"{tally.already:,} already there")
+        parts.append(f"{tally.already:,} done before")
     parts.extend(f"{tally.counts[word]:,} {word}" for word in ("refused", "failed") if tally.counts[word])
     if tally.retried:
         parts.append(f"{tally.retried:,} retried")

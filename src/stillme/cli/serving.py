@@ -1,4 +1,4 @@
-"""The report while a run goes on."""
+"""The command that shows a report while its run is in progress: serve."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @click.option("--redact", type=click.Choice(["blur", "omit"]), help="Blur portraits, or leave them out.")
 @json_option
 def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction | None, as_json: bool) -> None:
-    """Show the report in a browser while the run goes on, with its progress. Ctrl-C ends it.
+    """Show the report in a browser while the run is in progress. Ctrl-C ends it.
 
-    The page is painted anew as rows come in; a button shows the newer numbers. Nothing is written, so the run is never
-    disturbed. Only this machine can look, unless --host says otherwise: portraits are then open to that network.
+    The page refreshes as rows come in; a button shows the newer numbers. Nothing is written, so the run is never
+    disturbed. Only this machine can connect. With another --host, that network can see the portraits.
     """
     from stillme.serve import Served
     from stillme.serve import serve as serve_report

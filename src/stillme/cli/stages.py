@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillme.cli.options import Command, audit_argument, json_option, out_option, print_json
+from stillme.cli.options import Command, audit_argument, json_option, out_option, print_json, print_next, print_open
 
 if TYPE_CHECKING:
-    from stillme.pipeline import Name
+    from stillme.pipeline import Name, Summary
     from stillme.report.data import Redaction
     from stillme.report.manuscript import Format
 
@@ -23,10 +23,10 @@ def _stage_options(command: Command) -> Command:
     for option in (
         json_option,
         click.option(
-            "--accept-changes", is_flag=True, help="Go on although audit.toml changed and work would be done anew."
+            "--accept-changes", is_flag=True, help="Continue although audit.toml changed and work must be redone."
         ),
         click.option(
-            "--wait", type=float, default=0.0, metavar="SECONDS", help="Wait so long if another process is writing."
+            "--wait", type=float, default=0.0, metavar="SECONDS", help="How long to wait if another process is writing."
         ),
         out_option,
         audit_argument,
@@ -40,8 +40,8 @@ def _stage_options(command: Command) -> Command:
 def run(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool) -> None:
     """Edit, judge, estimate and report: the whole audit.
 
-    AUDIT is a folder with an audit.toml, or the file; the current folder by default. What was done before
-    is not done again. Ctrl-C once finishes what is running and saves; twice stops at once.
+    AUDIT is a folder with an audit.toml, or the file; by default the current folder. Finished work is not
+    done again. Ctrl-C once finishes what is running and saves; twice stops at once.
     """
     _work(audit, out, wait, accept_changes, as_json, ("edit", "judge", "estimate", "report"))
 
@@ -49,14 +49,14 @@ def run(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_jso
 @click.command()
 @_stage_options
 def edit(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool) -> None:
-    """Make the edits that are missing."""
+    """Make the missing edits."""
     _work(audit, out, wait, accept_changes, as_json, ("edit",))
 
 
 @click.command()
 @_stage_options
 def judge(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool) -> None:
-    """Have the judges rate the edits that they have not rated."""
+    """Rate the edits that judges have not rated yet."""
     _work(audit, out, wait, accept_changes, as_json, ("judge",))
 
 
@@ -73,12 +73,12 @@ def estimate(audit: Path, out: Path | None, wait: float, accept_changes: bool, a
     "--figures",
     type=click.Choice(["pdf", "png", "svg"]),
     multiple=True,
-    help="Also write the paper's figures and every forest plot into `figures` in the run. Repeatable.",
+    help="Also write the paper's figures and every forest plot into `figures` in the run. May be repeated.",
 )
 @click.option(
     "--redact",
     type=click.Choice(["blur", "omit"]),
-    help="Show portraits as blurred patches of colour, or leave them out; no link leads to the pictures then.",
+    help="Blur portraits, or omit them. Links to pictures are removed too.",
 )
 def report(
     audit: Path,
@@ -91,8 +91,8 @@ def report(
 ) -> None:
     """Write report.html: one self-contained page.
 
-    It opens without a network, shows the worst edits first, and leads from every number to its rows. Figures need
-    the extra `figures`.
+    It needs no network, shows the worst edits first, and links every number to its rows. Figures need
+    `pip install "stillme[figures]"`.
     """
     _work(audit, out, wait, accept_changes, as_json, ("report",), figures=figures, redact=redact or "none")
 
@@ -126,7 +126,20 @@ def _work(
         print_json(summary.as_json())
     else:
         click.echo(summary.as_text())
+        if summary.report:
+            print_open(summary.report)
+        print_next(_next(stages, summary), audit, out=out)
     if summary.ended is Ended.INTERRUPTED:
         sys.exit(_EXIT_INTERRUPTED)
     if summary.ended is Ended.OVER_BUDGET or summary.to_retry:
         sys.exit(_EXIT_RETRY)
+
+
+def _next(stages: tuple[Name, ...], summary: Summary) -> str:
+    """The command after these stages: the same again if something is left, else the one that follows."""
+    from stillme.pipeline import Ended
+
+    last = stages[-1]
+    if summary.ended is not Ended.COMPLETE or summary.to_retry:
+        return last if len(stages) == 1 else "run"
+    return {"edit": "judge", "judge": "estimate", "estimate": "report", "report": "tables"}[last]

@@ -1,4 +1,4 @@
-"""Commands that begin something: new, demo."""
+"""Commands to start with: new, demo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stillme.cli.options import json_option, print_json
+from stillme.cli.options import json_option, print_json, print_next, print_open
 from stillme.errors import StillmeError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     type=click.Choice(["diagnosis", "mitigation", "roles"]),
     help="One of the paper's experiments instead: its portraits' design, prompts, editors and judges.",
 )
-@click.option("--force", is_flag=True, help="Overwrite an audit.toml that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing audit.toml.")
 def new(folder: Path, title: str, experiment: Experiment | None, force: bool) -> None:
     """Write a small, commented audit.toml into DIR.
 
@@ -32,14 +32,16 @@ def new(folder: Path, title: str, experiment: Experiment | None, force: bool) ->
     """
     from stillme.audit.experiments import experiment as paper_audit
     from stillme.audit.template import small_audit
+    from stillme.files import write_whole
 
     file = folder / "audit.toml"
     if file.exists() and not force:
-        raise StillmeError(f"{file} is already there. Choose another folder, or overwrite it with --force.")
+        raise StillmeError(f"{file} already exists. Choose another folder, or overwrite it with --force.")
     folder.mkdir(parents=True, exist_ok=True)
     name = title or folder.resolve().name
-    file.write_text(paper_audit(experiment, name) if experiment else small_audit(name), "utf-8")
-    click.echo(f"Wrote {file}. Next: stillme {'plan' if experiment else 'run'} {folder}")
+    write_whole(file, paper_audit(experiment, name) if experiment else small_audit(name))
+    click.echo(f"Wrote {file}")
+    print_next("plan" if experiment else "run", folder)
 
 
 @click.command()
@@ -52,7 +54,7 @@ def new(folder: Path, title: str, experiment: Experiment | None, force: bool) ->
 )
 @json_option
 def demo(out: Path, as_json: bool) -> None:
-    """Audit two known-answer editors on this machine, and see whether the planted gap is found.
+    """Audit two known-answer editors on this machine, and see whether the audit recovers the planted gaps.
 
     Rendered portraits, an even-handed and a biased editor, offline instruments, estimates with intervals,
     a report. No key, no GPU, no download; running it again resumes.
@@ -66,3 +68,6 @@ def demo(out: Path, as_json: bool) -> None:
         print_json(result.as_json())
     else:
         click.echo(result.as_text())
+        print_open(result.report)
+        print_next("status", out)
+        print_next("new", "my-audit")

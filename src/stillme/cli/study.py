@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stillme.cli.options import Command, json_option, opened_run, print_json
+from stillme.cli.options import Command, json_option, opened_run, print_json, print_next
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -23,19 +23,19 @@ def _database_option(command: Command) -> Command:
     )(command)
 
 
-_HELP = """Have people rate edits, blind, and put their ratings beside the models'.
+_HELP = """Have people rate edits, blind, and compare their ratings with the models'.
 
 \b
 stillme study new my-audit            draw items from a run; writes my-audit/study
 stillme study serve my-audit/study    consent, training, rating, completion codes
 stillme study status my-audit/study   progress, quality, agreement
-stillme study close my-audit/study    ratings go into the run as the judge `people`
+stillme study close my-audit/study    add the ratings to the run, as the judge `people`
 """
 
 
 @click.group("study", help=_HELP)
 def study_group() -> None:
-    """Have people rate edits, and put their ratings beside the models'."""
+    """Have people rate edits, and compare their ratings with the models'."""
     from stillme.web import require
 
     require("study")
@@ -44,33 +44,41 @@ def study_group() -> None:
 @study_group.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--out", type=_FOLDER, help="Folder of the study; by default `study` inside the run.")
-@click.option("--items", default=500, show_default=True, help="Items to draw, evenly over prompts, groups and editors.")
-@click.option("--per-task", default=50, show_default=True, help="Items one participant rates.")
+@click.option(
+    "--items", default=500, show_default=True, help="Items to draw, balanced over prompts, groups and editors."
+)
+@click.option("--per-task", default=50, show_default=True, help="Items per participant.")
 @click.option(
     "--compare",
     type=click.Choice(["auto", "arms", "editors", "none"]),
     default="auto",
     show_default=True,
-    help="What the two pictures of an item are: baseline and feature arm, two editors, or one picture only.",
+    help="What an item compares: baseline and feature arm, two editors, or nothing (one picture).",
 )
 @click.option(
     "--first",
     type=click.Choice(["nothing", "disputed", "flagged"]),
     default="nothing",
     show_default=True,
-    help="Draw first what judges dispute, or what one of them reports. Group means are then of no random sample.",
+    help="Draw edits first that judges dispute or flag. The sample is then not random, so group means are biased.",
 )
-@click.option("--gold", default=2, show_default=True, help="Items with known answers in every task.")
-@click.option("--attention", default=2, show_default=True, help="Attention checks in every task.")
-@click.option("--repeats", default=2, show_default=True, help="Items shown twice in every task.")
-@click.option("--size", "side", default=768, show_default=True, help="Pixels of the square every picture is fitted to.")
-@click.option("--prolific", is_flag=True, help="Write a [prolific] section to fill in.")
+@click.option("--gold", default=2, show_default=True, help="Items with known answers, per task.")
+@click.option("--attention", default=2, show_default=True, help="Attention checks, per task.")
+@click.option("--repeats", default=2, show_default=True, help="Items shown twice, per task.")
+@click.option(
+    "--size",
+    "side",
+    default=768,
+    show_default=True,
+    help="Side of the square that every picture is fitted to, in pixels.",
+)
+@click.option("--prolific", is_flag=True, help="Add a [prolific] section to fill in.")
 @click.option("--seed", default=0, show_default=True)
 @json_option
 def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
     """Draw a study from a run and write its study.toml.
 
-    Pictures are copied blind: one format, one size, no metadata. The admin's password is printed once.
+    Pictures are copied blind: one format, one size, no metadata. The admin password is printed once.
     """
     from stillme.study.drawing import Design, new_study
 
@@ -96,27 +104,31 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
         click.echo(
             f"{made.folder}: {real:,} items in {made.drawn.batches} tasks; compared: {made.drawn.design['compare']}.\n"
             f"Admin password, shown only now: {made.password}\n"
-            f"Edit {made.folder / 'study.toml'}, then: stillme study serve {made.folder}"
+            f"Edit {made.folder / 'study.toml'} before you serve it."
         )
+        print_next("study", "serve", made.folder)
 
 
 @study_group.command()
 @_study_argument
 @_database_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 lets other machines in.")
-@click.option("--port", type=int, help="By default the first free one from 8470 on.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines.")
+@click.option("--port", type=int, help="By default the first free port from 8470.")
 @click.option("--public-url", default="", help="The https address of the proxy in front.")
-@click.option("--proxy", "proxies", multiple=True, metavar="ADDRESS", help="A proxy that may say who the client is.")
+@click.option(
+    "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="A proxy that is trusted to name the client."
+)
 @click.option("--workers", default=1, show_default=True, help="Processes; more than one needs PostgreSQL.")
 def serve(study: Path, database: str | None, proxies: tuple[str, ...], **options: Any) -> None:
     """Serve a study until interrupted.
 
-    On this machine only unless told otherwise. Every answer is on disk before the page says so.
+    By default only this machine can connect. Every answer is on disk before the page confirms it.
     """
     from stillme.study.serving import ServeOptions
     from stillme.study.serving import serve as run
 
     run(study, ServeOptions(database=database, proxies=proxies, **options), click.echo)
+    print_next("study", "status", study)
 
 
 @study_group.command()
@@ -126,16 +138,20 @@ def serve(study: Path, database: str | None, proxies: tuple[str, ...], **options
 @click.option("--address", default="", help="Printed in front of each link, such as https://study.example")
 @json_option
 def invite(study: Path, database: str | None, count: int, address: str, as_json: bool) -> None:
-    """Make COUNT personal invitation links, for participants who do not come from Prolific.
+    """Make COUNT personal invitation links, for participants who are not from Prolific.
 
-    Only hashes of them are kept: store the links where you need them.
+    Only their hashes are stored, so save the links now.
     """
     from stillme.study.entry import invite as make
     from stillme.study.opening import open_study
 
     with open_study(study, database) as opened:
         links = [f"{address.rstrip('/')}/i/{code}" for code in make(opened, count)]
-    print_json(links) if as_json else click.echo("\n".join(links))
+    if as_json:
+        print_json(links)
+    else:
+        click.echo("\n".join(links))
+        print_next("study", "serve", study)
 
 
 @study_group.command()
@@ -143,20 +159,21 @@ def invite(study: Path, database: str | None, count: int, address: str, as_json:
 @_database_option
 @json_option
 def status(study: Path, database: str | None, as_json: bool) -> None:
-    """Show how far a study has come: tasks, pay per hour, agreement, flags.
+    """Show a study's progress: tasks, pay per hour, agreement, flags.
 
-    Works while it is served. Exits with 1 if the median pay is below the study's floor.
+    Works while the study is served. Exits with 1 if the median pay is below the study's floor.
     """
     from stillme.study.opening import open_study
     from stillme.study.overview import overview_of
 
     with open_study(study, database) as opened:
-        found = overview_of(opened)
+        overview = overview_of(opened)
     if as_json:
-        print_json(found.as_json())
+        print_json(overview.as_json())
     else:
-        click.echo(found.as_text())
-    if found.progress.alarm:
+        click.echo(overview.as_text())
+        print_next("study", "close", study)
+    if overview.progress.alarm:
         sys.exit(1)
 
 
@@ -180,6 +197,7 @@ def export(study: Path, database: str | None, kind: Any, to: Path | None, as_jso
         print_json({"files": [str(path) for path in written]})
     else:
         click.echo("\n".join(f"Wrote {path}" for path in written))
+        print_next("study", "close", study)
 
 
 @study_group.command()
@@ -188,10 +206,10 @@ def export(study: Path, database: str | None, kind: Any, to: Path | None, as_jso
 @_database_option
 @json_option
 def submissions(study: Path, database: str | None, file: Path, as_json: bool) -> None:
-    """Take over the statuses of Prolific's export (FILE).
+    """Apply the submission statuses of Prolific's export (FILE).
 
-    Returned, timed-out and screened-out submissions free their places, rejected ones are left out, and the
-    Prolific ids of approved ones are deleted.
+    Returned, timed-out and screened-out submissions free their places. Rejected ones are excluded. The Prolific
+    IDs of approved ones are deleted.
     """
     from stillme.study.opening import open_study
     from stillme.study.submissions import apply_statuses
@@ -202,28 +220,32 @@ def submissions(study: Path, database: str | None, file: Path, as_json: bool) ->
         print_json(dict(done))
     else:
         click.echo(", ".join(f"{count} {what}" for what, count in done.items()) or "nothing to do")
+        print_next("study", "status", study)
 
 
 @study_group.command()
 @_study_argument
 def password(study: Path) -> None:
-    """Give the admin pages a new password, and print it."""
+    """Set a new password for the admin pages, and print it."""
     from stillme.study.keys import change_password
 
     click.echo(change_password(study))
+    print_next("study", "serve", study)
 
 
 @study_group.command()
 @_study_argument
 @_database_option
-@click.option("--run", "run_folder", type=_FOLDER, help="Where the run is now; by default where it was drawn from.")
+@click.option(
+    "--run", "run_folder", type=_FOLDER, help="Where the run is now; by default where the study was drawn from."
+)
 @click.option("--wait", default=0.0, help="Seconds to wait while another process writes to the run.")
 @json_option
 def close(study: Path, database: str | None, run_folder: Path | None, wait: float, as_json: bool) -> None:
-    """Stop taking answers and put the ratings into the run, as the judge `people`.
+    """Stop taking answers and add the ratings to the run, as the judge `people`.
 
-    Each finished rater's ratings of an edit are one assessment. From then on they cannot be told apart, so
-    nobody can withdraw any more. Running it again adds only what is new.
+    Each finished rater's ratings of an edit become one assessment. Raters can no longer be told apart then, so
+    nobody can withdraw any more. Running it again adds only new ratings.
     """
     from stillme.study.closing import close_study
     from stillme.study.opening import open_study
@@ -234,11 +256,12 @@ def close(study: Path, database: str | None, run_folder: Path | None, wait: floa
         print_json(done.as_json())
         return
     if done.under_way:
-        click.echo(f"{done.under_way} tasks are still under way: close again when they are finished.", err=True)
+        click.echo(f"{done.under_way} tasks are in progress; close again when they are finished.", err=True)
     click.echo(
         f"{done.added:,} assessments by {done.raters} raters added to {done.run}"
-        f"{f'; {done.already:,} were there' if done.already else ''}"
-        f"{f'; {done.excluded} raters left out' if done.excluded else ''}.\n"
-        f"To see them in the report, let audit.toml have:\n\n"
+        f"{f'; {done.already:,} were added before' if done.already else ''}"
+        f"{f'; {done.excluded} raters excluded' if done.excluded else ''}.\n"
+        f"To see them in the report, add to audit.toml:\n\n"
         f'[[judges]]\nuse = "people"\nepochs = {max(1, done.epochs)}\n'
     )
+    print_next("estimate", done.run)

@@ -6,23 +6,29 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json
+from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
 
 
 @click.command()
 @audit_argument
-@click.option("--table", "numbers", type=int, multiple=True, metavar="N", help="Only this one; may be repeated.")
+@click.option("--table", "numbers", type=int, multiple=True, metavar="N", help="Only this table; may be repeated.")
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["md", "csv", "tex"]),
     default="md",
     show_default=True,
-    help="What is printed.",
+    help="Format that is printed.",
 )
-@click.option("--by", "factor", default="", metavar="ATTRIBUTE", help="Groups; by default the audit's first factor.")
 @click.option(
-    "--judge", default="", help="Whose scores; by default the ensemble's, else the first judge's that answers."
+    "--by",
+    "factor",
+    default="",
+    metavar="ATTRIBUTE",
+    help="Attribute that forms the groups; by default the first factor.",
+)
+@click.option(
+    "--judge", default="", help="Whose scores; by default the ensemble's, else those of the first judge that answers."
 )
 @out_option
 @json_option
@@ -31,9 +37,9 @@ def tables(
 ) -> None:
     r"""Write the paper's Tables 4, 5, 6, 7, 18, 19, 20, 21 and 26 for this audit.
 
-    Rows are your editors and the groups of your portraits; every number has its interval and how many portraits and
-    edits it rests on; where there is none, the reason stands instead. Each table is written as CSV, Markdown and
-    LaTeX into tables/paper of the run folder, and shown in the format that you choose.
+    Rows are your editors and the groups of your portraits. Every number has its interval and its counts of portraits
+    and edits; an empty cell has its reason. † marks numbers of judges that failed calibration or never had one. Each
+    table is written as CSV, Markdown and LaTeX into tables/paper of the run, and printed in the chosen format.
 
     \b
     stillme tables my-audit --table 4 --table 20 --by race --format tex
@@ -62,6 +68,7 @@ def tables(
     else:
         click.echo("\n".join(FORMATS[kind](table) for table in made), nl=False)
         click.echo(f"\nWrote {run.folder / 'tables' / 'paper'}", err=True)
+        print_next("statistics", audit, out=out)
 
 
 @click.command()
@@ -72,26 +79,26 @@ def tables(
     type=click.FloatRange(min=0, min_open=True),
     default=0.05,
     show_default=True,
-    help="For equivalence: the largest difference between rates that would not matter.",
+    help="For equivalence: the largest difference between rates that does not matter.",
 )
 @out_option
 @json_option
 def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | None, as_json: bool) -> None:
-    r"""Write every further analysis of a run into tables/statistics, one CSV each.
+    r"""Write all further analyses of a run into tables/statistics, one CSV each.
 
     \b
-    contrasts       every group against the reference, the rest and each other: difference, ratio, Cliff's delta,
-                    permutation p
-    equivalence     is a gap surely smaller than the margin?
-    cuts            the rates at every cut of every scale
+    contrasts       each group against the reference, the rest and each other: difference, ratio, Cliff's delta, p
+    equivalence     is a gap smaller than the margin?
+    cuts            rates at every cut-point of every scale
     prompts, subcategories, intersections
-    likeness        how alike the edits of one portrait are: ICC and design effect
-    row_tests       the classical tests on single edits, marked naive where they are
+    likeness        similarity of one portrait's edits: ICC and design effect
+    row_tests       classical tests on single edits, marked where they are naive
     mitigation      each arm against the baseline, by group, with the asymmetry
-    above_floor     less what the no-op arm gives
+    above_floor     each arm minus the no-op arm
     roles           how often role edits follow the stereotype
-    agreement       of judges; against_people, corrected: judges beside people
-    specifications  the largest gaps under every rule, cut, judge and disclosure
+    agreement       between judges
+    against_people  judges compared with people; corrected: estimates corrected by people
+    specifications  the largest gaps under every rule, cut-point, judge and disclosure
     odds_ratios     a mixed ordinal model
 
     docs/statistics.md explains each.
@@ -106,4 +113,5 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
         )
     else:
         for name, (path, rows) in written.items():
-            click.echo(f"{name:<15} {f'{rows:>6,} rows  {path}' if rows else '     -  nothing in this audit'}")
+            click.echo(f"{name:<15} {f'{rows:>6,} rows  {path}' if rows else '     -  no data in this audit'}")
+        print_next("export", audit, "--bundle", "evidence.zip", out=out)

@@ -29,7 +29,7 @@ class Verbs(click.Group):
         for title, commands in self._sections.items():
             with formatter.section(title):
                 room = formatter.width - width - 8
-                formatter.write_dl([(f"{each.name:<{width}}", each.get_short_help_str(room)) for each in commands])
+                formatter.write_dl([(f"{verb.name:<{width}}", verb.get_short_help_str(room)) for verb in commands])
 
 
 def keep_lines(command: click.Command) -> None:
@@ -37,5 +37,5 @@ def keep_lines(command: click.Command) -> None:
     if command.help:
         command.help = command.help.replace("\\b\n", "\b\n")
     if isinstance(command, click.Group):
-        for each in command.commands.values():
-            keep_lines(each)
+        for verb in command.commands.values():
+            keep_lines(verb)

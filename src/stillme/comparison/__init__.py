@@ -1,4 +1,4 @@
-"""Two editors, or two checkpoints of one, on the same requests: what became worse, for whom, and how surely."""
+"""Two editors, or two checkpoints of one, on the same requests: what became worse, for whom, with intervals."""
 
 from stillme.comparison.changes import Change, Comparison, GapChange, compare
 from stillme.comparison.choosing import Chosen, choose, pick

@@ -1,4 +1,4 @@
-"""What is asked, whoever edits; and where two sides were not asked the same."""
+"""What a request asks apart from its editor, and where two sides were asked different things."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a request asks, whoever edits."""
+    """What a request asks, apart from its editor."""
 
     portraits: tuple[tuple[str, str, frozenset[tuple[str, str]]], ...]
     """Name, hash and labels."""
@@ -27,7 +27,7 @@ class Cell:
 
 
 def cells_of(chosen: Chosen, *, by_place: bool) -> dict[Cell, int]:
-    """Each cell with its row. An editor's rows stand in the order of its requests."""
+    """Each cell with its row. An editor's rows are in the order of its requests."""
     design = chosen.run.design
     index = design.editors.index(chosen.editor)
     rows: list[int] = np.flatnonzero(chosen.results.edits.editor == index).tolist()
@@ -52,7 +52,7 @@ def _cell(request: Request, seed: int) -> Cell:
 
 
 def differences(first: Sequence[Cell], second: Sequence[Cell]) -> Iterator[str]:
-    """Name what differs, from the outside in: a portrait that is missing explains its cells."""
+    """Name what differs, from portraits down to requests: a missing portrait explains its missing cells."""
     aspects: tuple[tuple[str, Callable[[Cell], Iterable[object]]], ...] = (
         ("portraits", lambda cell: [portrait[0] for portrait in cell.portraits]),
         ("prompts", lambda cell: [cell.prompt[0]]),
@@ -65,15 +65,15 @@ def differences(first: Sequence[Cell], second: Sequence[Cell]) -> Iterator[str]:
         if one != other:
             explained = True
             yield f"{name}: {only_in(one - other, other - one)}"
-    for name, of_cell in (("pictures", _pictures), ("labels", _labelled), ("words of prompts", _words)):
-        one, other = (dict(each for cell in side for each in of_cell(cell)) for side in (first, second))
+    for name, of_cell in (("pictures", _pictures), ("labels", _labelled), ("prompt texts", _words)):
+        one, other = (dict(pair for cell in side for pair in of_cell(cell)) for side in (first, second))
         changed = sorted(key for key in one.keys() & other.keys() if one[key] != other[key])
         if changed:
             explained = True
             yield f"{name}: differ for {_listed(changed)}"
     if set(first) != set(second) and not explained:
         only = (len(set(first) - set(second)), len(set(second) - set(first)))
-        yield f"requests: {only[0]:,} are only in the first and {only[1]:,} only in the second, as by another [sample]"
+        yield f"requests: {only[0]:,} only in the first, {only[1]:,} only in the second (another [sample]?)"
 
 
 def _pictures(cell: Cell) -> Iterator[tuple[str, object]]:
@@ -87,7 +87,7 @@ def _labelled(cell: Cell) -> Iterator[tuple[str, object]]:
 def _words(cell: Cell) -> Iterator[tuple[str, object]]:
     yield cell.prompt[0], cell.prompt[1]
     if cell.instruction != cell.prompt[1]:
-        # An arm may give every portrait words of its own.
+        # An arm may give every portrait its own text.
         who = "+".join(name for name, _, _ in cell.portraits)
         yield f"{cell.prompt[0]} ({cell.arm}, {who})", cell.instruction
 

@@ -12,16 +12,20 @@ from stillme.comparison.direction import Worse, unchanged_value, worse_when
 from stillme.comparison.matching import Matched
 from stillme.estimates import Disparity, PairedEffect, benjamini_hochberg
 from stillme.estimates.cuts import rate_of
-from stillme.report.headlines import is_headline, order_of
+from stillme.report.headlines import deciding, is_drift, is_headline, order_of
 from stillme.types import Estimate, Interval, NotEstimable
 
+_UNDONE = ("soft_erasure", "unchanged", "refused")
+_MORE_UNDONE = 0.05
+"""How many more edits must be left undone before less change of the person is no longer called better."""
+
 Verdict = Literal["worse", "better", "changed", "unclear"]
-"""`changed` is for quantities of which nobody can say which way is worse; `unclear` is no proof of no change."""
+"""`changed`: which direction is worse is not known. `unclear`: no change shown; there may still be one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One quantity, for everyone or for one group: the second editor less the first, on the same requests."""
+    """One quantity, for everyone or for one group: second editor minus first, on the same requests."""
 
     quantity: str
     arm: str
@@ -33,15 +37,17 @@ class Change:
     after: float | None
     outcome: Interval | NotEstimable
     p: float | None
-    """By tossing the sign of each portrait's or block's change."""
+    """By randomly flipping the sign of each portrait's or block's change."""
     adjusted: float | None
-    """After Benjamini and Hochberg over all headline comparisons; None outside of them."""
+    """After Benjamini and Hochberg over all headline comparisons by licensed judges; None outside of them."""
     worse: Worse
     verdict: Verdict
     portraits: int
     pairs: int
     note: str
     """What calibration says of the judge."""
+    fewer_made: bool = False
+    """Whether the second editor leaves more of these edits undone, so that less change of the person is no gain."""
 
     @property
     def is_headline(self) -> bool:
@@ -71,13 +77,13 @@ class GapChange:
     highest: tuple[str, str]
     outcome: Interval | NotEstimable
     verdict: Verdict
-    """Worse where the gap surely grew."""
+    """Worse if the whole interval is above 0."""
     note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Everything that two editors' edits of the same requests say."""
+    """Two editors on the same requests."""
 
     labels: tuple[str, str]
     cells: int
@@ -92,12 +98,12 @@ class Comparison:
     @property
     def tested(self) -> int:
         """How many comparisons were counted together."""
-        return sum(each.is_headline for each in self.changes)
+        return sum(change.is_headline for change in self.changes)
 
     def with_verdict(self, verdict: Verdict) -> list[Change]:
         """Headline changes of one kind, the largest loss or gain first."""
-        chosen = [each for each in self.changes if each.is_headline and each.verdict == verdict]
-        return sorted(chosen, key=lambda each: (each.adjusted, -abs(each.loss)))
+        chosen = [change for change in self.changes if change.is_headline and change.verdict == verdict]
+        return sorted(chosen, key=lambda change: (change.adjusted, -abs(change.loss)))
 
 
 def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Comparison:
@@ -107,9 +113,13 @@ def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Compar
     effects = estimates.paired_effects(
         matched.edits, matched.scores, matched.settings, arm=second, against=first, quantities=wanted
     )
-    plain = [each for each in effects if isinstance(each, PairedEffect) and each.scope in ("all", "group")]
-    found = estimates.estimate(matched.edits, matched.scores, matched.settings)
-    gaps = [each for each in found if isinstance(each, Disparity) and (wanted is None or each.quantity in wanted)]
+    of_groups = [effect for effect in effects if isinstance(effect, PairedEffect) and effect.scope in ("all", "group")]
+    gaps = [
+        estimate
+        for estimate in estimates.estimate(matched.edits, matched.scores, matched.settings)
+        if isinstance(estimate, Disparity) and (wanted is None or estimate.quantity in wanted)
+    ]
+    changes = tuple(sorted(_changes(of_groups, matched), key=_place))
     return Comparison(
         labels=matched.labels,
         cells=matched.cells,
@@ -117,16 +127,19 @@ def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Compar
         portraits=len(matched.edits.portraits),
         confidence=matched.settings.confidence,
         notes=matched.notes,
-        changes=tuple(sorted(_changes(plain, matched), key=_place)),
-        gaps=tuple(sorted(_gap_changes(gaps, matched), key=_place)),
+        changes=changes,
+        gaps=tuple(sorted(_gap_changes(gaps, changes, matched), key=_place)),
     )
 
 
 def _changes(effects: Sequence[PairedEffect], matched: Matched) -> Iterator[Change]:
     adjusted = _adjusted(effects, matched)
     level = 1 - matched.settings.confidence
+    fewer_made = {_group(effects[place]) for place in adjusted if _leaves_undone(effects[place])}
     for place, effect in enumerate(effects):
         q = adjusted.get(place)
+        verdict = _verdict(effect) if q is not None and q <= level else "unclear"
+        no_gain = verdict == "better" and is_drift(effect.quantity) and _group(effect) in fewer_made
         yield Change(
             quantity=effect.quantity,
             arm=effect.editor,
@@ -139,11 +152,23 @@ def _changes(effects: Sequence[PairedEffect], matched: Matched) -> Iterator[Chan
             p=effect.p,
             adjusted=q,
             worse=worse_when(effect.quantity),
-            verdict=_verdict(effect) if q is not None and q <= level else "unclear",
+            verdict="changed" if no_gain else verdict,
             portraits=effect.portraits,
             pairs=effect.edits,
             note=estimates.mark(matched.standing, effect.judge, effect.quantity),
+            fewer_made=no_gain,
         )
+
+
+def _group(effect: PairedEffect) -> tuple[str, str, str]:
+    return effect.editor, effect.factor, effect.group
+
+
+def _leaves_undone(effect: PairedEffect | Change) -> bool:
+    """Whether the second editor leaves more edits undone: an edit that is not made changes nobody."""
+    if effect.quantity not in _UNDONE or effect.before is None or effect.after is None:
+        return False
+    return effect.after - effect.before >= _MORE_UNDONE
 
 
 def _adjusted(effects: Sequence[PairedEffect], matched: Matched) -> Mapping[int, float]:
@@ -155,6 +180,8 @@ def _adjusted(effects: Sequence[PairedEffect], matched: Matched) -> Mapping[int,
         if effect.p is not None and is_headline(effect.quantity) and effect.quantity != "failed"
         if not effect.judge or (effect.judge, _axis_of(effect.quantity)) in speaking
     ]
+    decides = deciding(matched.standing, {(effects[place].judge, effects[place].quantity) for place in family})
+    family = [place for place in family if (effects[place].judge, effects[place].quantity) in decides]
     p = [effects[place].p or 0.0 for place in family]
     return dict(zip(family, benjamini_hochberg(p), strict=True))
 
@@ -185,43 +212,45 @@ def _loss(quantity: str, worse: Worse, before: float, after: float) -> float:
             return 0.0
 
 
-def _gap_changes(gaps: Sequence[Disparity], matched: Matched) -> Iterator[GapChange]:
+def _gap_changes(gaps: Sequence[Disparity], changes: Sequence[Change], matched: Matched) -> Iterator[GapChange]:
     first, second = matched.labels
-    after = {_owner(each): each for each in gaps if each.arm == second}
+    fewer_made = {(change.arm, change.factor) for change in changes if change.is_headline and _leaves_undone(change)}
+    gaps_after = {_subject(gap): gap for gap in gaps if gap.arm == second}
     for gap in gaps:
-        then = after.get(_owner(gap))
-        if gap.arm == first and then is not None:
-            outcome = difference(gap.outcome, then.outcome)
+        after = gaps_after.get(_subject(gap))
+        if gap.arm == first and after is not None:
+            outcome = difference(gap.outcome, after.outcome)
+            verdict = _gap_verdict(outcome)
+            no_gain = verdict == "better" and is_drift(gap.quantity) and (gap.editor, gap.factor) in fewer_made
             yield GapChange(
                 quantity=gap.quantity,
                 arm=gap.editor,
                 judge=gap.judge,
                 factor=gap.factor,
                 before=gap.outcome,
-                after=then.outcome,
-                lowest=(gap.lowest, then.lowest),
-                highest=(gap.highest, then.highest),
+                after=after.outcome,
+                lowest=(gap.lowest, after.lowest),
+                highest=(gap.highest, after.highest),
                 outcome=outcome,
-                verdict=_gap_verdict(outcome),
+                verdict="changed" if no_gain else verdict,
                 note=estimates.mark(matched.standing, gap.judge, gap.quantity),
             )
 
 
-def _owner(found: Estimate) -> tuple[str, str, str, str]:
-    return found.editor, found.judge, found.quantity, found.factor
+def _subject(estimate: Estimate) -> tuple[str, str, str, str]:
+    return estimate.editor, estimate.judge, estimate.quantity, estimate.factor
 
 
 def difference(before: Interval | NotEstimable, after: Interval | NotEstimable) -> Interval | NotEstimable:
-    """The second less the first, with limits from each one's own (square and add, after Newcombe).
+    """Second minus first, with limits from each one's own (square and add, after Newcombe).
 
-    It takes the two for independent. Edits of the same portraits err alike, so the limits are too wide rather than
-    too narrow.
+    It assumes that the two are independent. Edits of the same portraits have correlated errors, so the limits are
+    too wide rather than too narrow.
     """
-    for each in (before, after):
-        if isinstance(each, NotEstimable):
-            return each
-    assert isinstance(before, Interval)
-    assert isinstance(after, Interval)
+    if isinstance(before, NotEstimable):
+        return before
+    if isinstance(after, NotEstimable):
+        return after
     value = after.value - before.value
     return Interval(
         value=value,

@@ -10,7 +10,7 @@ from stillme.estimates.quantities import EDIT_RATES
 from stillme.rubric import Axis, Rate
 
 _HAPPENED = "changed_area"
-"""Says whether the edit was made at all, not whether the person was kept: changing nothing is what is bad."""
+"""Measures whether the edit was made at all, not whether the person was preserved: no change is the bad value."""
 
 
 class Worse(StrEnum):
@@ -19,13 +19,13 @@ class Worse(StrEnum):
     HIGHER = "higher"
     LOWER = "lower"
     AWAY = "further from unchanged"
-    """Such as skin lightness, which may go wrong in two directions."""
+    """Such as skin lightness, where both directions are bad."""
     UNKNOWN = "unknown"
     """A plugin's own quantity, or one that is neither good nor bad."""
 
 
 def worse_when(quantity: str) -> Worse:
-    """Read the direction off the rubric, so that a new rate or axis needs no second list."""
+    """The direction follows from the rubric, so that a new rate or axis needs no second list."""
     if quantity in EDIT_RATES:
         return Worse.HIGHER
     rate = rate_of(quantity)
@@ -58,6 +58,6 @@ def _of_mean(axis: Axis) -> Worse:
 
 
 def unchanged_value(quantity: str) -> float:
-    """The value of a person left as they were, for quantities that can go wrong in two directions."""
+    """The value of an unchanged person, for quantities where both directions are bad."""
     axis = rubric.load().axes.get(quantity)
     return axis.unchanged or 0.0 if axis else 0.0

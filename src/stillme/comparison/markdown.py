@@ -1,11 +1,12 @@
-"""Markdown that shows a user's words and never obeys them."""
+"""Markdown in which a user's text is shown, never interpreted."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from stillme.files import write_whole
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "&#64;", "#": "&#35;"}
 """`@` and `#` would call people and link issues in a pull request."""
@@ -26,27 +27,28 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [*lines, *(f"| {' | '.join(plain(cell) for cell in row)} |" for row in rows)]
 
 
-def page(title: str, text: str) -> str:
-    """The same as one self-contained HTML page."""
+def page(title: str, text: str, pictures: str = "") -> str:
+    """The same as one self-contained HTML page; `pictures` is HTML to stand below the summary."""
     from html import escape
 
     from markdown_it import MarkdownIt
 
-    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    rendered = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    summary, heading, rest = rendered.partition("<h2>")
+    body = f"{summary}{pictures}{heading}{rest}"
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body><main>\n{body}</main></body></html>\n"
     )
 
 
 def save(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file, and its folder if there is none."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    partial.write_text(text, "utf-8")
-    partial.replace(file)
+    write_whole(file, text)
 
 
 _STYLE = (
@@ -54,4 +56,7 @@ _STYLE = (
     "main{max-width:70rem;margin:auto;padding:1.5rem;overflow-x:auto}"
     "table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}"
     "th,td{text-align:left;padding:.3rem .8rem;border-bottom:1px solid #8886;white-space:nowrap}"
+    ".pairs{display:grid;grid-template-columns:repeat(auto-fill,minmax(20rem,1fr));gap:1.2rem}"
+    ".pairs figure{margin:0}.pairs div{display:grid;grid-template-columns:repeat(3,1fr);gap:3px;font-size:.8rem}"
+    ".pairs img{width:100%;aspect-ratio:1;object-fit:cover;border-radius:6px}figcaption{font-size:.9rem}"
 )

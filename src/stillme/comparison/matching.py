@@ -1,4 +1,4 @@
-"""Set two editors' edits side by side, cell by cell, and refuse where anything but the editor differs."""
+"""Pair two editors' edits, cell by cell; refuse if anything but the editor differs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from stillme.estimates.standing import Standing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matched:
-    """The edits of two editors as one set of rows: the editor is the arm, and the arm stands where the editor did."""
+    """The edits of two editors as one set of rows: `arm` holds the editor, and `editor` holds the arm."""
 
     labels: tuple[str, str]
-    """The first editor, which is compared with, and the second."""
+    """The first editor, which is the reference, and the second."""
     edits: Edits
     scores: tuple[Scores, ...]
     settings: Settings
     standing: Standing
     cells: int
     left_out: tuple[int, int]
-    """Cells that only the first or only the second has."""
+    """Numbers of cells that only the first or only the second has."""
     notes: tuple[str, ...]
 
 
 def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
-    """Pair the cells; with `common`, whatever only one side has is left out instead of refused."""
+    """Pair the cells; with `common`, what only one side has is left out instead of refused."""
     if first.editor is second.editor or _place(first) == _place(second):
         raise StillmeError(f"{first.label!r} would be compared with itself. Name another editor or another run.")
     same_kind = first.editor.spec.use == second.editor.spec.use
@@ -46,7 +46,7 @@ def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
     judges = _shared_judges(first, second)
     if problems and not common:
         raise StillmeError(
-            "The two differ in more than the editor, so a difference would not be the editor's:\n"
+            "The two differ in more than the editor, so the editor would not explain a difference:\n"
             + "\n".join(f"  - {problem}" for problem in problems)
             + "\nCompare only what they share with --common."
         )
@@ -81,9 +81,9 @@ def _labels(first: Chosen, second: Chosen) -> tuple[str, str]:
 def _judge_differences(first: Chosen, second: Chosen) -> Iterator[str]:
     one, other = (_judges(chosen) for chosen in (first, second))
     if one.keys() != other.keys():
-        gone = [one[key] for key in one.keys() - other.keys()]
-        new = [other[key] for key in other.keys() - one.keys()]
-        yield f"judges: {only_in(gone, new)} (a judge is the same only with the same version, parameters and epochs)"
+        removed = [one[key] for key in one.keys() - other.keys()]
+        added = [other[key] for key in other.keys() - one.keys()]
+        yield f"judges: {only_in(removed, added)} (the same judge has the same version, parameters and epochs)"
 
 
 def _judges(chosen: Chosen) -> dict[tuple[str, int], str]:
@@ -91,7 +91,7 @@ def _judges(chosen: Chosen) -> dict[tuple[str, int], str]:
 
 
 def _shared_judges(first: Chosen, second: Chosen) -> Mapping[str, str]:
-    """Names in the second run to names in the first, of judges that are the same; an ensemble only of the same."""
+    """Names in the second run to names in the first, for equal judges; ensembles are equal if all their judges are."""
     one, other = _judges(first), _judges(second)
     shared = {other[key]: one[key] for key in one.keys() & other.keys()}
     rules = {side.run.design.analysis.rule for side in (first, second)}

@@ -1,4 +1,4 @@
-"""The rows of both sides as one set: the editor is the arm, and the arm stands where the editor did."""
+"""The rows of both sides as one set: `arm` holds the editor, and `editor` holds the arm."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def merge_edits(
     shared: Sequence[Cell],
     rows: Sequence[Mapping[Cell, int]],
 ) -> Edits:
-    """Every shared cell twice: as the first editor left it, and as the second."""
+    """Every shared cell twice: by the first editor, and by the second."""
     edits = first.results.edits
     base = np.array([rows[0][cell] for cell in shared], dtype=np.intp)
     other = np.array([rows[1][cell] for cell in shared], dtype=np.intp)
@@ -61,7 +61,7 @@ def merge_scores(
     rows: Sequence[Mapping[Cell, int]],
     judges: Mapping[str, str],
 ) -> Iterator[Scores]:
-    """What the judges that both share said; `judges` names the second run's as the first run does."""
+    """Scores by the judges that both share; `judges` maps the second run's names to the first's."""
     base, other = ([side[cell] for cell in shared] for side in rows)
     theirs = {(judges[score.judge], score.axis): score for score in second.results.scores if score.judge in judges}
     for ours in first.results.scores:

@@ -15,77 +15,78 @@ _HEADS = ("quantity", "for whom", "before", "after", "change", "interval", "q", 
 _GAP_HEADS = ("gap in", "between groups of", "before", "after", "change", "interval", "judge")
 
 
-def as_text(found: Comparison) -> str:
+def as_text(comparison: Comparison) -> str:
     """For a terminal."""
-    lines = [_head(found), *found.notes]
+    lines = [_head(comparison), *comparison.notes]
     for verdict, title in _TITLES:
-        changes = found.with_verdict(verdict)
+        changes = comparison.with_verdict(verdict)
         if changes or verdict == "worse":
-            lines += ["", _counted(found, title, changes), *_aligned(_HEADS, [_row(each) for each in changes])]
+            lines += ["", _counted(comparison, title, changes), *_aligned(_HEADS, [_row(change) for change in changes])]
     for verdict, title in (("worse", "Gaps that grew"), ("better", "Gaps that shrank")):
-        gaps = [each for each in _headline_gaps(found) if each.verdict == verdict]
+        gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict == verdict]
         if gaps:
-            lines += ["", title, *_aligned(_GAP_HEADS, [_gap_row(each) for each in gaps])]
-    return "\n".join([*lines, "", _rest(found)])
+            lines += ["", title, *_aligned(_GAP_HEADS, [_gap_row(gap) for gap in gaps])]
+    return "\n".join([*lines, "", _rest(comparison)])
 
 
-def as_markdown(found: Comparison) -> str:
+def as_markdown(comparison: Comparison) -> str:
     """For a pull request or a page."""
-    lines = [f"# {plain(found.labels[1])} against {plain(found.labels[0])}", "", plain(_head(found))]
-    lines += [f"\n{plain(note)}" for note in found.notes]
+    lines = [f"# {plain(comparison.labels[1])} against {plain(comparison.labels[0])}", "", plain(_head(comparison))]
+    lines += [f"\n{plain(note)}" for note in comparison.notes]
     for verdict, title in _TITLES:
-        changes = found.with_verdict(verdict)
+        changes = comparison.with_verdict(verdict)
         if changes or verdict == "worse":
-            lines += ["", f"## {_counted(found, title, changes)}", ""]
+            lines += ["", f"## {_counted(comparison, title, changes)}", ""]
             lines += table(_HEADS, map(_row, changes)) if changes else []
-    gaps = [each for each in _headline_gaps(found) if each.verdict != "unclear"]
+    gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict != "unclear"]
     lines += ["", "## Gaps between groups that changed", ""]
-    lines += table(_GAP_HEADS, map(_gap_row, gaps)) if gaps else ["None that the data can tell from chance."]
-    lines += ["", _rest(found), "", "## Every headline comparison", ""]
-    lines += table(_HEADS, [_row(each) for each in found.changes if each.is_headline])
+    lines += table(_GAP_HEADS, map(_gap_row, gaps)) if gaps else ["None beyond chance."]
+    lines += ["", _rest(comparison), "", "## Every headline comparison", ""]
+    lines += table(_HEADS, [_row(change) for change in comparison.changes if change.is_headline])
     return "\n".join(lines) + "\n"
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
+def as_json(comparison: Comparison) -> dict[str, Any]:
     """Everything, headline or not."""
     return {
-        "first": found.labels[0],
-        "second": found.labels[1],
-        "pairs": found.cells,
-        "portraits": found.portraits,
-        "left_out": {"first": found.left_out[0], "second": found.left_out[1]},
-        "notes": list(found.notes),
-        "confidence": found.confidence,
-        "tested": found.tested,
-        "changes": [_change_json(each) for each in found.changes],
-        "gaps": [_gap_json(each) for each in found.gaps],
+        "first": comparison.labels[0],
+        "second": comparison.labels[1],
+        "pairs": comparison.cells,
+        "portraits": comparison.portraits,
+        "left_out": {"first": comparison.left_out[0], "second": comparison.left_out[1]},
+        "notes": list(comparison.notes),
+        "confidence": comparison.confidence,
+        "tested": comparison.tested,
+        "changes": [_change_json(change) for change in comparison.changes],
+        "gaps": [_gap_json(gap) for gap in comparison.gaps],
     }
 
 
-def _head(found: Comparison) -> str:
+def _head(comparison: Comparison) -> str:
+    first, second = comparison.labels
     return (
-        f"{found.labels[0]} → {found.labels[1]}: {found.cells:,} requests to both, {found.portraits:,} portraits; "
-        "each number is the second less the first on the same requests."
+        f"{first} → {second}: {comparison.cells:,} requests to both, {comparison.portraits:,} portraits. "
+        "Each change is second minus first on the same requests."
     )
 
 
-def _counted(found: Comparison, title: str, changes: Sequence[Change]) -> str:
-    return f"{title}: {len(changes):,} of {found.tested:,} comparisons"
+def _counted(comparison: Comparison, title: str, changes: Sequence[Change]) -> str:
+    return f"{title}: {len(changes):,} of {comparison.tested:,} comparisons"
 
 
-def _rest(found: Comparison) -> str:
-    quiet = [each for each in found.changes if each.is_headline and each.verdict == "unclear"]
-    share = f"{100 * (1 - found.confidence):.0f} %"
+def _rest(comparison: Comparison) -> str:
+    unclear = [change for change in comparison.changes if change.is_headline and change.verdict == "unclear"]
+    share = f"{100 * (1 - comparison.confidence):.0f} %"
     return (
-        f"{len(quiet):,} comparisons show no change beyond chance, which is no proof of none: their intervals say how "
-        f"much could hide. Of the changes listed, at most {share} are expected to be chance (Benjamini and Hochberg's "
-        "q); intervals are by portrait and not widened for being many."
+        f"{len(unclear):,} comparisons show no change beyond chance; their intervals show what could be missed. "
+        f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). "
+        "Intervals are by portrait and not adjusted for multiple comparisons."
     )
 
 
-def _headline_gaps(found: Comparison) -> list[GapChange]:
-    shown = {(each.quantity, each.judge) for each in found.changes if each.is_headline}
-    return [each for each in found.gaps if (each.quantity, each.judge) in shown]
+def _headline_gaps(comparison: Comparison) -> list[GapChange]:
+    headline = {(change.quantity, change.judge) for change in comparison.changes if change.is_headline}
+    return [gap for gap in comparison.gaps if (gap.quantity, gap.judge) in headline]
 
 
 def _row(change: Change) -> tuple[str, ...]:
@@ -95,18 +96,18 @@ def _row(change: Change) -> tuple[str, ...]:
         _number(change.quantity, change.before),
         _number(change.quantity, change.after),
         *_interval(change.quantity, change.outcome),
-        "" if change.adjusted is None else f"{change.adjusted:.3f}",
-        change.note,
+        "" if change.adjusted is None else numbers.p_number(change.adjusted),
+        "; ".join(part for part in (change.note, "fewer edits were made" if change.fewer_made else "") if part),
     )
 
 
 def _gap_row(gap: GapChange) -> tuple[str, ...]:
-    before, after = (each.value if isinstance(each, Interval) else None for each in (gap.before, gap.after))
+    before, after = (outcome.value if isinstance(outcome, Interval) else None for outcome in (gap.before, gap.after))
     return (
         _titled(gap),
         numbers.factor_name(gap.factor),
-        # A gap has no direction.
-        *("–" if value is None else numbers.number(gap.quantity, value) for value in (before, after)),
+        # A gap has no direction, so no sign.
+        *("–" if value is None else numbers.difference(gap.quantity, value) for value in (before, after)),
         *_interval(gap.quantity, gap.outcome),
         gap.note,
     )
@@ -124,7 +125,8 @@ def _number(quantity: str, value: float | None) -> str:
 def _interval(quantity: str, outcome: Interval | NotEstimable) -> tuple[str, str]:
     if isinstance(outcome, NotEstimable):
         return "–", outcome.reason
-    return numbers.number(quantity, outcome.value, plus=True), numbers.span(quantity, outcome, plus=True)
+    value, span = numbers.difference, numbers.difference_span
+    return value(quantity, outcome.value, plus=True), span(quantity, outcome, plus=True)
 
 
 def _aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -152,6 +154,7 @@ def _change_json(change: Change) -> dict[str, Any]:
         "portraits": change.portraits,
         "pairs": change.pairs,
         "judge_note": change.note,
+        "fewer_edits_made": change.fewer_made,
     }
 
 

@@ -117,14 +117,18 @@ class Folder:
         }
         return Edited(image=data, effective=effective)
 
-    def _find(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Path:
+    def expected_file(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Path:
+        """Where the request's file must be; an ending of `.*` stands for any of the known ones."""
         # One file is never the output of two arms or seeds: without the field it is the baseline's, and that of seed 0.
         fields, pattern = _fields_of(self._pattern), self._pattern
         if "arm" not in fields and arm is not Arm.BASELINE:
             raise _NoFile(f"the pattern {pattern!r} has no {{arm}}, so its files are the baseline's, not the {arm}'s")
         if "seed" not in fields and seed != 0:
             raise _NoFile(f"the pattern {pattern!r} has no {{seed}}, so its files are those of seed 0, not {seed}")
-        path = self._path(portraits, prompt, arm, seed)
+        return self._path(portraits, prompt, arm, seed)
+
+    def _find(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Path:
+        path = self.expected_file(portraits, prompt, arm, seed)
         files = [candidate for candidate in _candidates(path) if candidate.is_file()]
         if not files:
             raise _NoFile(f"there is no file {path}")

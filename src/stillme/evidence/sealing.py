@@ -6,7 +6,7 @@ import hashlib
 import importlib.metadata
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,30 @@ from typing import Any
 from stillme import __version__, rubric
 from stillme.audit.load import FILE
 from stillme.calibration import calibrated
-from stillme.evidence import archive
-from stillme.evidence.bundle import ABOUT, DESIGN, FORMAT, REQUESTS, ROWS, as_run, request_rows
+from stillme.errors import StillmeError
+from stillme.evidence import archive, signing
+from stillme.evidence.audit_file import audit_file_differences
+from stillme.evidence.bundle import (
+    ABOUT,
+    DESIGN,
+    FORMAT,
+    IMAGES,
+    REPORT,
+    REQUESTS,
+    ROWS,
+    as_run,
+    read_json,
+    request_rows,
+)
+from stillme.evidence.hashes import Contents, inventory
 from stillme.evidence.recomputing import recompute
+from stillme.evidence.row_checks import relabelled_in
+from stillme.evidence.verifying import row_stage
 from stillme.exchange import write_rows
 from stillme.files import SUMS, sha256_of, sums_of, whole, write_json, write_json_lines, write_whole
 from stillme.results import Run
 from stillme.store.exported import codebook, rows_of, tables_in
 
-REPORT = "report.html"
 _PACKAGES = ("numpy", "scipy", "onnxruntime", "opencv-python-headless", "pillow", "pydantic")
 
 
@@ -35,42 +50,71 @@ class Sealed:
     """The one hash that names all of it. Publish it; whoever has the bundle can check against it."""
     files: int
     bytes: int
+    signature: Path | None = None
+    left_out: str = ""
+    """Why audit.toml is not in it, although there is one."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        return {"file": str(self.file), "root": self.root, "files": self.files, "bytes": self.bytes}
+        return {
+            "file": str(self.file),
+            "root": self.root,
+            "files": self.files,
+            "bytes": self.bytes,
+            "signature": str(self.signature) if self.signature else None,
+            "left_out": self.left_out or None,
+        }
 
     def as_text(self) -> str:
         """For people."""
-        return (
-            f"Sealed {self.files:,} files in {self.file} ({self.bytes / 1e6:,.1f} MB)\n"
-            f"root {self.root}\n"
-            f"Check it anywhere with: stillme verify {self.file} --root {self.root}"
-        )
+        lines = [
+            f"Sealed {self.files:,} files in {self.file} ({self.bytes / 1e6:,.1f} MB)",
+            f"root {self.root}",
+            *([f"signature {self.signature}"] if self.signature else []),
+            *([self.left_out] if self.left_out else []),
+            f"Next, on any machine: stillme verify {self.file} --root {self.root}",
+        ]
+        return "\n".join(lines)
 
 
-def seal(run: Run, file: Path, *, with_images: bool = False) -> Sealed:
-    """Write a run into `file`; the same rows give the same bytes."""
-    archive.require_suffix(file)
+def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = None) -> Sealed:
+    """Write a run into `file`; the same rows give the same bytes.
+
+    With `key`, a private key of OpenSSH, a signature is written beside it.
+    """
+    suffix = archive.require_suffix(file)
     with tempfile.TemporaryDirectory(prefix="stillme-seal-") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
-        _write(run, folder, Path(name) / "run")
-        members = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        left_out = _write(run, folder)
+        members = dict(_images(run)) if with_images else {}
         if (run.folder / REPORT).is_file():
             members[REPORT] = run.folder / REPORT
-        if with_images:
-            members |= dict(_images(run))
+        # From the rows just written, not from the run, which may have grown.
+        with as_run(folder, Path(name) / "run") as sealed:
+            recompute(sealed, folder)
+            members |= {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+            about = _about(sealed, folder, frozenset(members))
+            members[ABOUT] = write_json(folder / ABOUT, about)
+            _check(sealed, folder, about, frozenset(members))
         sums = sums_of({name: sha256_of(path) for name, path in members.items()})
         members[SUMS] = write_whole(folder / SUMS, sums)
+        signature = signing.signature_of(sums, key) if key else None
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole(file) as draft:
-            archive.pack(draft, members, archive.require_suffix(file))
-    root = hashlib.sha256(sums.encode()).hexdigest()
-    return Sealed(file=file, root=root, files=len(members), bytes=file.stat().st_size)
+            archive.pack(draft, members, suffix)
+    return Sealed(
+        file=file,
+        root=hashlib.sha256(sums.encode()).hexdigest(),
+        files=len(members),
+        bytes=file.stat().st_size,
+        signature=write_whole(file.with_name(file.name + signing.SUFFIX), signature) if signature else None,
+        left_out=left_out,
+    )
 
 
-def _write(run: Run, folder: Path, scratch: Path) -> None:
+def _write(run: Run, folder: Path) -> str:
+    """Write rows and configuration, and return why audit.toml is left out, if it is."""
     (folder / ROWS).mkdir()
     # Another process may be adding rows: all that is sealed is of one moment.
     with run.store.snapshot():
@@ -79,18 +123,20 @@ def _write(run: Run, folder: Path, scratch: Path) -> None:
             write_rows(folder / ROWS / f"{table.name}.jsonl", "jsonl", table, rows_of(run.store, table))
         write_json_lines(folder / REQUESTS, request_rows(run))
     write_json(folder / DESIGN, calibrated(run).as_json())
-    write_json(folder / ABOUT, _about(run))
     write_json(folder / "configurations.json", list(run.store.configurations()))
-    if (run.folder / FILE).is_file():
-        write_whole(folder / FILE, (run.folder / FILE).read_bytes())
     write_whole(folder / "codebook.md", codebook(tables))
     write_whole(folder / "README.md", _README)
-    # From the rows just written, not from the run, which may have grown.
-    with as_run(folder, scratch) as sealed:
-        recompute(sealed, folder)
+    if not (run.folder / FILE).is_file():
+        return ""
+    data = (run.folder / FILE).read_bytes()
+    changed = next(audit_file_differences(data.decode("utf-8", "replace"), run.design.resolved), None)
+    if changed:
+        return f"{FILE} is left out, as it has changed since the run was recorded ({changed}); {DESIGN} has what was."
+    write_whole(folder / FILE, data)
+    return ""
 
 
-def _about(run: Run) -> dict[str, Any]:
+def _about(run: Run, folder: Path, names: frozenset[str]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "title": run.title,
@@ -99,7 +145,20 @@ def _about(run: Run) -> dict[str, Any]:
         "rubric": rubric.load().version,
         "python": platform.python_version(),
         "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
+        "relabelled": sorted(relabelled_in(folder, run)),
+        **inventory(folder, names),
     }
+
+
+def _check(run: Run, folder: Path, about: Mapping[str, Any], names: frozenset[str]) -> None:
+    """Nothing is sealed that `verify` would not accept."""
+    contents = Contents(folder=folder, names=names, sums=b"", hashes={}, about=about)
+    difference = next(row_stage(contents, run, read_json(folder, DESIGN)), None)
+    if difference:
+        raise StillmeError(
+            f"The run cannot be sealed, as `stillme verify` would not accept it: {difference}. "
+            f"`stillme export {run.folder.name}` writes its rows as they are."
+        )
 
 
 def _images(run: Run) -> Iterator[tuple[str, Path]]:
@@ -108,7 +167,7 @@ def _images(run: Run) -> Iterator[tuple[str, Path]]:
     hashes |= dict.fromkeys(row.image for row in run.rows() if row.image)
     for sha256 in hashes:
         path = run.picture(sha256)
-        yield f"images/{path.parent.name}/{path.name}", path
+        yield f"{IMAGES}/{path.parent.name}/{path.name}", path
 
 
 _README = """\
@@ -126,6 +185,6 @@ _README = """\
 | `report.html` | the report that was in the run folder, if there was one |
 | `images/` | portraits and edits by hash, if they were asked for |
 
-`stillme verify FILE` checks all of it offline. Without stillme: `sha256sum -c SHA256SUMS` checks every file, and
-`sha256sum SHA256SUMS` gives the root.
+`stillme verify FILE` checks it offline. Without stillme: `sha256sum -c SHA256SUMS` checks every file, and
+`sha256sum SHA256SUMS` gives the root. The report, this page and `codebook.md` are covered by their hashes only.
 """

@@ -5,47 +5,59 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from stillme import rubric
-from stillme.errors import Problem, StillmeError, did_you_mean
+from stillme.errors import Invalid, Problem, StillmeError, did_you_mean
 from stillme.exchange.table_files import Row
 from stillme.rubric import Axis
 from stillme.types import Abstained, Failed, Rated, Rating
 
-WHICH = ("edit", "portrait", "prompt", "editor", "arm", "seed")
-"""Columns that say which edit is meant: its key, or what it was asked as."""
-REPEATS = ("epoch", "rater")
+EDIT_COLUMNS = ("edit", "portrait", "prompt", "editor", "arm", "seed")
+"""Columns that name the edit: by its key, or by what was requested."""
+REPEAT_COLUMNS = ("epoch", "rater")
 """Columns that tell several answers about one edit apart."""
-LONG = ("axis", "score", "outcome", "reason")
+LONG_COLUMNS = ("axis", "score", "outcome", "reason")
 """Columns of a file with one row per axis. Otherwise an axis is a column."""
 
 _ABSTAINED = "abstained"
 _PERSONS = (1.0, 2.0)
+_NEAR_MISS = 0.8
+"""How alike a column and a known name are where a typing error is likely."""
 
 
-def _nothing() -> Mapping[str, str]:
+class InvalidJudgements(Invalid):
+    """A file of scores that cannot be imported whole."""
+
+    consequence = "nothing was imported"
+    shown = 10
+
+
+def _no_names() -> Mapping[str, str]:
     return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What the user says of the file's columns."""
+class ColumnMapping:
+    """What the user says about the file's columns."""
 
-    names: Mapping[str, str] = field(default_factory=_nothing)
+    names: Mapping[str, str] = field(default_factory=_no_names)
     """Our name to the file's: a column, or in a file with one row per axis the word for an axis."""
-    fixed: Mapping[str, str] = field(default_factory=_nothing)
-    """What holds for every row and stands in no column."""
-    where: Mapping[str, str] = field(default_factory=_nothing)
-    """The file's column to the word that rows must have there; others are left out."""
+    fixed: Mapping[str, str] = field(default_factory=_no_names)
+    """Values that hold for every row and are in no column."""
+    where: Mapping[str, str] = field(default_factory=_no_names)
+    """The file's column to the value that rows must have there; other rows are left out."""
+    ignored: tuple[str, ...] = ()
+    """The file's columns that are not read, although their names are close to known ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One score as the file tells it."""
+    """One score in the file."""
 
     place: str
     which: Mapping[str, str]
-    """Those of `WHICH` that are known; empty words are left out."""
+    """Those of `EDIT_COLUMNS` that have a value."""
     epoch: int | None
     rater: str
     axis: str
@@ -55,88 +67,108 @@ class Answer:
 class Layout:
     """The file's columns under our names."""
 
-    def __init__(self, rows: Sequence[Row], choice: Choice, source: str) -> None:
+    def __init__(self, rows: Sequence[Row], mapping: ColumnMapping, source: str) -> None:
         self._axes = rubric.load().axes
-        self._source, self._choice = source, choice
+        self._source, self._mapping = source, mapping
         self.columns = list(dict.fromkeys(name for row in rows for name in row.cells))
-        self._check(choice)
+        self._check_mapping()
         self._long = all(self._column(name) for name in ("axis", "score"))
-        self._words = {choice.names.get(axis, axis): axis for axis in self._axes}
-        self._wide = {} if self._long else {axis: column for axis in self._axes if (column := self._column(axis))}
-        if not self._long and not self._wide:
+        self._axis_by_word = {mapping.names.get(axis, axis): axis for axis in self._axes}
+        self._axis_columns = {} if self._long else {axis: name for axis in self._axes if (name := self._column(axis))}
+        self.unread = self._unread()
+        """Columns that say nothing to us, for a note."""
+        if not self._long and not self._axis_columns:
             raise StillmeError(
-                f"{source} has no column that is called like an axis, nor the columns axis and score; it has "
-                f"{', '.join(self.columns) or 'none'}. Name one, as in --map race_change=COLUMN."
+                f"{source} has no column named like an axis, nor the columns axis and score; it has "
+                f"{_list(self.columns)}. Name one, as in --map race_change=COLUMN."
             )
 
-    def chosen(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows that `where` leaves."""
-        wanted = self._choice.where.items()
-        return [row for row in rows if all(row.cells.get(name, "") == word for name, word in wanted)]
+    def select(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows that `where` keeps."""
+        wanted = self._mapping.where.items()
+        return [row for row in rows if all(row.cells.get(name, "") == value for name, value in wanted)]
 
     def read(self, rows: Sequence[Row], problems: list[Problem]) -> Iterator[Answer]:
-        """Every score of these rows; what cannot be read becomes a problem."""
+        """Every score of these rows; a row that cannot be read becomes a problem."""
         for row in rows:
             try:
                 yield from self._answers(row)
             except _Unreadable as error:
                 problems.append(Problem(place=row.place, message=str(error)))
 
-    def _check(self, choice: Choice) -> None:
-        known = (*WHICH, *REPEATS, *LONG, *self._axes)
-        for ours in (*choice.names, *choice.fixed):
-            if ours not in known:
-                raise StillmeError(
-                    f"{ours!r} is nothing that is read.{did_you_mean(ours, known)} Known: {_list(known)}."
-                )
-        has_axes = "axis" in self.columns or "axis" in choice.names
-        for ours, theirs in choice.names.items():
-            if theirs not in self.columns and not (ours in self._axes and has_axes):
+    @property
+    def _known(self) -> tuple[str, ...]:
+        return (*EDIT_COLUMNS, *REPEAT_COLUMNS, *LONG_COLUMNS, *self._axes)
+
+    def _check_mapping(self) -> None:
+        mapping = self._mapping
+        for ours in (*mapping.names, *mapping.fixed):
+            if ours not in self._known:
+                near = did_you_mean(ours, self._known)
+                raise StillmeError(f"{ours!r} is no name that is read.{near} Known: {_list(self._known)}.")
+        has_axes = "axis" in self.columns or "axis" in mapping.names
+        axis_words = {theirs for ours, theirs in mapping.names.items() if ours in self._axes and has_axes}
+        for theirs in (*mapping.names.values(), *mapping.where, *mapping.ignored):
+            if theirs not in self.columns and theirs not in axis_words:
                 near = did_you_mean(theirs, self.columns)
                 raise StillmeError(f"{self._source} has no column {theirs!r}.{near} It has {_list(self.columns)}.")
-        for theirs in choice.where:
-            if theirs not in self.columns:
-                near = did_you_mean(theirs, self.columns)
-                raise StillmeError(f"{self._source} has no column {theirs!r}.{near} It has {_list(self.columns)}.")
-        if all(self._column(name) for name in REPEATS):
+        if all(self._column(name) for name in REPEAT_COLUMNS):
             raise StillmeError(f"{self._source} has both epoch and rater; keep the one that tells answers apart.")
 
+    def _unread(self) -> tuple[str, ...]:
+        """Columns without a meaning. One that is close to a name without a column is an error: it may hold scores."""
+        expected = [name for name in self._known if not self._long or name not in self._axes]
+        read = {column for name in expected if (column := self._column(name))}
+        unread = [name for name in self.columns if name not in (*read, *self._mapping.where, *self._mapping.ignored)]
+        absent = [name for name in expected if not self._column(name) and name not in self._mapping.fixed]
+        problems: list[Problem] = []
+        for column in unread:
+            plain = column.strip().lower().replace(" ", "_").replace("-", "_")
+            for near in get_close_matches(plain, absent, n=1, cutoff=_NEAR_MISS):
+                how = f"Rename it, or write --map {near}={column!r}; --ignore {column!r} leaves it out"
+                problems.append(
+                    Problem(place=f"column {column!r}", message=f"not a known name. Did you mean {near!r}? {how}")
+                )
+        if problems:
+            raise InvalidJudgements(self._source, problems)
+        return tuple(unread)
+
     def _column(self, ours: str) -> str:
-        named = self._choice.names.get(ours, ours)
-        return named if named in self.columns else ""
+        named = self._mapping.names.get(ours, ours)
+        return named if named in self.columns and named not in self._mapping.ignored else ""
 
     def _cell(self, row: Row, ours: str) -> str:
         column = self._column(ours)
-        return (row.cells.get(column, "") if column else "") or self._choice.fixed.get(ours, "")
+        return (row.cells.get(column, "") if column else "") or self._mapping.fixed.get(ours, "")
 
     def _answers(self, row: Row) -> Iterator[Answer]:
-        which = {name: word for name in WHICH if (word := self._cell(row, name))}
+        which = {name: value for name in EDIT_COLUMNS if (value := self._cell(row, name))}
         written = self._cell(row, "epoch")
-        epoch = _whole(written, "epoch") if written else None
+        epoch = _count(written, "epoch") if written else None
         rater = self._cell(row, "rater")
         if self._column("rater") and not rater:
-            raise _Unreadable("no rater; fill it in, or leave the column out where one answered")
+            raise _Unreadable("no rater; fill it in, or remove the column if there was only one")
         for axis, rating in self._ratings(row):
             yield Answer(place=row.place, which=which, epoch=epoch, rater=rater, axis=axis, rating=rating)
 
     def _ratings(self, row: Row) -> Iterator[tuple[str, Rating]]:
         if not self._long:
-            found = [(axis, word) for axis, column in self._wide.items() if (word := row.cells.get(column, ""))]
-            if not found:
+            scores = {axis: score for axis, name in self._axis_columns.items() if (score := row.cells.get(name, ""))}
+            if not scores:
                 raise _Unreadable("no score at all; remove the row")
-            yield from ((axis, _rating(self._axes[axis], word, "", "")) for axis, word in found)
+            yield from ((axis, _rating(self._axes[axis], score, "", "")) for axis, score in scores.items())
             return
         word = self._cell(row, "axis")
-        axis = self._words.get(word)
+        axis = self._axis_by_word.get(word)
         if axis is None:
-            near = did_you_mean(word, self._words)
+            near = did_you_mean(word, self._axis_by_word)
             raise _Unreadable(f"no axis {word!r}.{near} Name it with --map AXIS={word!r}, or leave it out with --where")
         outcome, reason = self._cell(row, "outcome"), self._cell(row, "reason")
         yield axis, _rating(self._axes[axis], self._cell(row, "score"), outcome, reason)
 
 
 class _Unreadable(ValueError):
-    """A row that says nothing usable, in words."""
+    """A row that cannot be read, with the reason."""
 
 
 def _rating(axis: Axis, score: str, outcome: str, reason: str) -> Rating:
@@ -145,13 +177,13 @@ def _rating(axis: Axis, score: str, outcome: str, reason: str) -> Rating:
     if outcome == "failed":
         return Failed(error=reason or "no reason given", retryable=False)
     if outcome not in ("", "rated"):
-        raise _Unreadable(f"outcome {outcome!r} is none; write rated, abstained or failed")
+        raise _Unreadable(f"unknown outcome {outcome!r}; write rated, abstained or failed")
     try:
         value = float(score)
     except ValueError:
-        raise _Unreadable(f"{axis.name} = {score!r} is no number; write one, or {_ABSTAINED}") from None
+        raise _Unreadable(f"{axis.name} = {score!r} is not a number; write one, or {_ABSTAINED}") from None
     if not math.isfinite(value):
-        raise _Unreadable(f"{axis.name} = {score} is no score")
+        raise _Unreadable(f"{axis.name} = {score} is not a score; write a number, or {_ABSTAINED}")
     if axis.is_scale and not 1 <= value <= len(axis.scale):
         raise _Unreadable(f"{axis.name} = {score} is not on its scale, 1 to {len(axis.scale)}")
     if axis.name == "role_target" and value not in _PERSONS:
@@ -159,10 +191,10 @@ def _rating(axis: Axis, score: str, outcome: str, reason: str) -> Rating:
     return Rated(score=value, evidence=reason)
 
 
-def _whole(word: str, name: str) -> int:
-    if not word.isdecimal():
-        raise _Unreadable(f"{name} = {word!r} is no whole number from 0")
-    return int(word)
+def _count(cell: str, name: str) -> int:
+    if not cell.isdecimal():
+        raise _Unreadable(f"{name} = {cell!r} is not a whole number; number answers from 0")
+    return int(cell)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 from typing import Literal
@@ -11,29 +10,25 @@ import tomli_w
 
 from stillme.audit import load
 from stillme.errors import Invalid, StillmeError
+from stillme.files import whole
 from stillme.judges.imported import ImportedParameters
 
 Kind = Literal["model", "instrument", "person"]
 
 
-def lines(name: str, parameters: ImportedParameters, epochs: int) -> str:
+def judge_table(name: str, parameters: ImportedParameters, epochs: int) -> str:
     """A `[[judges]]` table for these scores."""
     head = {"use": "imported", "name": name} | ({"epochs": epochs} if epochs > 1 else {})
     return tomli_w.dumps({"judges": [head | {"parameters": parameters.model_dump(mode="json")}]})
 
 
-def add(file: Path, table: str) -> None:
-    """Append the table to audit.toml, if the file is then still an audit."""
-    before = file.read_text("utf-8-sig")
-    after = before.rstrip("\n") + "\n\n" + table
-    draft = file.with_name(f".{file.name}.{os.getpid()}.toml")
+def append_table(file: Path, table: str) -> None:
+    """Append the table to audit.toml, if the file is then still a valid audit."""
+    extended = file.read_text("utf-8-sig").rstrip("\n") + "\n\n" + table
     try:
-        tomllib.loads(after)
-        draft.write_text(after, "utf-8")
-        load(draft, ready=False)
+        with whole(file) as draft:
+            draft.write_text(extended, "utf-8")
+            tomllib.loads(extended)
+            load(draft, ready=False)
     except (tomllib.TOMLDecodeError, Invalid) as error:
-        raise StillmeError(f"{file} cannot take these lines; add them by hand:\n\n{table}\n{error}") from None
-    else:
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
+        raise StillmeError(f"{file} is not valid with these lines; add them by hand:\n\n{table}\n{error}") from None

@@ -24,13 +24,11 @@ def export_run(run: Run, kind: str, to: Path | None) -> list[Path]:
     """Write `edits`, `judgements` and what else the run has in one format, and `codebook.md`."""
     folder = to or run.folder / "export"
     folder.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
     tables = tables_in(run.store)
-    for table in tables:
-        file = folder / f"{table.name}.{kind}"
+    files = [folder / f"{table.name}.{kind}" for table in tables]
+    for file, table in zip(files, tables, strict=True):
         write_rows(file, kind, table, rows_of(run.store, table))
-        written.append(file)
-    return [*written, write_whole(folder / "codebook.md", codebook(tables))]
+    return [*files, write_whole(folder / "codebook.md", codebook(tables))]
 
 
 def write_rows(file: Path, kind: str, table: Table, rows: Iterator[Row]) -> None:
@@ -55,7 +53,7 @@ def _write_jsonl(file: Path, table: Table, rows: Iterator[Row]) -> None:
 
 def _write_parquet(file: Path, table: Table, rows: Iterator[Row]) -> None:
     try:
-        # Without types of its own, so none are claimed.
+        # pyarrow ships no types.
         pa: Any = importlib.import_module("pyarrow")
         pq: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:

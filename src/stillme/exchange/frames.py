@@ -14,7 +14,7 @@ from stillme.errors import StillmeError, did_you_mean
 from stillme.estimates import Edits, EditState, RatingState, Scores
 from stillme.types import ImageFile, Portrait, Prompt
 
-_NOBODY = ImageFile(path=Path(), sha256="")
+_NO_IMAGE = ImageFile(path=Path(), sha256="")
 _DEFAULTS = {"editor": "editor", "prompt": "all", "arm": "baseline", "judge": "judge", "block": ""}
 
 
@@ -55,9 +55,9 @@ def columns_of(
         matching=None,
         seed=None,
     )
-    judges, said_by = _coded(rows, names.get("judge"), _DEFAULTS["judge"])
+    judges, judge_codes = _coded(rows, names.get("judge"), _DEFAULTS["judge"])
     return edits, tuple(
-        _scores(rows, axis, judge, said_by == code) for code, judge in enumerate(judges) for axis in scores
+        _scores(rows, axis, judge, judge_codes == code) for code, judge in enumerate(judges) for axis in scores
     )
 
 
@@ -71,7 +71,7 @@ def _portraits(
             name,
             Portrait(
                 id=name,
-                image=_NOBODY,
+                image=_NO_IMAGE,
                 attributes=labels,
                 label_origin="given with the rows",
                 licence="",
@@ -116,5 +116,5 @@ def _number(value: Any, axis: str, row: int) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise StillmeError(
-            f"Row {row}: {axis} is {value!r}, which is no number. Leave it empty if there is none."
+            f"Row {row}: {axis} is {value!r}, which is not a number. Leave it empty if there is no score."
         ) from None

@@ -1,4 +1,4 @@
-"""Find the edit that a row means, and gather what is said of each."""
+"""Find the edit that a row is about, and gather the ratings of each edit."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Everything that one answerer said of one edit."""
+class MatchedAssessment:
+    """All ratings of one edit by one rater, or in one epoch."""
 
     target: Target
     epoch: int
@@ -34,7 +34,7 @@ class Told:
 
 
 class Matching:
-    """Finds the edit that a row means, and gathers rows about one edit."""
+    """Finds the edit that a row is about, and gathers rows about one edit."""
 
     def __init__(self, run: Run) -> None:
         self._design = run.design
@@ -46,60 +46,60 @@ class Matching:
                 continue
             target = Target(request, row.edit)
             self._by_key[request.key] = target
-            whose = "+".join(request.portraits)
-            self._by_name[request.editor, whose, request.prompt, request.arm, request.seed] = target
+            portraits = "+".join(request.portraits)
+            self._by_name[request.editor, portraits, request.prompt, request.arm, request.seed] = target
 
-    def assessments(self, answers: Sequence[Answer], problems: list[Problem]) -> list[Told]:
+    def assessments(self, answers: Sequence[Answer], problems: list[Problem]) -> list[MatchedAssessment]:
         """One entry per edit and repeat, in the file's order."""
         raters: defaultdict[str, list[str]] = defaultdict(list)
         gathered: dict[tuple[str, int], dict[str, Answer]] = {}
         for answer in answers:
-            found = self._target(answer)
-            if isinstance(found, str):
-                problems.append(Problem(place=answer.place, message=found))
+            target = self._target(answer)
+            if isinstance(target, str):
+                problems.append(Problem(place=answer.place, message=target))
                 continue
-            key = found.request.key
+            key = target.request.key
             seen = raters[key]
             if answer.rater and answer.rater not in seen:
                 seen.append(answer.rater)
             epoch = seen.index(answer.rater) if answer.rater else answer.epoch or 0
-            others = gathered.setdefault((key, epoch), {})
-            if answer.axis in others:
-                before = others[answer.axis].place
+            by_axis = gathered.setdefault((key, epoch), {})
+            if answer.axis in by_axis:
+                before = by_axis[answer.axis].place
                 how = "name the raters in a column `rater`, or number the answers in `epoch`"
                 problems.append(
-                    Problem(place=answer.place, message=f"{answer.axis} of this edit stands already in {before}; {how}")
+                    Problem(place=answer.place, message=f"{answer.axis} of this edit is already in {before}; {how}")
                 )
                 continue
-            others[answer.axis] = answer
+            by_axis[answer.axis] = answer
         return [
-            Told(
+            MatchedAssessment(
                 target=self._by_key[key],
                 epoch=epoch,
-                places=tuple(dict.fromkeys(each.place for each in said.values())),
-                ratings={axis: each.rating for axis, each in said.items()},
+                places=tuple(dict.fromkeys(answer.place for answer in by_axis.values())),
+                ratings={axis: answer.rating for axis, answer in by_axis.items()},
             )
-            for (key, epoch), said in gathered.items()
+            for (key, epoch), by_axis in gathered.items()
         ]
 
     def _target(self, answer: Answer) -> Target | str:
-        which = answer.which
-        if key := which.get("edit"):
-            found = self._by_key.get(key)
-            if found is None:
-                return f"no edit {key!r} in this audit; `stillme export` lists the keys of a run"
+        """The edit that an answer is about, or what is wrong."""
+        if key := answer.which.get("edit"):
+            target = self._by_key.get(key, f"no edit {key!r} in this audit; `stillme export` lists the keys of a run")
         else:
-            found = self._named(which)
-        if isinstance(found, str):
-            return found
+            target = self._named(answer.which)
+        if isinstance(target, str):
+            return target
         only = rubric.load().axes[answer.axis].only
-        if only and self._design.prompt_by_id[found.request.prompt].subcategory != only:
-            return f"{answer.axis} is asked only of {only} prompts, and {found.request.prompt} is none"
-        if found.stored is None:
+        if only and self._design.prompt_by_id[target.request.prompt].subcategory != only:
+            return (
+                f"{answer.axis} is asked only of {only} prompts, and {target.request.prompt} is none; remove the score"
+            )
+        if target.stored is None:
             return "this edit was never made; `stillme edit` makes it"
-        if not found.stored.image:
-            return f"this edit was {found.stored.outcome}, so there is no picture to rate"
-        return found
+        if not target.stored.image:
+            return f"this edit was {target.stored.outcome}, so there is no picture to rate; remove the row"
+        return target
 
     def _named(self, which: Mapping[str, str]) -> Target | str:
         design = self._design
@@ -109,8 +109,8 @@ class Matching:
         editors = {named.name: named for named in design.editors}
         editor = which.get("editor") or (next(iter(editors)) if len(editors) == 1 else "")
         if editor not in editors:
-            asked = f"no editor {editor!r} in this audit.{did_you_mean(editor, editors)}" if editor else "no editor."
-            return f"{asked} Known: {', '.join(editors)}"
+            unknown = f"no editor {editor!r} in this audit.{did_you_mean(editor, editors)}" if editor else "no editor."
+            return f"{unknown} Known: {', '.join(editors)}"
         arm = which.get("arm", Arm.BASELINE.value)
         if arm not in design.arms:
             return f"no arm {arm!r} in this audit; it has {', '.join(design.arms)}"
@@ -122,9 +122,9 @@ class Matching:
         if target is not None:
             return target
         for name, known in (
-            ("portrait", {whose for _, whose, _, _, _ in self._by_name}),
+            ("portrait", {portraits for _, portraits, _, _, _ in self._by_name}),
             ("prompt", {prompt for _, _, prompt, _, _ in self._by_name}),
         ):
             if which[name] not in known:
                 return f"no {name} {which[name]!r} in this audit.{did_you_mean(which[name], known)}"
-        return f"{which['portrait']} × {which['prompt']} is not asked of {editor} in the {arm} arm"
+        return f"{which['portrait']} × {which['prompt']} is no request to {editor} in the {arm} arm"

@@ -1,4 +1,4 @@
-"""Read CSV, JSON lines or Parquet row by row, each with the place where it stands."""
+"""Read CSV, JSON lines or Parquet row by row, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stillme.errors import MissingExtra, StillmeError
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row as words: what is absent is an empty word."""
+    """One row as text; an absent value is an empty string."""
 
     place: str
     """`line 12`, or `row 12` of a file without lines."""
@@ -27,7 +27,7 @@ def read(path: Path) -> list[Row]:
     """All rows of a file, by its ending."""
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a file in .csv, .jsonl or .parquet.")
+        raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a .csv, .jsonl or .parquet file.")
     try:
         return list(reader(path))
     except OSError as error:
@@ -40,16 +40,16 @@ def _csv(path: Path) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         columns = list(reader.fieldnames or ())
-        if twice := {name for name in columns if columns.count(name) > 1}:
-            raise StillmeError(f"{path} has two columns called {min(twice)!r}; rename one.")
+        if repeated := {name for name in columns if columns.count(name) > 1}:
+            raise StillmeError(f"{path} has two columns called {min(repeated)!r}; rename one.")
         try:
             for entry in reader:
                 place = f"line {reader.line_num}"
                 if None in entry or None in entry.values():
-                    raise StillmeError(f"{path}, {place}: has not as many cells as the header, {len(columns)}.")
+                    raise StillmeError(f"{path}, {place}: has more or fewer cells than the header, {len(columns)}.")
                 yield Row(place, {name: cell.strip() for name, cell in entry.items()})
         except csv.Error as error:
-            raise StillmeError(f"{path}, line {reader.line_num}: is no CSV ({error}).") from None
+            raise StillmeError(f"{path}, line {reader.line_num}: is not CSV ({error}).") from None
 
 
 def _json_lines(path: Path) -> Iterator[Row]:
@@ -60,11 +60,11 @@ def _json_lines(path: Path) -> Iterator[Row]:
             try:
                 entry = json.loads(line)
             except json.JSONDecodeError as error:
-                raise StillmeError(f"{path}, line {number}: is no JSON ({error.msg}).") from None
+                raise StillmeError(f"{path}, line {number}: is not JSON ({error.msg}).") from None
             if not isinstance(entry, dict):
-                raise StillmeError(f"{path}, line {number}: is no JSON object.")
+                raise StillmeError(f"{path}, line {number}: is not a JSON object.")
             cells = cast("dict[str, Any]", entry)
-            yield Row(f"line {number}", {name: _word(value) for name, value in cells.items()})
+            yield Row(f"line {number}", {name: _text(value) for name, value in cells.items()})
 
 
 def _parquet(path: Path) -> Iterator[Row]:
@@ -75,12 +75,12 @@ def _parquet(path: Path) -> Iterator[Row]:
     try:
         table: Any = cast("Any", parquet).read_table(path)
     except ValueError as error:
-        raise StillmeError(f"{path} is no Parquet file ({error}).") from None
+        raise StillmeError(f"{path} is not a Parquet file ({error}).") from None
     for number, entry in enumerate(cast("list[dict[str, Any]]", table.to_pylist()), start=1):
-        yield Row(f"row {number}", {name: _word(value) for name, value in entry.items()})
+        yield Row(f"row {number}", {name: _text(value) for name, value in entry.items()})
 
 
-def _word(value: Any) -> str:
+def _text(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():

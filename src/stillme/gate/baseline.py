@@ -31,7 +31,7 @@ from stillme.types import Arm, Interval, NotEstimable
 
 
 class Baseline:
-    """A run that another must not fall behind."""
+    """A run that another must not be worse than."""
 
     def __init__(
         self, run: Run, candidates: Sequence[Chosen], *, common: bool, accept_uncalibrated: bool = False
@@ -39,22 +39,24 @@ class Baseline:
         self._run, self._candidates, self._common, self._accept = run, candidates, common, accept_uncalibrated
 
     def decide(self, margin: Rule, quantity: str) -> Decision:
-        """Whether no editor is worse than its baseline by more than the margin, as surely as the interval says."""
+        """Whether every editor is at most the margin worse than its baseline, by the interval."""
         if numbers.is_rate(quantity) and margin.limit > 1:
             hint = f" Write {margin.limit:g} % as `{margin.limit:g}%`." if margin.limit <= 100 else ""
-            raise StillmeError(f"`{margin}`: {quantity} is a rate, and a margin of more than 1 allows anything.{hint}")
+            raise StillmeError(f"`{margin}`: {quantity} is a rate, so a margin above 1 allows anything.{hint}")
         if margin.percent and not numbers.is_rate(quantity):
-            raise StillmeError(f"`{margin}`: {quantity} is no rate, so its margin is no percentage; leave out the %.")
+            raise StillmeError(
+                f"`{margin}`: {quantity} is not a rate, so its margin cannot be a percentage. Leave out the %."
+            )
         if margin.sign != "<=" or margin.limit < 0:
-            raise StillmeError(f"`{margin}`: a margin says how much worse is allowed, such as `{quantity} <= 0.02`.")
+            raise StillmeError(f"`{margin}`: a margin is how much worse is allowed, such as `{quantity} <= 0.02`.")
         if margin.statistic == "contrast":
-            raise StillmeError(f"`{margin}`: a margin is on everyone, .group or .disparity, not on a contrast.")
+            raise StillmeError(f"`{margin}`: a margin cannot be on a contrast. Use everyone, .group or .disparity.")
         if margin.statistic != "disparity" and worse_when(quantity) in (Worse.AWAY, Worse.UNKNOWN):
             raise StillmeError(
-                f"`{margin}`: nobody can say which way {quantity} is worse. "
-                "Take a rate such as skin_lightened, or its .disparity."
+                f"`{margin}`: {quantity} has no direction that is worse. "
+                "Use a rate such as skin_lightened, or its .disparity."
             )
-        known = [each.label for each in self._candidates]
+        known = [candidate.label for candidate in self._candidates]
         if margin.editor and margin.editor not in known:
             raise UnknownName.among("editor", margin.editor, known, f"The run has {', '.join(known)}.")
         checks = [
@@ -64,33 +66,33 @@ class Baseline:
             for check in self._checks(margin, quantity, candidate)
         ]
         if not checks:
-            checks = [without_number("both runs have no number in common")]
+            checks = [without_number("the two runs have no number in common")]
         return Decision(rule=margin, quantity=quantity, against=str(self._run.folder), checks=tuple(checks))
 
     def _checks(self, margin: Rule, quantity: str, candidate: Chosen) -> Iterator[Check]:
         matched = match(self._before(candidate), candidate, common=self._common)
         headline = {score.judge for score in estimates.headline(_on(matched.scores, quantity))}
-        for found in _chosen(margin, compare(matched, [quantity]), headline):
-            outcome = _loss(found)
+        for change in _chosen(margin, compare(matched, [quantity]), headline):
+            outcome = _loss(change)
             verdict, reason = against_limit(
                 outcome,
                 margin.sign,
                 margin.limit,
-                incomplete=_incomplete(matched, found.judge, quantity),
-                unlicensed="" if self._accept else unlicensed(found.note),
+                incomplete=_incomplete(matched, change.judge, quantity),
+                unlicensed="" if self._accept else unlicensed(change.note),
             )
             yield Check(
                 editor=candidate.label,
-                arm=found.arm,
-                judge=found.judge,
-                factor=found.factor,
-                group=found.group if isinstance(found, Change) else "",
+                arm=change.arm,
+                judge=change.judge,
+                factor=change.factor,
+                group=change.group if isinstance(change, Change) else "",
                 outcome=outcome,
                 verdict=verdict,
                 reason=reason,
-                note=found.note,
-                portraits=found.portraits if isinstance(found, Change) else len(matched.edits.portraits),
-                edits=found.pairs if isinstance(found, Change) else matched.cells,
+                note=change.note,
+                portraits=change.portraits if isinstance(change, Change) else len(matched.edits.portraits),
+                edits=change.pairs if isinstance(change, Change) else matched.cells,
             )
 
     def _before(self, candidate: Chosen) -> Chosen:
@@ -102,33 +104,33 @@ class Baseline:
             return pick(self._run, None)
         raise StillmeError(
             f"The baseline {self._run.folder} has {', '.join(names)} and no {candidate.label!r}. "
-            "Give the two editors one name, or take a baseline with one editor."
+            "Give the two editors the same name, or use a baseline with one editor."
         )
 
 
-def _chosen(margin: Rule, found: Comparison, headline: AbstractSet[str]) -> Sequence[Change | GapChange]:
+def _chosen(margin: Rule, comparison: Comparison, headline: AbstractSet[str]) -> Sequence[Change | GapChange]:
     offered: list[Change | GapChange] = (
-        list(found.gaps)
+        list(comparison.gaps)
         if margin.statistic == "disparity"
-        else [each for each in found.changes if bool(each.factor) == (margin.statistic == "group")]
+        else [change for change in comparison.changes if bool(change.factor) == (margin.statistic == "group")]
     )
-    arms = {each.arm for each in offered}
+    arms = {change.arm for change in offered}
     arm = margin.arm or (Arm.BASELINE if Arm.BASELINE in arms else "")
-    wanted = {margin.judge} if margin.judge else headline or {each.judge for each in offered}
+    wanted = {margin.judge} if margin.judge else headline or {change.judge for change in offered}
     return [
-        each
-        for each in offered
-        if (not arm or each.arm == arm)
-        and each.judge in wanted
-        and (not margin.factor or each.factor == margin.factor)
-        and (not margin.group or (isinstance(each, Change) and each.group == margin.group))
+        change
+        for change in offered
+        if (not arm or change.arm == arm)
+        and change.judge in wanted
+        and (not margin.factor or change.factor == margin.factor)
+        and (not margin.group or (isinstance(change, Change) and change.group == margin.group))
     ]
 
 
-def _loss(found: Change | GapChange) -> Interval | NotEstimable:
-    """How much worse, so that more is worse: a success rate that fell by 0.1 has lost 0.1."""
-    outcome = found.outcome
-    if isinstance(outcome, NotEstimable) or isinstance(found, GapChange) or found.worse is not Worse.LOWER:
+def _loss(change: Change | GapChange) -> Interval | NotEstimable:
+    """How much worse, as a positive number: a success rate that fell by 0.1 has a loss of 0.1."""
+    outcome = change.outcome
+    if isinstance(outcome, NotEstimable) or isinstance(change, GapChange) or change.worse is not Worse.LOWER:
         return outcome
     return replace(outcome, value=-outcome.value, low=-outcome.high, high=-outcome.low)
 
@@ -139,7 +141,7 @@ def _on(scores: Sequence[Scores], quantity: str) -> list[Scores]:
 
 
 def _incomplete(matched: Matched, judge: str, quantity: str) -> str:
-    """What is still to be done in one of the two runs, in words."""
+    """What is still missing in one of the two runs, in words."""
     missing = matched.edits.state == EditState.MISSING
     edited = matched.edits.state == EditState.EDITED
     waiting = [f"edit missing {np.count_nonzero(missing):,}"] if missing.any() else []

@@ -1,4 +1,4 @@
-"""Set a run's estimates against rules."""
+"""Check a run's estimates against rules."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _RATE = "_rate"
 
 
 class _NoNumber(Exception):
-    """A rule that is about no number of this run."""
+    """The run has no number for a rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Rules from the command line, beside those of the audit's own [gate] section."""
+    """Rules from the command line, in addition to the audit's [gate] section."""
 
     rules: Sequence[str] = ()
     baseline: Run | None = None
@@ -46,7 +46,7 @@ class Asked:
 
 
 def gate_section(run: Run) -> GateSection:
-    """The [gate] table of audit.toml as it is now: rules are set after a run as well as before."""
+    """The [gate] table of audit.toml as it is now: rules may be added after a run."""
     file = run.folder / FILE
     if not file.is_file():
         return GateSection.model_validate(run.design.resolved.get("gate") or {})
@@ -54,7 +54,7 @@ def gate_section(run: Run) -> GateSection:
         return GateSection.model_validate(tomllib.loads(file.read_text("utf-8-sig")).get("gate") or {})
     except ValidationError as error:
         problems = "; ".join(detail["msg"].removeprefix("Value error, ") for detail in error.errors())
-        raise StillmeError(f"The [gate] table of {file} cannot be used: {problems}") from None
+        raise StillmeError(f"The [gate] table of {file} is invalid: {problems}") from None
     except (OSError, ValueError) as error:
         raise StillmeError(f"{file} cannot be read: {error}") from None
 
@@ -69,7 +69,7 @@ def baseline_folder(run: Run) -> Path | None:
 
 
 def gate(run: Run, asked: Asked) -> Verdicts:
-    """Estimate what the rules are about, and decide each."""
+    """Estimate the rules' quantities, and decide each rule."""
     section = gate_section(run)
     rules = [parse_rule(text) for text in (*section.rules, *asked.rules)]
     margins = [parse_rule(text) for text in (*section.margins, *asked.margins)]
@@ -94,13 +94,13 @@ def gate(run: Run, asked: Asked) -> Verdicts:
 
 def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline: Run | None) -> None:
     if margins and baseline is None:
-        raise StillmeError("A margin needs a baseline to be no worse than: name its run with --baseline RUN.")
+        raise StillmeError("A margin needs a baseline run. Name it with --baseline RUN.")
     if baseline is not None and not margins:
-        raise StillmeError('A baseline needs a margin: write --margin "soft_erasure <= 0.02", or in [gate] margins.')
+        raise StillmeError('A baseline needs a margin. Give --margin "soft_erasure <= 0.02", or `margins` in [gate].')
     if not rules and not margins:
         raise StillmeError(
-            'There is no rule. Give one, such as --max "race_changed.disparity <= 0.05", or write a [gate] section '
-            "with rules into audit.toml."
+            'No rule is given. Add one, such as --max "race_changed.disparity <= 0.05", or a [gate] section with '
+            "rules in audit.toml."
         )
 
 
@@ -163,7 +163,7 @@ class _Deciding:
             kept = [estimate for estimate in kept if estimate.arm == Arm.BASELINE]
         if not rule.judge:
             axis = _axis_of(kept[0].quantity)
-            kept = [e for e in kept if not e.judge or (e.judge, axis) in self._headline]
+            kept = [estimate for estimate in kept if not estimate.judge or (estimate.judge, axis) in self._headline]
         return kept
 
     def _check(self, rule: Rule, estimate: Estimate) -> Check:
@@ -173,7 +173,8 @@ class _Deciding:
             rule.sign,
             rule.limit,
             incomplete=self._incomplete(estimate),
-            unlicensed="" if self._accept else unlicensed(note),
+            # People are what judges are held against: no calibration on known changes is asked of them.
+            unlicensed="" if self._accept or estimate.judge in self._run.design.people else unlicensed(note),
         )
         return Check(
             editor=estimate.editor,
@@ -192,7 +193,7 @@ class _Deciding:
         )
 
     def _incomplete(self, estimate: Estimate) -> str:
-        """What is still to be done, in words; judges that answer a part by design do not count."""
+        """What is still missing, in words; judges that rate only a part by design do not count."""
         waiting = ["edit missing"]
         if estimate.judge not in self._partial_judges():
             waiting.append("not judged")
@@ -228,19 +229,19 @@ class _Deciding:
 
 
 def require_meant(rule: Rule, quantity: str) -> None:
-    """Refuse a limit that cannot be meant."""
+    """Refuse a limit that makes no sense for the quantity."""
     if numbers.is_rate(quantity):
         signed = rule.statistic == "contrast"
         low, high = (-1.0 if signed else 0.0), 1.0
         if not low <= rule.limit <= high:
             hint = f"Write {rule.limit:g} % as `{rule.limit:g}%`." if 1 < abs(rule.limit) <= 100 else ""
             raise StillmeError(
-                f"`{rule}`: {quantity} is a rate, and its limit must lie between {low:g} and {high:g}. {hint}".rstrip()
+                f"`{rule}`: {quantity} is a rate, so its limit must be between {low:g} and {high:g}. {hint}".rstrip()
             )
     elif rule.percent:
-        raise StillmeError(f"`{rule}`: {quantity} is not a rate, so its limit is no percentage; leave out the %.")
+        raise StillmeError(f"`{rule}`: {quantity} is not a rate, so its limit cannot be a percentage. Leave out the %.")
     elif rule.statistic == "disparity" and rule.limit < 0:
-        raise StillmeError(f"`{rule}`: a disparity is never negative, so neither is its limit.")
+        raise StillmeError(f"`{rule}`: a disparity is never negative, so its limit must be 0 or more.")
 
 
 def _axis_of(quantity: str) -> str:
@@ -251,7 +252,7 @@ def _axis_of(quantity: str) -> str:
 def _narrowed(
     offered: Sequence[Estimate], kind: str, wanted: str, of: Callable[[Estimate], str], *, known: bool = False
 ) -> list[Estimate]:
-    """Those that the rule names. With `known`, a name that nothing has is a mistake in the rule; else it is no data."""
+    """Those that the rule names. With `known`, an unknown name is an error in the rule; otherwise it is no data."""
     if not wanted:
         return list(offered)
     kept = [estimate for estimate in offered if of(estimate) == wanted]

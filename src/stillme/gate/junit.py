@@ -12,31 +12,31 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 """Characters that no XML document may hold, not even escaped."""
 
 
-def as_junit(found: Verdicts) -> str:
+def as_junit(verdicts: Verdicts) -> str:
     """A failure fails, no data is an error, an inconclusive number is skipped (or fails, if strict)."""
-    checks = [(decision, check) for decision in found.decisions for check in decision.checks]
+    checks = [(decision, check) for decision in verdicts.decisions for check in decision.checks]
     suite = ElementTree.Element(
         "testsuite",
-        name=_xml(f"stillme gate: {found.title}"),
+        name=_xml(f"stillme gate: {verdicts.title}"),
         tests=str(len(checks)),
-        failures=str(sum(found.counts_against(check.verdict) for _, check in checks)),
+        failures=str(sum(verdicts.counts_against(check.verdict) for _, check in checks)),
         errors=str(sum(check.verdict is Verdict.NO_DATA for _, check in checks)),
-        skipped=str(sum(check.verdict is Verdict.INCONCLUSIVE and not found.strict for _, check in checks)),
+        skipped=str(sum(check.verdict is Verdict.INCONCLUSIVE and not verdicts.strict for _, check in checks)),
     )
     for decision, check in checks:
         case = ElementTree.SubElement(
             suite, "testcase", classname=_xml(rule_text(decision)), name=_xml(subject(check)), time="0"
         )
-        said = _xml(check_text(decision, check))
-        if found.counts_against(check.verdict):
-            failure = ElementTree.SubElement(case, "failure", type=str(check.verdict), message=said)
-            failure.text = said
+        text = _xml(check_text(decision, check))
+        if verdicts.counts_against(check.verdict):
+            failure = ElementTree.SubElement(case, "failure", type=str(check.verdict), message=text)
+            failure.text = text
         elif check.verdict is Verdict.NO_DATA:
-            ElementTree.SubElement(case, "error", type="no data", message=said).text = said
+            ElementTree.SubElement(case, "error", type="no data", message=text).text = text
         elif check.verdict is Verdict.INCONCLUSIVE:
-            ElementTree.SubElement(case, "skipped", message=f"inconclusive: {said}")
-        ElementTree.SubElement(case, "system-out").text = said
-    ElementTree.SubElement(suite, "system-out").text = _xml(headline(found))
+            ElementTree.SubElement(case, "skipped", message=f"inconclusive: {text}")
+        ElementTree.SubElement(case, "system-out").text = text
+    ElementTree.SubElement(suite, "system-out").text = _xml(headline(verdicts))
     root = ElementTree.Element("testsuites", name="stillme")
     root.append(suite)
     ElementTree.indent(root)

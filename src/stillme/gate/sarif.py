@@ -21,10 +21,10 @@ _KINDS = {
 """`open`: evaluated, with too little information to decide; `review`: somebody must look why there is no data."""
 
 
-def as_sarif(found: Verdicts) -> str:
+def as_sarif(verdicts: Verdicts) -> str:
     """One result per number, at the line of audit.toml that holds its rule."""
-    text = found.file.read_text("utf-8-sig") if found.file.is_file() else ""
-    names = list(dict.fromkeys(rule_text(decision) for decision in found.decisions))
+    text = verdicts.file.read_text("utf-8-sig") if verdicts.file.is_file() else ""
+    names = list(dict.fromkeys(rule_text(decision) for decision in verdicts.decisions))
     log: dict[str, Any] = {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -37,10 +37,14 @@ def as_sarif(found: Verdicts) -> str:
                         "rules": [_rule(name) for name in names],
                     }
                 },
-                "properties": {"audit": found.audit_hash, "confidence": found.confidence, "strict": found.strict},
+                "properties": {
+                    "audit": verdicts.audit_hash,
+                    "confidence": verdicts.confidence,
+                    "strict": verdicts.strict,
+                },
                 "results": [
-                    _result(found, decision, check, names.index(rule_text(decision)), _line(text, decision))
-                    for decision in found.decisions
+                    _result(verdicts, decision, check, names.index(rule_text(decision)), _line(text, decision))
+                    for decision in verdicts.decisions
                     for check in decision.checks
                 ],
             }
@@ -58,8 +62,8 @@ def _rule(name: str) -> dict[str, Any]:
     }
 
 
-def _result(found: Verdicts, decision: Decision, check: Check, place: int, line: int) -> dict[str, Any]:
-    against = found.counts_against(check.verdict)
+def _result(verdicts: Verdicts, decision: Decision, check: Check, place: int, line: int) -> dict[str, Any]:
+    against = verdicts.counts_against(check.verdict)
     subject = [check.editor, check.arm, check.judge, check.factor, check.group if check.factor else ""]
     return {
         "ruleId": _identity(rule_text(decision)),
@@ -71,7 +75,7 @@ def _result(found: Verdicts, decision: Decision, check: Check, place: int, line:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(found.file)},
+                    "artifactLocation": {"uri": _uri(verdicts.file)},
                     "region": {"startLine": line},
                 }
             }
@@ -95,7 +99,7 @@ def _uri(file: Path) -> str:
 
 
 def _line(text: str, decision: Decision) -> int:
-    """Where the rule stands in audit.toml, else its first line."""
+    """The rule's line in audit.toml, else the first line."""
     for number, line in enumerate(text.splitlines(), start=1):
         if decision.rule.written and decision.rule.written in line:
             return number

@@ -12,7 +12,7 @@ from stillme.types import Interval
 
 _MARKS = {verdict: verdict.upper() for verdict in Verdict}
 _PASSING = 3
-"""Numbers of a rule that pass and are shown all the same."""
+"""How many passing numbers of a rule are shown."""
 _ICONS = {Verdict.PASSED: "✅", Verdict.FAILED: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.NO_DATA: "🚫"}
 
 
@@ -20,8 +20,8 @@ def headline(verdicts: Verdicts) -> str:
     """One sentence: did it pass, and how many rules came out how."""
     counts = f"{verdicts.count(Verdict.PASSED)} passed, {verdicts.count(Verdict.FAILED)} failed"
     counts += f", {verdicts.count(Verdict.INCONCLUSIVE)} inconclusive"
-    if untold := verdicts.count(Verdict.NO_DATA):
-        counts += f", {untold} without data"
+    if without_data := verdicts.count(Verdict.NO_DATA):
+        counts += f", {without_data} without data"
     return f"Gate {outcome(verdicts)}: {counts}."
 
 
@@ -36,19 +36,19 @@ def outcome(verdicts: Verdicts) -> str:
             return "has no data"
 
 
-def as_text(found: Verdicts) -> str:
+def as_text(verdicts: Verdicts) -> str:
     """For a terminal."""
     lines: list[str] = []
-    for decision in found.decisions:
-        shown, quiet = _worth_showing(decision)
+    for decision in verdicts.decisions:
+        shown, hidden = _worth_showing(decision)
         lines += [f"{_MARKS[decision.verdict]:<12} {rule_text(decision)}"]
         lines += [f"    {check_text(decision, check)}" for check in shown]
-        lines += [f"    and {quiet:,} more that pass"] if quiet else []
-    return "\n".join([*lines, "", headline(found), *_warnings(found)])
+        lines += [f"    and {hidden:,} more that passed"] if hidden else []
+    return "\n".join([*lines, "", headline(verdicts), *_warnings(verdicts)])
 
 
 def _worth_showing(decision: Decision) -> tuple[list[Check], int]:
-    """All that do not pass, and of those that do the nearest to the limit."""
+    """All that did not pass, and the passing ones nearest to the limit."""
     rest = [check for check in decision.checks if check.verdict is not Verdict.PASSED]
     sign = 1 if decision.rule.sign == "<=" else -1
     passing = sorted(
@@ -65,38 +65,38 @@ def _far_end(check: Check, sign: int) -> float:
 
 def _warnings(verdicts: Verdicts) -> Iterator[str]:
     if verdicts.count(Verdict.NO_DATA):
-        yield "No data is not a pass: finish the run (`stillme run`), or correct the rule. Exit code 3."
+        yield "No data is not a pass. Finish the run (`stillme run`) or correct the rule. Exit code 3."
     if verdicts.count(Verdict.INCONCLUSIVE):
         yield _STRICT if verdicts.strict else _INCONCLUSIVE
     doubtful = sum(any(check.note for check in decision.checks) for decision in verdicts.decisions)
     if doubtful:
-        rules = "1 rule rests" if doubtful == 1 else f"{doubtful} rules rest"
-        yield f"{rules} on a judge that is not calibrated or failed its calibration; `stillme calibrate` tries a judge."
+        rules = "1 rule uses" if doubtful == 1 else f"{doubtful} rules use"
+        yield f"{rules} a judge that failed calibration or was never calibrated; test it with `stillme calibrate`."
 
 
 _INCONCLUSIVE = "Inconclusive is not a pass. More portraits narrow an interval; --strict makes it a failure."
 _STRICT = "Inconclusive counts as a failure here (--strict). More portraits narrow an interval."
 
 
-def as_markdown(found: Verdicts) -> str:
+def as_markdown(verdicts: Verdicts) -> str:
     """For a pull request."""
     lines = [
-        f"## {_gate_icon(found)} stillme gate: {plain(found.title)}",
+        f"## {_gate_icon(verdicts)} stillme gate: {plain(verdicts.title)}",
         "",
-        f"**{headline(found)}**",
+        f"**{headline(verdicts)}**",
         "",
     ]
     lines += [
         *table(
             ("", "rule", "number", "interval", "verdict"),
-            [row for decision in found.decisions for row in _rows(decision)],
+            [row for decision in verdicts.decisions for row in _rows(decision)],
         ),
         "",
     ]
-    lines += [line for warning in _warnings(found) for line in (warning, "")]
+    lines += [line for warning in _warnings(verdicts) for line in (warning, "")]
     lines.append(
-        f"Intervals at {100 * found.confidence:g} %, by portrait; labels are labels, not truth. "
-        f"Configuration `{found.audit_hash}`."
+        f"{100 * verdicts.confidence:g} % intervals by portrait. Groups are labels, not facts about people. "
+        f"Configuration `{verdicts.audit_hash}`."
     )
     return "\n".join(lines) + "\n"
 
@@ -109,14 +109,14 @@ def _gate_icon(verdicts: Verdicts) -> str:
     return _ICONS[Verdict.PASSED if verdicts.all_passed else Verdict.INCONCLUSIVE]
 
 
-def as_json(found: Verdicts) -> dict[str, Any]:
+def as_json(verdicts: Verdicts) -> dict[str, Any]:
     """For programs."""
     return {
-        "passed": found.all_passed if found.passed else found.passed,
-        "outcome": outcome(found),
-        "strict": found.strict,
-        "audit": found.audit_hash,
-        "confidence": found.confidence,
+        "passed": verdicts.all_passed if verdicts.passed else verdicts.passed,
+        "outcome": outcome(verdicts),
+        "strict": verdicts.strict,
+        "audit": verdicts.audit_hash,
+        "confidence": verdicts.confidence,
         "rules": [
             {
                 "rule": str(decision.rule),
@@ -127,23 +127,23 @@ def as_json(found: Verdicts) -> dict[str, Any]:
                 "verdict": str(decision.verdict),
                 "checks": [_check_json(check) for check in decision.checks],
             }
-            for decision in found.decisions
+            for decision in verdicts.decisions
         ],
     }
 
 
 def rule_text(decision: Decision) -> str:
-    """The rule, and against what."""
+    """The rule, and the baseline if there is one."""
     return f"{decision.rule}" + (f" worse than {decision.against}" if decision.against else "")
 
 
 def check_text(decision: Decision, check: Check) -> str:
-    """One number with its interval, and why it says what it says."""
+    """One number with its interval, and the reason of its verdict."""
     parts = [subject(check), ": ", _value(decision, check)]
     if check.verdict is not Verdict.PASSED:
         parts.append(f" {check.verdict}")
-    said = [*filter(None, (check.reason, check.detail, check.note and f"judge: {check.note}", _left_out(check)))]
-    return "".join(parts) + (f" ({'; '.join(said)})" if said else "")
+    details = [*filter(None, (check.reason, check.detail, check.note and f"judge: {check.note}", _excluded(check)))]
+    return "".join(parts) + (f" ({'; '.join(details)})" if details else "")
 
 
 def subject(check: Check) -> str:
@@ -162,40 +162,45 @@ def _value(decision: Decision, check: Check) -> str:
 
 
 def _parts(decision: Decision, outcome: Interval) -> tuple[str, str]:
-    plus = bool(decision.against) or decision.rule.statistic == "contrast" or numbers.is_signed(decision.quantity)
-    plus = plus and not (decision.rule.statistic == "disparity" and not decision.against)
-    return (
-        numbers.number(decision.quantity, outcome.value, plus=plus),
-        numbers.span(decision.quantity, outcome, plus=plus),
-    )
+    quantity, statistic = decision.quantity, decision.rule.statistic
+    if decision.against or statistic in ("contrast", "disparity"):
+        # A disparity has no direction, so no sign.
+        plus = bool(decision.against) or statistic == "contrast"
+        difference, span = numbers.difference, numbers.difference_span
+        return difference(quantity, outcome.value, plus=plus), span(quantity, outcome, plus=plus)
+    plus = numbers.is_signed(quantity)
+    return numbers.number(quantity, outcome.value, plus=plus), numbers.span(quantity, outcome, plus=plus)
 
 
-def _left_out(check: Check) -> str:
-    gone = sum(check.excluded.values())
-    if not gone:
+def _excluded(check: Check) -> str:
+    excluded = sum(check.excluded.values())
+    if not excluded:
         return ""
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(check.excluded.items()))
-    return f"{gone:,} of {gone + check.edits:,} edits left out: {reasons}"
+    return f"{excluded:,} of {excluded + check.edits:,} edits excluded: {reasons}"
 
 
 def _rows(decision: Decision) -> Iterator[tuple[str, ...]]:
-    shown, quiet = _worth_showing(decision)
+    shown, hidden = _worth_showing(decision)
     for place, check in enumerate(shown):
         value, span = _parts(decision, check.outcome) if isinstance(check.outcome, Interval) else ("–", "–")
-        words = [str(check.verdict), *filter(None, (check.reason, check.detail, check.note and f"judge: {check.note}"))]
+        details = [
+            str(check.verdict),
+            *filter(None, (check.reason, check.detail, check.note and f"judge: {check.note}")),
+        ]
         yield (
             _ICONS[check.verdict],
             rule_text(decision) if place == 0 else "",
             f"{subject(check)}: {value}",
             span,
-            "; ".join(words),
+            "; ".join(details),
         )
-    if quiet:
-        yield _ICONS[Verdict.PASSED], "", f"and {quiet:,} more", "", "pass"
+    if hidden:
+        yield _ICONS[Verdict.PASSED], "", f"and {hidden:,} more", "", "passed"
 
 
 def _check_json(check: Check) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "editor": check.editor,
         "arm": check.arm,
         "judge": check.judge,
@@ -214,5 +219,5 @@ def _check_json(check: Check) -> dict[str, Any]:
     }
     if isinstance(check.outcome, Interval):
         outcome = check.outcome
-        found |= {"value": outcome.value, "low": outcome.low, "high": outcome.high, "method": outcome.method}
-    return found
+        row |= {"value": outcome.value, "low": outcome.low, "high": outcome.high, "method": outcome.method}
+    return row

@@ -1,4 +1,4 @@
-"""What a gate decided: rule by rule, and number by number."""
+"""What a gate decided, by rule and by number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stillme.types import Interval, NotEstimable
 
 
 class Verdict(StrEnum):
-    """Whether a number keeps its limit, as surely as its interval says."""
+    """Whether a number keeps its limit, by its interval."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -39,11 +39,11 @@ class Check:
     reason: str
     """Why it neither passed nor failed; empty otherwise."""
     note: str
-    """What calibration says of the judge; empty where nothing is to be said."""
+    """What calibration says of the judge; empty if it passed."""
     portraits: int
     edits: int
     detail: str = ""
-    """Between whom a gap lies."""
+    """The groups with the lowest and highest value."""
     excluded: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
 
 
@@ -55,7 +55,7 @@ class Decision:
     quantity: str
     """What the rule's quantity is called in the tables."""
     against: str
-    """The baseline that it may not be worse than; empty for a limit of its own."""
+    """The baseline that it is compared with; empty for a plain limit."""
     checks: tuple[Check, ...]
 
     @property
@@ -80,7 +80,7 @@ class Verdicts:
 
     @property
     def passed(self) -> bool | None:
-        """Whether the gate lets the run through; None where there is too little data to say."""
+        """Whether the run passes the gate; None without enough data."""
         if any(self.counts_against(decision.verdict) for decision in self.decisions):
             return False
         return None if not self.decisions or self.count(Verdict.NO_DATA) else True
@@ -95,12 +95,12 @@ class Verdicts:
         return verdict is Verdict.FAILED or (self.strict and verdict is Verdict.INCONCLUSIVE)
 
     def count(self, verdict: Verdict) -> int:
-        """How many rules came out so."""
+        """How many rules have this verdict."""
         return sum(decision.verdict is verdict for decision in self.decisions)
 
 
 def without_number(reason: str) -> Check:
-    """Stands for the number that a rule asks about and the run does not have."""
+    """A placeholder for a number that a rule needs and the run does not have."""
     return Check(
         editor="",
         arm="",
@@ -117,14 +117,14 @@ def without_number(reason: str) -> Check:
 
 
 def unlicensed(note: str) -> str:
-    """Why a number may not decide; empty where its judge passed calibration, or no judge was asked."""
-    return f"the judge's numbers are not licensed: {note}; --accept-uncalibrated uses them all the same" if note else ""
+    """Why a number may not decide; empty if its judge passed calibration, or it needs no judge."""
+    return f"the judge is not licensed for this number: {note}; use --accept-uncalibrated to accept it" if note else ""
 
 
 def against_limit(
     outcome: Interval | NotEstimable, sign: Sign, limit: float, *, incomplete: str = "", unlicensed: str = ""
 ) -> tuple[Verdict, str]:
-    """Set an interval against a limit: inside, outside, or across it.
+    """Compare an interval with a limit: inside, outside, or across it.
 
     A number of an unfinished run decides nothing, and neither does one whose judge is not licensed for it.
     """

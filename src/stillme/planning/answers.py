@@ -1,4 +1,4 @@
-"""What a plan says: gaps that can be seen, portraits that a wish takes, and other designs."""
+"""What a plan says: detectable gaps, the portraits that a gap needs, and other designs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Against = Literal["another group", "the others"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """The smallest gap that is found, for the assumed likeness of edits and for its range. None: no gap is."""
+    """The smallest gap that is detected, for the assumed ICC and for its range; None if no gap is."""
 
     value: float | None
     low: float | None
@@ -20,8 +20,8 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """What can be seen between the groups of one factor, by the editor where least can."""
+class DetectableGap:
+    """The detectable gap between the groups of one factor, by the editor where it is largest."""
 
     factor: str
     editor: str
@@ -44,8 +44,8 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """How many portraits a wished gap takes."""
+class Requirement:
+    """How many portraits it takes to detect a gap."""
 
     factor: str
     base: float
@@ -64,8 +64,8 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaning:
-    """How far from one half an editor's choice between two people must be to be found."""
+class RoleDeviation:
+    """How far from one half an editor's choice between two people must be to be detected."""
 
     editor: str
     requests: int

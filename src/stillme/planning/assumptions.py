@@ -1,4 +1,4 @@
-"""What has to be assumed before there are rows, by default or from an earlier run."""
+"""What must be assumed before there are rows: by default, or from an earlier run."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ SD = 1.0
 _BASELINE = "baseline"
 
 
-def _none() -> Mapping[str, float]:
+def _no_numbers() -> Mapping[str, float]:
     return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the user wants to know, and knows better than the defaults."""
+class PlanOptions:
+    """What the user asks for, and the defaults that they override."""
 
     detect: float | None = None
-    """A gap between two groups' rates that must be found."""
+    """A gap between two groups' rates that must be detected."""
     rates: tuple[float, ...] = ()
     icc: float | None = None
     portrait_sd: float | None = None
@@ -47,7 +47,7 @@ class Asked:
     like: Path | None = None
     """An earlier run to take the rest from."""
     quantity: str = ""
-    seconds: Mapping[str, float] = field(default_factory=_none)
+    seconds: Mapping[str, float] = field(default_factory=_no_numbers)
     """Per edit, by editor; the empty name is for all others."""
     gpu_dollars: float | None = None
     """Per GPU hour."""
@@ -55,7 +55,7 @@ class Asked:
     def __post_init__(self) -> None:
         for name, share in (("--detect", self.detect), ("--icc", self.icc), *(("--rate", rate) for rate in self.rates)):
             if share is not None and not 0 < share < 1:
-                raise StillmeError(f"{name} is {share:g}; write a share between 0 and 1, such as 0.1 for ten points.")
+                raise StillmeError(f"{name} is {share:g}; write a share between 0 and 1, such as 0.1 for 10 points.")
         if not 0.5 <= self.power < 1:
             raise StillmeError(f"--power is {self.power:g}; write a share from 0.5 up to, not including, 1.")
         for name, value in (("--portrait-sd", self.portrait_sd), ("--sd", self.sd)):
@@ -68,8 +68,8 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Likely:
-    """How common a fault is and how alike the edits of one portrait are."""
+class AssumedRate:
+    """How common a fault is, and the ICC of one portrait's edits with its range."""
 
     rate: float
     icc: float
@@ -78,107 +78,107 @@ class Likely:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assumed:
+class Assumptions:
     """Everything that the plan rests on."""
 
-    rates: tuple[Likely, ...]
+    rates: tuple[AssumedRate, ...]
     sd: float
-    sd_icc: Likely
-    """How alike scores are, for means; its rate means nothing."""
+    sd_icc: AssumedRate
+    """The ICC of scores, for means; its rate has no meaning."""
     origin: str
-    seconds: Mapping[str, float] = field(default_factory=_none)
+    seconds: Mapping[str, float] = field(default_factory=_no_numbers)
     """Per edit, by the key or the plugin's name of an editor, as measured in an earlier run."""
-    dollars: Mapping[str, float] = field(default_factory=_none)
+    dollars: Mapping[str, float] = field(default_factory=_no_numbers)
     """Per edit or question, likewise."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
         return {
             "origin": self.origin,
-            "rates": [{"rate": e.rate, "icc": e.icc, "icc_low": e.low, "icc_high": e.high} for e in self.rates],
+            "rates": [
+                {"rate": rate.rate, "icc": rate.icc, "icc_low": rate.low, "icc_high": rate.high} for rate in self.rates
+            ],
             "sd": self.sd,
             "sd_icc": self.sd_icc.icc,
         }
 
 
-def assume(asked: Asked) -> Assumed:
+def assume(options: PlanOptions) -> Assumptions:
     """The user's numbers, else the earlier run's, else the defaults."""
-    if asked.like is not None:
-        return _from_run(asked.like, asked)
-    rates = tuple(_likely(rate, asked) for rate in asked.rates or RATES)
-    origin = "your numbers" if asked.icc is not None or asked.portrait_sd is not None else "defaults"
-    return Assumed(rates=rates, sd=asked.sd or SD, sd_icc=_likely(0.5, asked), origin=origin)
+    if options.like is not None:
+        return _from_run(options.like, options)
+    rates = tuple(_assumed_rate(rate, options) for rate in options.rates or RATES)
+    origin = "your numbers" if options.icc is not None or options.portrait_sd is not None else "defaults"
+    return Assumptions(rates=rates, sd=options.sd or SD, sd_icc=_assumed_rate(0.5, options), origin=origin)
 
 
-def _likely(rate: float, asked: Asked) -> Likely:
-    if asked.icc is not None:
-        return Likely(rate=rate, icc=asked.icc, low=asked.icc, high=asked.icc)
-    if asked.portrait_sd is not None:
-        icc = icc_of(asked.portrait_sd, rate)
-        return Likely(rate=rate, icc=icc, low=icc, high=icc)
-    return Likely(rate=rate, icc=ICC, low=ICC_RANGE[0], high=ICC_RANGE[1])
+def _assumed_rate(rate: float, options: PlanOptions) -> AssumedRate:
+    if options.icc is not None:
+        return AssumedRate(rate=rate, icc=options.icc, low=options.icc, high=options.icc)
+    if options.portrait_sd is not None:
+        icc = icc_of(options.portrait_sd, rate)
+        return AssumedRate(rate=rate, icc=icc, low=icc, high=icc)
+    return AssumedRate(rate=rate, icc=ICC, low=ICC_RANGE[0], high=ICC_RANGE[1])
 
 
-def _from_run(path: Path, asked: Asked) -> Assumed:
+def _from_run(path: Path, options: PlanOptions) -> Assumptions:
     with opened(path) as run:
         gathered = run.results
         seconds, dollars = _measured(run.store)
         settings = Settings(factors=(), replicates=400, seed=run.settings.seed)
-    found = [
-        each for each in intraclass_correlations(gathered.edits, gathered.scores, settings) if each.arm == _BASELINE
+    correlations = [
+        correlation
+        for correlation in intraclass_correlations(gathered.edits, gathered.scores, settings)
+        if correlation.arm == _BASELINE
     ]
-    name = asked.quantity or next((each.quantity for each in found if _is_usable(each)), "")
-    chosen = [each for each in found if each.quantity == name]
-    if asked.quantity and not chosen:
-        known = sorted({each.quantity for each in found if each.quantity in rubric.load().rates})
-        raise UnknownName.among("rate", asked.quantity, known, f"{path} has {', '.join(known) or 'none'}.")
-    outcomes = [each.icc for each in chosen if isinstance(each.icc, Interval)]
-    if not outcomes or name not in rubric.load().rates:
+    rates_known = rubric.load().rates
+    usable = (c.quantity for c in correlations if c.quantity in rates_known and isinstance(c.icc, Interval))
+    name = options.quantity or next(usable, "")
+    chosen = [correlation for correlation in correlations if correlation.quantity == name]
+    if options.quantity and not chosen:
+        known = sorted({correlation.quantity for correlation in correlations} & set(rates_known))
+        raise UnknownName.among("rate", options.quantity, known, f"{path} has {', '.join(known) or 'none'}.")
+    iccs = [correlation.icc for correlation in chosen if isinstance(correlation.icc, Interval)]
+    if not iccs or name not in rates_known:
         raise StillmeError(f"{path} has no rate whose spread between portraits can be estimated; leave out --like.")
-    columns = Columns.of(gathered.edits)
-    here = [each for each in columns.quantities(gathered.scores) if each.arm == _BASELINE]
-    rate, _ = _pooled([each for each in here if each.name == name])
-    _, sd = _pooled([each for each in here if each.name == rubric.load().rates[name].axis])
-    rates = asked.rates or (rate,)
-    likely = tuple(_like(each, outcomes, asked) for each in rates)
-    return Assumed(
-        rates=likely,
-        sd=asked.sd or sd or SD,
-        sd_icc=likely[0],
+    quantities = [q for q in Columns.of(gathered.edits).quantities(gathered.scores) if q.arm == _BASELINE]
+    measured_rate, _ = _pooled([quantity for quantity in quantities if quantity.name == name])
+    _, sd = _pooled([quantity for quantity in quantities if quantity.name == rates_known[name].axis])
+    rates = tuple(_measured_rate(rate, iccs, options) for rate in options.rates or (measured_rate,))
+    return Assumptions(
+        rates=rates,
+        sd=options.sd or sd or SD,
+        sd_icc=rates[0],
         origin=f"{rubric.load().title(name)} in {path}",
         seconds=seconds,
         dollars=dollars,
     )
 
 
-def _like(rate: float, outcomes: list[Interval], asked: Asked) -> Likely:
-    """As alike as in the earlier run, on average over its editors, unless the user knows better."""
-    if asked.icc is not None or asked.portrait_sd is not None:
-        return _likely(rate, asked)
-    return Likely(
+def _measured_rate(rate: float, iccs: list[Interval], options: PlanOptions) -> AssumedRate:
+    """With the mean ICC of the earlier run's editors, unless the user gives one."""
+    if options.icc is not None or options.portrait_sd is not None:
+        return _assumed_rate(rate, options)
+    return AssumedRate(
         rate=rate,
-        icc=float(np.mean([_share(each.value) for each in outcomes])),
-        low=min(_share(each.low) for each in outcomes),
-        high=max(_share(each.high) for each in outcomes),
+        icc=float(np.mean([_share(icc.value) for icc in iccs])),
+        low=min(_share(icc.low) for icc in iccs),
+        high=max(_share(icc.high) for icc in iccs),
     )
 
 
-def _is_usable(found: Any) -> bool:
-    return found.quantity in rubric.load().rates and isinstance(found.icc, Interval)
-
-
 def _share(value: float) -> float:
-    """Less alike than independent edits is chance."""
+    """A negative ICC is chance."""
     return min(max(value, 0.0), 0.99)
 
 
 def _pooled(quantities: list[Quantity]) -> tuple[float, float]:
     """Mean and standard deviation of single edits, over editors."""
-    total = sum(float(each.counts.sum()) for each in quantities)
+    total = sum(float(quantity.counts.sum()) for quantity in quantities)
     if not total:
         return 0.0, 0.0
-    mean = sum(float(each.sums.sum()) for each in quantities) / total
-    square = sum(float(each.squares.sum()) for each in quantities) / total
+    mean = sum(float(quantity.sums.sum()) for quantity in quantities) / total
+    square = sum(float(quantity.squares.sum()) for quantity in quantities) / total
     return mean, math.sqrt(max(0.0, square - mean**2))
 
 
@@ -188,7 +188,7 @@ def _measured(store: Store) -> tuple[dict[str, float], dict[str, float]]:
     works: tuple[Work, ...] = ("edit", "assessment")
     for work in works:
         for key, use, took, cost in store.averages(work):
-            # The same specification speaks first, else the same plugin with other parameters.
+            # The same specification first, else the same plugin with other parameters.
             for name in (key, use):
                 seconds.setdefault(name, took)
                 dollars.setdefault(name, cost)

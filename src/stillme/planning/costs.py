@@ -10,7 +10,7 @@ from typing import Any
 from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.audit.plan import NamedExtractor
 from stillme.errors import UnknownName
-from stillme.planning.assumptions import Asked, Assumed
+from stillme.planning.assumptions import Assumptions, PlanOptions
 from stillme.protocols import Priced
 
 _ACCELERATED = "torch"
@@ -36,7 +36,7 @@ class Bill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bills:
-    """The work of all."""
+    """The work of all editors, extractors and judges."""
 
     editors: tuple[Bill, ...]
     judges: tuple[Bill, ...]
@@ -74,34 +74,34 @@ class Bills:
 
     @property
     def unpriced(self) -> tuple[str, ...]:
-        """Whose cost nobody can tell."""
+        """Editors, extractors and judges whose cost is unknown."""
         unknown = dict.fromkeys(bill.name for bill in self._all if bill.dollars is None)
         return (*unknown, *(("GPU hours",) if self.gpu_dollars and self.gpu_hours is None else ()))
 
     @property
     def dollars(self) -> float:
-        """What is known of the cost."""
+        """The known part of the cost."""
         charged = sum(bill.dollars or 0.0 for bill in self._all)
         return charged + (self.gpu_dollars or 0.0) * (self.gpu_hours or 0.0)
 
 
-def bills(audit: Audit, asked: Asked, assumed: Assumed) -> Bills:
+def bills(audit: Audit, options: PlanOptions, assumed: Assumptions) -> Bills:
     """Count every call and price it."""
     names = [named.name for named in audit.editors]
-    for name in asked.seconds:
+    for name in options.seconds:
         if name and name not in names:
             raise UnknownName.among("editor", name, names, f"The audit has {', '.join(names)}.")
-    editors = tuple(_editor(audit, named, asked, assumed) for named in audit.editors)
+    editors = tuple(_editor(audit, named, options, assumed) for named in audit.editors)
     pictures = sum(bill.calls for bill in editors)
     return Bills(
         editors=editors,
         judges=tuple(_judge(named, pictures, assumed) for named in audit.judges),
         extractors=tuple(_extractor(audit, named) for named in audit.extractors),
-        gpu_dollars=asked.gpu_dollars,
+        gpu_dollars=options.gpu_dollars,
     )
 
 
-def _editor(audit: Audit, named: NamedEditor, asked: Asked, assumed: Assumed) -> Bill:
+def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, assumed: Assumptions) -> Bill:
     by_arm = Counter({str(arm): 0 for arm in audit.config.arms})
     by_arm.update(str(arm) for _, arm, _ in audit.cells(named))
     counts = {arm: count * len(named.seeds) for arm, count in by_arm.items()}
@@ -109,7 +109,7 @@ def _editor(audit: Audit, named: NamedEditor, asked: Asked, assumed: Assumed) ->
     spec, needs = named.editor.spec, named.editor.needs
     gpu = bool(needs.memory_gb) or _ACCELERATED in needs.modules
     measured = _first(assumed.seconds, spec.key, spec.use)
-    seconds = asked.seconds.get(named.name, asked.seconds.get("", measured))
+    seconds = options.seconds.get(named.name, options.seconds.get("", measured))
     dollars = _dollars(named.editor, calls, _first(assumed.dollars, spec.key, spec.use))
     notes = [f"GPU with about {needs.memory_gb:g} GB"] if needs.memory_gb else []
     if gpu and seconds is None:
@@ -127,7 +127,7 @@ def _editor(audit: Audit, named: NamedEditor, asked: Asked, assumed: Assumed) ->
     )
 
 
-def _judge(named: NamedJudge, pictures: int, assumed: Assumed) -> Bill:
+def _judge(named: NamedJudge, pictures: int, assumed: Assumptions) -> Bill:
     spec, given = named.judge.spec, named.judge.capabilities.given
     calls = 0 if given else pictures * named.record().asked
     dollars = _dollars(named.judge, calls, _first(assumed.dollars, spec.key, spec.use))
@@ -157,11 +157,11 @@ def _dollars(plugin: object, calls: int, measured: float | None) -> float | None
     if measured:
         return calls * measured
     try:
-        each = plugin.expected_dollars()
+        price = plugin.expected_dollars()
     except ModuleNotFoundError:
-        # Planning must work before the extras are there; the price list comes with one of them.
+        # Planning must work without extras; the price list comes with one of them.
         return None
-    return None if each is None else calls * each
+    return None if price is None else calls * price
 
 
 def _first(known: Mapping[str, float], *names: str) -> float | None:

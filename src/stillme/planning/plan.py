@@ -10,11 +10,11 @@ from typing import Any
 from stillme import audit as audits
 from stillme import numbers
 from stillme.audit import Audit
-from stillme.planning.answers import Alternative, Leaning, Sight, Wish
-from stillme.planning.assumptions import Asked, Assumed, assume
+from stillme.planning.analysis import PowerAnalysis
+from stillme.planning.answers import Alternative, DetectableGap, Requirement, RoleDeviation
+from stillme.planning.assumptions import Assumptions, PlanOptions, assume
 from stillme.planning.costs import Bill, Bills, bills
 from stillme.planning.power import Terms
-from stillme.planning.sight import PowerAnalysis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +26,11 @@ class Plan:
     portraits: int
     prompts: int
     bills: Bills
-    assumed: Assumed
+    assumed: Assumptions
     terms: Terms
-    sights: tuple[Sight, ...]
-    leanings: tuple[Leaning, ...]
-    wishes: tuple[Wish, ...]
+    detectable: tuple[DetectableGap, ...]
+    role_deviations: tuple[RoleDeviation, ...]
+    requirements: tuple[Requirement, ...]
     alternatives: tuple[Alternative, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -50,10 +50,10 @@ class Plan:
             "judges": [bill.as_json() for bill in self.bills.judges],
             "extractors": [bill.as_json() for bill in self.bills.extractors],
             "assumed": self.assumed.as_json() | {"power": self.terms.power, "confidence": self.terms.confidence},
-            "detectable": [sight.as_json() for sight in self.sights],
-            "roles": [each.as_json() for each in self.leanings],
-            "wished": [wish.as_json() for wish in self.wishes],
-            "designs": [each.as_json() for each in self.alternatives],
+            "detectable": [gap.as_json() for gap in self.detectable],
+            "roles": [deviation.as_json() for deviation in self.role_deviations],
+            "wished": [requirement.as_json() for requirement in self.requirements],
+            "designs": [alternative.as_json() for alternative in self.alternatives],
         }
 
     def as_text(self) -> str:
@@ -62,8 +62,8 @@ class Plan:
             [
                 self.title,
                 *self._work(),
-                *self._seen(),
-                *self._wished(),
+                *self._detected(),
+                *self._needed(),
                 *self._designs(),
             ]
         )
@@ -79,56 +79,56 @@ class Plan:
             yield from (_billed(bill) for bill in work.extractors)
         yield f"  {work.questions:>9,} judge calls"
         yield from (_billed(bill) for bill in work.judges)
-        besides = f", besides {', '.join(work.unpriced)}, whose price is unknown" if work.unpriced else ""
+        besides = f", plus {', '.join(work.unpriced)} (price unknown)" if work.unpriced else ""
         yield f"  {f'${work.dollars:,.2f}':>9} {'with' if work.gpu_dollars else 'without'} GPU time{besides}"
         if any(bill.gpu for bill in work.editors):
             hours = work.gpu_hours
             yield f"  {'unknown' if hours is None else f'{hours:,.1f}':>9} GPU hours"
 
-    def _seen(self) -> Iterator[str]:
-        if self.leanings:
+    def _detected(self) -> Iterator[str]:
+        if self.role_deviations:
             yield ""
-            yield f"Smallest distance of role adherence from 50% that is found in {self.terms.power:.0%} of audits"
+            yield f"Smallest distance of role adherence from 50% that is detected in {self.terms.power:.0%} of audits"
             head = ("editor", "requests", "portraits", "distance")
-            yield from _table(head, [_leaning_row(each) for each in self.leanings])
-        if not self.sights:
+            yield from _table(head, [_deviation_row(deviation) for deviation in self.role_deviations])
+        if not self.detectable:
             return
         yield ""
-        yield f"Smallest gap between two groups that is found in {self.terms.power:.0%} of audits"
-        likely = self.assumed.rates[0]
-        spread = "" if likely.low == likely.high else f" ({likely.low:.2f} to {likely.high:.2f})"
-        assumed = f"ICC {likely.icc:.2f}{spread}, SD of single scores {self.assumed.sd:.2f}"
-        yield f"  assumed ({self.assumed.origin}): {assumed}"
+        yield f"Smallest gap between two groups that is detected in {self.terms.power:.0%} of audits"
+        assumed = self.assumed.rates[0]
+        spread = "" if assumed.low == assumed.high else f" ({assumed.low:.2f} to {assumed.high:.2f})"
+        values = f"ICC {assumed.icc:.2f}{spread}, SD of single scores {self.assumed.sd:.2f}"
+        yield f"  assumed ({self.assumed.origin}): {values}"
         yield from _table(
             ("factor", "groups", "portraits each", "of", "gap", "range", "by Holm"),
-            [_seen_row(sight) for sight in self.sights if sight.against == "another group"],
+            [_gap_row(gap) for gap in self.detectable if gap.against == "another group"],
         )
 
-    def _wished(self) -> Iterator[str]:
-        if self.wishes:
+    def _needed(self) -> Iterator[str]:
+        if self.requirements:
             yield ""
-            yield f"To find {100 * self.wishes[0].gap:g} points between two groups"
+            yield f"To detect {100 * self.requirements[0].gap:g} points between two groups"
             head = ("factor", "of", "portraits a group", "in all", "edits", "judge calls", "known dollars")
-            yield from _table(head, [_wished_row(wish) for wish in self.wishes])
+            yield from _table(head, [_requirement_row(requirement) for requirement in self.requirements])
 
     def _designs(self) -> Iterator[str]:
         if not self.alternatives:
             return
         yield ""
         rate = self.assumed.rates[0].rate
-        yield f"What a thinner grid keeps, and what its edits would buy (rate {rate:.0%}, first factor)"
+        yield f"Sparser designs, and more portraits with the same number of edits (rate {rate:.0%}, first factor)"
         head = ("edits each", "[sample] size", "of edits", "of information", "gap", "same edits buy", "gap then")
-        yield from _table(head, [_design_row(each) for each in self.alternatives])
+        yield from _table(head, [_design_row(design) for design in self.alternatives])
 
 
-def plan_audit(path: Path, asked: Asked | None = None) -> Plan:
+def plan_audit(path: Path, options: PlanOptions | None = None) -> Plan:
     """Plan the audit at `path`; nothing is run, and neither keys nor extras are needed."""
-    asked = asked or Asked()
+    options = options or PlanOptions()
     loaded: Audit = audits.load(path, ready=False)
-    assumed = assume(asked)
-    terms = Terms(confidence=loaded.config.estimates.confidence, power=asked.power)
+    assumed = assume(options)
+    terms = Terms(confidence=loaded.config.estimates.confidence, power=options.power)
     analysis = PowerAnalysis(loaded, assumed, terms)
-    work = bills(loaded, asked, assumed)
+    work = bills(loaded, options, assumed)
     return Plan(
         title=loaded.config.title,
         file=loaded.file,
@@ -137,9 +137,9 @@ def plan_audit(path: Path, asked: Asked | None = None) -> Plan:
         bills=work,
         assumed=assumed,
         terms=terms,
-        sights=tuple(analysis.sights()),
-        leanings=tuple(analysis.leanings()),
-        wishes=tuple(analysis.wishes(asked.detect, work)) if asked.detect else (),
+        detectable=tuple(analysis.detectable()),
+        role_deviations=tuple(analysis.role_deviations()),
+        requirements=tuple(analysis.requirements(options.detect, work)) if options.detect else (),
         alternatives=tuple(analysis.alternatives()),
     )
 
@@ -153,46 +153,51 @@ def _billed(bill: Bill) -> str:
     return "   ".join([*parts, *([bill.note] if bill.note else [])])
 
 
-def _wished_row(wish: Wish) -> tuple[str, ...]:
-    head = (wish.factor, f"rate {wish.base:.0%}")
-    if wish.per_group is None:
-        return (*head, "no number", "", "", "", "")
+def _requirement_row(requirement: Requirement) -> tuple[str, ...]:
+    head = (requirement.factor, f"rate {requirement.base:.0%}")
+    if requirement.per_group is None:
+        return (*head, "no number is enough", "", "", "", "")
     return (
         *head,
-        f"{wish.per_group:,}",
-        f"{wish.portraits:,}",
-        f"{wish.edits:,}",
-        f"{wish.judge_calls:,}",
-        f"${wish.dollars:,.2f}",
+        f"{requirement.per_group:,}",
+        f"{requirement.portraits:,}",
+        f"{requirement.edits:,}",
+        f"{requirement.judge_calls:,}",
+        f"${requirement.dollars:,.2f}",
     )
 
 
-def _leaning_row(each: Leaning) -> tuple[str, ...]:
-    return (each.editor, f"{each.requests:,}", f"{each.portraits:,}", _size(each.departure, rate=True))
-
-
-def _seen_row(sight: Sight) -> tuple[str, ...]:
-    gap, rate = sight.gap, sight.quantity == "rate"
+def _deviation_row(deviation: RoleDeviation) -> tuple[str, ...]:
     return (
-        sight.factor,
-        str(sight.groups),
-        str(sight.portraits),
-        f"rate {sight.base:.0%}" if sight.base is not None else "mean",
+        deviation.editor,
+        f"{deviation.requests:,}",
+        f"{deviation.portraits:,}",
+        _size(deviation.departure, rate=True),
+    )
+
+
+def _gap_row(detectable: DetectableGap) -> tuple[str, ...]:
+    gap, rate = detectable.gap, detectable.quantity == "rate"
+    return (
+        detectable.factor,
+        str(detectable.groups),
+        str(detectable.portraits),
+        f"rate {detectable.base:.0%}" if detectable.base is not None else "mean",
         _size(gap.value, rate=rate),
         f"{_size(gap.low, rate=rate)} to {_size(gap.high, rate=rate)}",
         _size(gap.corrected, rate=rate),
     )
 
 
-def _design_row(each: Alternative) -> tuple[str, ...]:
+def _design_row(design: Alternative) -> tuple[str, ...]:
     return (
-        f"{each.edits_each:.4g}" + (" (now)" if each.chosen else ""),
-        f"{each.size:,}",
-        f"{each.share:.0%}",
-        f"{each.information:.0%}",
-        _size(each.gap, rate=True),
-        f"{each.portraits:,} portraits",
-        _size(each.wider_gap, rate=True),
+        f"{design.edits_each:.4g}" + (" (now)" if design.chosen else ""),
+        f"{design.size:,}",
+        f"{design.share:.0%}",
+        f"{design.information:.0%}",
+        _size(design.gap, rate=True),
+        f"{design.portraits:,} portraits",
+        _size(design.wider_gap, rate=True),
     )
 
 

@@ -11,6 +11,7 @@ from stillme.estimates import Disparity, EditState, PairedEffect
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
+from stillme.report.happened import judges_telling
 from stillme.types import Arm, Estimate, Interval, NotEstimable
 
 FEW_PORTRAITS = 12
@@ -31,6 +32,7 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     """Every limit that applies to this audit."""
     yield from _rows(data)
     yield from _people(data, findings)
+    yield from _not_made(data)
     yield from _inconclusive(data, findings)
     yield from _judges(data)
     count = len(data.edits.prompts)
@@ -41,7 +43,7 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     )
     if Arm.NOOP not in data.edits.arms:
         yield Caveat(
-            "There is no floor.",
+            "No no-op arm was run.",
             "No arm asked for no change at all, so what an editor changes merely by taking a picture in and out "
             "is not subtracted.",
         )
@@ -135,6 +137,16 @@ def _single_cells(data: ReportData) -> Iterator[Caveat]:
         )
 
 
+def _not_made(data: ReportData) -> Iterator[Caveat]:
+    if data.happened is not None:
+        ignored = int(((data.edits.state == EditState.EDITED) & ~data.happened).sum())
+        yield Caveat(
+            "Edits that were not made changed nobody.",
+            f"{ignored:,} pictures show no edit, says {' and '.join(judges_telling(data))}. Changes of the person are "
+            "counted among the others, which need not be alike in all groups; the table has all edits.",
+        )
+
+
 def _inconclusive(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     """How large a gap could be and still look like chance."""
     inconclusive = [gap for gap in findings.gaps if not gap.beyond_chance and numbers.is_rate(gap.disparity.quantity)]
@@ -149,8 +161,8 @@ def _inconclusive(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     if sum(isinstance(disparity.outcome, Interval) for disparity in disparities) > len(findings.gaps):
         yield Caveat(
             "Many numbers, some large by chance.",
-            f"Only the {len(findings.gaps)} comparisons of headline quantities are adjusted for multiple "
-            "comparisons (Holm). Other gaps and every contrast in the table are not.",
+            f"Only the {len(findings.gaps)} comparisons that verdicts rest on are adjusted for multiple comparisons "
+            "(Holm). Other gaps and every contrast in the table are not.",
         )
 
 

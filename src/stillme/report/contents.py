@@ -26,6 +26,7 @@ from stillme.report.data import (
     ReportData,
     Spending,
 )
+from stillme.report.happened import with_happened
 from stillme.results import Results, Run, known_answers
 from stillme.results.disputes import raters
 from stillme.store.summaries import Work
@@ -37,7 +38,7 @@ EARLIER = "earlier configurations of this audit"
 def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = "none") -> ReportData:
     """Everything that the page and the figures show."""
     design, results, settings = run.design, run.results, run.settings
-    return ReportData(
+    data = ReportData(
         title=design.title,
         audit_hash=design.hash,
         version=__version__,
@@ -62,7 +63,9 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         spending=tuple(_spent(run)),
         remarks=partial(_remarks, run),
         redact=redact,
+        failures=tuple(run.store.failures()),
     )
+    return with_happened(data)
 
 
 def _mitigation(gathered: Results, settings: Settings) -> Iterator[PairedEffect | Disparity]:
@@ -169,9 +172,9 @@ def _axis(axis: str, groups: Mapping[str, AxisResult], verdict: str, limits: Axi
 
 
 def _doses(groups: Mapping[str, AxisResult]) -> Iterator[Dose]:
-    for amount in sorted({each.amount for result in groups.values() for each in result.curve}):
+    for amount in sorted({dose.amount for result in groups.values() for dose in result.curve}):
         shares = {
-            group: next((each.share for each in result.curve if each.amount == amount), None)
+            group: next((dose.share for dose in result.curve if dose.amount == amount), None)
             for group, result in groups.items()
         }
         yield Dose(amount=amount, shares=_tried(shares))

@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stillme.estimates import Disparity, Edits, IntraclassCorrelation, PairedEffect, Scores, Settings, Standing
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.roles import Adherence
 from stillme.protocols import ValidityCard
+from stillme.report.headlines import is_drift
+from stillme.store.summaries import Failure
 from stillme.types import Arm, Estimate, PlantedGap
 
 Redaction = Literal["none", "blur", "omit"]
@@ -136,6 +141,12 @@ class ReportData:
     """Agreement of judges with people."""
     intraclass_correlations: tuple[IntraclassCorrelation, ...] = ()
     """How alike the edits of one portrait are."""
+    happened: NDArray[np.bool_] | None = None
+    """Rows whose edit was made, as far as judges can tell; None where no edit is known to be missing."""
+    among_happened: tuple[Estimate, ...] = ()
+    """How far people changed among those rows; `estimates` has the same over all edits."""
+    failures: tuple[Failure, ...] = ()
+    """Why edits and judgements failed, the most frequent first."""
     planted: tuple[PlantedGap, ...] = ()
     """What known-answer editors planted, and what the audit recovered of it."""
     headline_judges: tuple[str, ...] = ()
@@ -164,6 +175,16 @@ class ReportData:
             if estimate.arm == self.main_arm
             if not estimate.judge or estimate.judge in self.headline_judges or estimate.quantity not in answered
         )
+
+    @property
+    def shown(self) -> tuple[Estimate, ...]:
+        """The same, with changes of the person only among edits that were made."""
+        kept = (estimate for estimate in self.headlines if not self.is_restricted(estimate.quantity))
+        return (*kept, *self.among_happened)
+
+    def is_restricted(self, quantity: str) -> bool:
+        """Whether the first screen and the figures count only edits that were made."""
+        return self.happened is not None and is_drift(quantity)
 
     @property
     def headline_scores(self) -> tuple[Scores, ...]:

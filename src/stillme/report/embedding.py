@@ -19,7 +19,9 @@ from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
 from stillme.report import headlines, links
 from stillme.report.data import ReportData
-from stillme.report.gallery import SideBySide, axis_of
+from stillme.report.gallery import SideBySide
+from stillme.report.gaps import decisive_gaps
+from stillme.report.headlines import axis_of
 from stillme.report.thumbnails import Thumbnails
 from stillme.rubric import Axis
 from stillme.types import Estimate, Interval, Json
@@ -30,6 +32,9 @@ _REMARKS = 400_000
 
 _DECLINED = 500
 """Refusals and failures whose messages a page carries."""
+
+GapKey = tuple[str, str, str, str, str]
+"""Quantity, judge, editor, arm, factor."""
 
 _SCOPES = ("all", "disparity", "group", "contrast")
 
@@ -54,12 +59,15 @@ def embed(data: ReportData, thumbnails: Thumbnails, selection: Selection) -> str
         # One more than the portrait's index, as 0 is nobody.
         columns.add("second", edits.second + 1)
     columns.add("picture", np.array([_index(thumbnails, sha256) for sha256 in edits.image], dtype=np.int64))
+    if data.happened is not None:
+        columns.add("happened", data.happened.astype(np.uint8))
     files, file_index = _files(data)
     columns.add("file", file_index)
     for index, score in enumerate(data.scores):
         columns.add(f"score{index}", np.asarray(score.value, dtype=np.float32))
         columns.add(f"rating{index}", score.state)
     factors = list(data.settings.factors)
+    adjusted = adjusted_p(data)
     header = {
         "rows": len(edits),
         "editors": edits.editors,
@@ -78,7 +86,7 @@ def embed(data: ReportData, thumbnails: Thumbnails, selection: Selection) -> str
         "files": files,
         "scores": [_score(data, score) for score in data.scores],
         "quantities": list(_quantities(data)),
-        "estimates": [_estimate(estimate) for estimate in sorted(data.estimates, key=table_order)],
+        "estimates": [_estimate(estimate, adjusted) for estimate in sorted(data.estimates, key=table_order)],
         "remarks": _remarks(data, selection.worst),
         "worst": list(selection.worst),
         "mosaic": list(selection.mosaic),
@@ -228,7 +236,7 @@ def _format(quantity: str) -> dict[str, Json]:
     }
 
 
-def _estimate(estimate: Estimate) -> list[Json]:
+def _estimate(estimate: Estimate, adjusted: Mapping[GapKey, float]) -> list[Json]:
     interval = estimate.outcome if isinstance(estimate.outcome, Interval) else None
     return [
         estimate.editor,
@@ -240,7 +248,7 @@ def _estimate(estimate: Estimate) -> list[Json]:
         group_text(estimate),
         float(numbers.machine(interval.value)) if interval else None,
         numbers.with_interval(estimate),
-        chance_text(estimate),
+        chance_text(adjusted, estimate),
         estimate.portraits,
         estimate.edits,
         method_text(estimate),
@@ -254,10 +262,27 @@ def group_text(estimate: Estimate) -> str:
     return f"{numbers.factor_name(estimate.factor)}: {group}" if estimate.factor else group
 
 
-def chance_text(estimate: Estimate) -> str:
-    """How large a gap is by chance alone."""
+def adjusted_p(data: ReportData) -> Mapping[GapKey, float]:
+    """The p values that decide, of gaps over all edits; those among edits that were made are not in the table."""
+    return {
+        _gap_key(gap.disparity): gap.adjusted
+        for gap in decisive_gaps(data)
+        if not data.is_restricted(gap.disparity.quantity)
+    }
+
+
+def chance_text(adjusted: Mapping[GapKey, float], estimate: Estimate) -> str:
+    """How large a gap is by chance alone, and its p value: the one that decides, if this gap decides anything."""
     null = estimate.null if isinstance(estimate, Disparity) and isinstance(estimate.outcome, Interval) else None
-    return f"below {numbers.number(estimate.quantity, null.high)} · {numbers.p_value(null.omnibus)}" if null else ""
+    if null is None:
+        return ""
+    p = adjusted.get(_gap_key(estimate))
+    tested = f"{numbers.p_value(null.omnibus)}, not adjusted" if p is None else f"{numbers.p_value(p)} (Holm)"
+    return f"below {numbers.number(estimate.quantity, null.high)} · {tested}"
+
+
+def _gap_key(gap: Estimate) -> GapKey:
+    return gap.quantity, gap.judge, gap.editor, gap.arm, gap.factor
 
 
 def method_text(estimate: Estimate) -> str:

@@ -30,6 +30,8 @@ class Figure:
     panels: tuple[tuple[str, str, Markup], ...]
     """Editor, arm, drawing."""
     beyond_chance: bool
+    all_edits: tuple[str, ...] = ()
+    """Where only edits that were made are drawn: the same groups over all edits, a line per editor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +51,12 @@ class PlantedRow:
 
 def panels(data: ReportData, findings: Findings) -> dict[Key, list[forest.Panel]]:
     """Every forest plot, gaps beyond chance first."""
-    everyone = {_identity(estimate): estimate for estimate in data.headlines if estimate.scope == "all"}
+    everyone = {_identity(estimate): estimate for estimate in data.shown if estimate.scope == "all"}
     groups: dict[tuple[str, ...], list[Estimate]] = {}
-    for estimate in data.headlines:
+    for estimate in data.shown:
         if estimate.scope == "group":
             groups.setdefault((*_identity(estimate), estimate.factor), []).append(estimate)
-    gaps = [gap for gap in data.headlines if isinstance(gap, Disparity) and headlines.is_headline(gap.quantity)]
+    gaps = [gap for gap in data.shown if isinstance(gap, Disparity) and headlines.is_headline(gap.quantity)]
     varying = {_key(gap) for gap in gaps if _varies(gap)}
     by_key: dict[Key, list[forest.Panel]] = {}
     for gap in gaps:
@@ -68,6 +70,7 @@ def panels(data: ReportData, findings: Findings) -> dict[Key, list[forest.Panel]
                 overall=everyone[identity],
                 groups=tuple(sorted(groups.get((*identity, gap.factor), []), key=lambda group: group.group)),
                 gap=gap,
+                happened=data.is_restricted(gap.quantity),
             )
             by_key.setdefault(_key(gap), []).append(panel)
     certain = beyond_chance(findings)
@@ -86,9 +89,10 @@ def beyond_chance(findings: Findings) -> set[Key]:
     return {_key(gap.disparity) for gap in findings.gaps if gap.beyond_chance}
 
 
-def figure(key: Key, panels: list[forest.Panel], *, beyond_chance: bool) -> Figure:
+def figure(data: ReportData, key: Key, panels: list[forest.Panel], *, beyond_chance: bool) -> Figure:
     """Draw one."""
     quantity, judge, factor = key
+    restricted = data.is_restricted(quantity)
     scale = forest.scale(panels)
     return Figure(
         quantity=quantity,
@@ -98,7 +102,23 @@ def figure(key: Key, panels: list[forest.Panel], *, beyond_chance: bool) -> Figu
         judge=judge,
         panels=tuple((panel.editor, panel.arm, forest.draw(panel, scale)) for panel in panels),
         beyond_chance=beyond_chance,
+        all_edits=tuple(_over_all(data, panel) for panel in panels) if restricted else (),
     )
+
+
+def _over_all(data: ReportData, panel: forest.Panel) -> str:
+    """A panel's groups by intention to treat: edits that were not made count too."""
+    wanted = (*_identity(panel.overall), panel.factor)
+    groups = sorted(
+        (one for one in data.headlines if one.scope == "group" and (*_identity(one), one.factor) == wanted),
+        key=lambda group: group.group,
+    )
+    values = (
+        f"{group.group} {numbers.number(group.quantity, group.outcome.value, plus=numbers.is_signed(group.quantity))}"
+        for group in groups
+        if isinstance(group.outcome, Interval)
+    )
+    return f"{panel.editor}: {', '.join(values)}"
 
 
 def planted_rows(gaps: Iterable[PlantedGap]) -> list[PlantedRow]:

@@ -1,19 +1,20 @@
-"""The first screen: were edits made, did people stay themselves, for whom worst, how sure, what was left out."""
+"""The first screen: did edits happen, did people stay themselves, for whom worst, how sure, what was left out."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stillme import numbers, rubric
-from stillme.estimates import Disparity, EditState, NullBand, RatingState, Scores, mark
-from stillme.estimates.multiplicity import holm
+from stillme.estimates import EditState, RatingState, mark
 from stillme.report import headlines
+from stillme.report.answers import Answer, answers
 from stillme.report.data import ReportData
+from stillme.report.gaps import Gap, deciding, decisive_gaps, worst_by_editor
+from stillme.report.happened import rows_to_rate
 from stillme.types import Estimate, Interval
 
 
@@ -26,6 +27,10 @@ class Line:
     span: str
     share: float | None
     """For the bar; None where the quantity is not a rate."""
+    all_edits: str = ""
+    """The value over all edits, where `value` counts only those that were made and differs."""
+    unchanged: str = ""
+    """The answer that means no change, where the quantity is a mean of a scale."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,34 +44,20 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """One disparity, and whether chance explains it."""
-
-    disparity: Disparity
-    interval: Interval
-    null: NullBand
-    adjusted: float
-    """The p value after Holm, over all gaps of headline quantities."""
-    beyond_chance: bool
-    worst: Estimate
-    best: Estimate
-
-    @property
-    def title(self) -> str:
-        """What differs."""
-        return numbers.title(self.disparity.quantity)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """The answers of the first screen."""
 
+    answers: tuple[Answer, ...]
     edits_made: Grid
     preservation: Grid
+    failed: Grid
+    """Numbers of judges that failed calibration on the axis: they decide nothing."""
+    unlicensed: tuple[str, ...]
+    """Titles of axes that were rated, but by no licensed judge."""
     gaps: tuple[Gap, ...]
-    """All that were tested, the smallest p value first."""
+    """All that decide, the smallest p value first."""
     worst: tuple[Gap, ...]
-    """Of each editor, its gap beyond chance with the smallest p value, if any."""
+    """Of each editor and each failure, its gap beyond chance with the smallest p value, if any."""
     portraits: int
     blocks: int
     edits: int
@@ -79,46 +70,37 @@ class Findings:
         """The number of comparisons in which chance does not explain the differences."""
         return sum(gap.beyond_chance for gap in self.gaps)
 
-    @property
-    def verdict(self) -> str:
-        """The result in one sentence."""
-        if not self.edits:
-            return "No edit has been made yet, so there is nothing to say."
-        if not self.gaps:
-            return "Edits were made, but no two groups are large enough to be compared."
-        if not self.beyond_chance:
-            return (
-                f"In none of {len(self.gaps)} comparisons do groups differ more than chance makes them. "
-                "That is no proof of fairness: see how large a gap could hide."
-            )
-        unequal = list(dict.fromkeys(gap.disparity.editor for gap in self.worst))
-        treats = "treats groups" if len(unequal) == 1 else "treat groups"
-        return (
-            f"{_listed(unequal)} {treats} differently. In {self.beyond_chance} of {len(self.gaps)} comparisons "
-            "the groups are further apart than chance makes them."
-        )
-
 
 def find(data: ReportData) -> Findings:
     """Take the answers from the estimates and the rows."""
+    over_all = {
+        _identity(estimate): estimate
+        for estimate in data.headlines
+        if estimate.scope == "all" and data.is_restricted(estimate.quantity)
+    }
     lines = sorted(
         (
-            _line(estimate, estimate.outcome)
-            for estimate in data.headlines
+            _line(estimate, estimate.outcome, over_all.get(_identity(estimate)))
+            for estimate in data.shown
             if estimate.scope == "all" and isinstance(estimate.outcome, Interval)
             if headlines.is_headline(estimate.quantity)
         ),
         key=_line_order,
     )
-    gaps = _gaps(data)
+    failed = [line for line in lines if _note(data, line) == headlines.FAILED_CALIBRATION]
+    lines = [line for line in lines if line not in failed]
+    gaps = decisive_gaps(data)
     edits = data.edits
     used = set(edits.portrait.tolist())
     portraits = [portrait for index, portrait in enumerate(edits.portraits) if index in used]
     return Findings(
+        answers=answers(data, gaps),
         edits_made=_grid(data, _informative([line for line in lines if line.estimate.quantity in headlines.EDIT_MADE])),
         preservation=_grid(data, [line for line in lines if line.estimate.quantity not in headlines.EDIT_MADE]),
+        failed=_grid(data, failed),
+        unlicensed=tuple(_unlicensed(data)),
         gaps=gaps,
-        worst=_first_by_editor(gap for gap in gaps if gap.beyond_chance),
+        worst=worst_by_editor(gaps),
         portraits=len(portraits),
         blocks=len({portrait.block or f"/{portrait.id}" for portrait in portraits}),
         edits=int(np.count_nonzero(edits.state == EditState.EDITED)),
@@ -129,27 +111,53 @@ def find(data: ReportData) -> Findings:
 
 def clustering(data: ReportData) -> str:
     """What many edits of the same face cost: the headline quantity with the largest design effect, in a sentence."""
-    shown = {(e.quantity, e.judge) for e in data.headlines if headlines.is_headline(e.quantity)}
-    clustered = [e for e in data.intraclass_correlations if (e.quantity, e.judge) in shown and e.design_effect]
-    worst = max(clustered, key=lambda e: (e.design_effect or 0.0, e.editor, e.quantity), default=None)
+    decides = deciding(data)
+    clustered = [
+        icc for icc in data.intraclass_correlations if (icc.judge, icc.quantity) in decides and icc.design_effect
+    ]
+    worst = max(clustered, key=lambda icc: (icc.design_effect or 0.0, icc.editor, icc.quantity), default=None)
     if worst is None or not isinstance(worst.icc, Interval) or worst.effective is None:
         return ""
     value, low, high = (numbers.decimal(icc, 2) for icc in (worst.icc.value, worst.icc.low, worst.icc.high))
     return (
-        f"Edits of one portrait are alike: for “{numbers.title(worst.quantity)}” ({worst.editor}) the intraclass "
-        f"correlation is {value} ({low} to {high}), so {worst.edits:,} edits say as much as {worst.effective:,.0f} "
-        "independent ones."
+        f"Edits of one portrait are alike: intraclass correlation {value} ({low} to {high}) for "
+        f"“{numbers.title(worst.quantity)}” ({worst.editor}). So {worst.edits:,} edits say as much as "
+        f"{worst.effective:,.0f} independent ones."
     )
 
 
-def _line(estimate: Estimate, interval: Interval) -> Line:
+def _note(data: ReportData, line: Line) -> str:
+    return mark(data.standing, line.estimate.judge, line.estimate.quantity)
+
+
+def _identity(estimate: Estimate) -> tuple[str, ...]:
+    return estimate.quantity, estimate.judge, estimate.editor, estimate.arm
+
+
+def _unlicensed(data: ReportData) -> Iterator[str]:
+    """Axes that were rated, though by no judge that passed calibration on them."""
+    rated = [score for score in data.headline_scores if headlines.is_headline_axis(score.axis)]
+    licensed = {score.axis for score in rated if not mark(data.standing, score.judge, score.axis)}
+    for axis in dict.fromkeys(score.axis for score in rated if (score.state == RatingState.RATED).any()):
+        if axis not in licensed:
+            yield numbers.title(axis)
+
+
+def _line(estimate: Estimate, interval: Interval, over_all: Estimate | None) -> Line:
     quantity = estimate.quantity
     plus = numbers.is_signed(quantity)
+    axis = rubric.load().axes.get(quantity)
+    is_scale = axis is not None and axis.is_scale and axis.unchanged is not None
+    everyone = over_all.outcome if over_all is not None else None
+    value = numbers.number(quantity, interval.value, plus=plus)
+    all_edits = numbers.number(quantity, everyone.value, plus=plus) if isinstance(everyone, Interval) else ""
     return Line(
         estimate=estimate,
-        value=f"{numbers.number(quantity, interval.value, plus=plus)} {numbers.symbol(quantity)}".strip(),
+        value=f"{value} {numbers.symbol(quantity)}".strip(),
         span=numbers.span(quantity, interval, plus=plus),
         share=interval.value if numbers.is_rate(quantity) else None,
+        all_edits=all_edits if all_edits != value else "",
+        unchanged=f"{axis.unchanged:g} is unchanged" if axis is not None and is_scale else "",
     )
 
 
@@ -187,60 +195,6 @@ def _source(data: ReportData, quantity: str, judge: str) -> str:
     return ", ".join(part for part in (judge, mark(data.standing, judge, quantity), unit) if part)
 
 
-def _gaps(data: ReportData) -> tuple[Gap, ...]:
-    tested = [
-        (disparity, disparity.outcome, disparity.null)
-        for disparity in data.headlines
-        if isinstance(disparity, Disparity) and isinstance(disparity.outcome, Interval) and disparity.null
-        if headlines.is_headline(disparity.quantity) and (disparity.outcome.value > 0 or disparity.null.high > 0)
-    ]
-    groups = {
-        (*_identity(estimate), estimate.group): estimate for estimate in data.headlines if estimate.scope == "group"
-    }
-    adjusted = holm([null.omnibus for _, _, null in tested])
-    gaps = [
-        Gap(
-            disparity=disparity,
-            interval=interval,
-            null=null,
-            adjusted=p,
-            beyond_chance=p <= 1 - data.settings.confidence,
-            **_extremes(disparity, groups),
-        )
-        for (disparity, interval, null), p in zip(tested, adjusted, strict=True)
-    ]
-    return tuple(sorted(gaps, key=_by_certainty))
-
-
-def _by_certainty(gap: Gap) -> tuple[float, float, int, str, str]:
-    disparity = gap.disparity
-    ratio = gap.interval.value / gap.null.high if gap.null.high > 0 else 0.0
-    return gap.adjusted, -ratio, headlines.order_of(disparity.quantity), disparity.editor, disparity.factor
-
-
-def _extremes(disparity: Disparity, groups: dict[tuple[str, ...], Estimate]) -> dict[str, Estimate]:
-    """Which end of the range is the bad one: furthest from an unchanged person, or the least success."""
-    ends = [groups[*_identity(disparity), level] for level in (disparity.highest, disparity.lowest)]
-    if disparity.quantity == "success":
-        ends.reverse()
-    axis = rubric.load().axes.get(disparity.quantity)
-    if axis is not None and axis.unchanged is not None:
-        unchanged = axis.unchanged
-        ends.sort(key=lambda end: -abs(end.outcome.value - unchanged) if isinstance(end.outcome, Interval) else 0)
-    return {"worst": ends[0], "best": ends[1]}
-
-
-def _identity(estimate: Estimate) -> tuple[str, ...]:
-    return estimate.quantity, estimate.editor, estimate.arm, estimate.judge, estimate.factor
-
-
-def _first_by_editor(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
-    first: dict[str, Gap] = {}
-    for gap in gaps:
-        first.setdefault(gap.disparity.editor, gap)
-    return tuple(first.values())
-
-
 def _left_out(data: ReportData) -> Iterable[tuple[str, str, int, int]]:
     edits = data.edits
     for code, editor in enumerate(edits.editors):
@@ -256,7 +210,7 @@ def _left_out(data: ReportData) -> Iterable[tuple[str, str, int, int]]:
                 yield editor, reason, states[state], total
     unrated: dict[tuple[str, str, int, int], list[str]] = {}
     for score in data.scores:
-        expected = _expected(data, score)
+        expected = rows_to_rate(data, score)
         states: Counter[int] = Counter(score.state[expected].tolist())
         for state, reason in (
             (RatingState.MISSING, "not judged yet"),
@@ -270,17 +224,3 @@ def _left_out(data: ReportData) -> Iterable[tuple[str, str, int, int]]:
         # A judge that fails on a picture fails on all its axes, so one line is enough.
         what = axes[0] if len(axes) == 1 else f"{len(axes)} axes alike"
         yield f"{judge} ({what})", reason, count, total
-
-
-def _expected(data: ReportData, score: Scores) -> NDArray[np.bool_]:
-    """The edits that this judge had to rate on this axis."""
-    axis = rubric.load().axes.get(score.axis)
-    only = axis.only if axis else ""
-    fits = np.array([not only or prompt.subcategory == only for prompt in data.edits.prompts], dtype=np.bool_)
-    edited = data.edits.state == EditState.EDITED
-    return edited & fits[data.edits.prompt] if len(fits) else edited
-
-
-def _listed(names: Sequence[str]) -> str:
-    quoted = [f"“{name}”" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

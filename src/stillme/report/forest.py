@@ -28,6 +28,8 @@ class Panel:
     overall: Estimate
     groups: tuple[Estimate, ...]
     gap: Disparity | None
+    happened: bool = False
+    """Whether only edits that were made are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +79,10 @@ def draw(panel: Panel, on: Scale) -> Markup:
         parts.append(_overall(panel.overall.outcome, on, bottom))
     extremes = {panel.gap.highest, panel.gap.lowest} if panel.gap else set[str]()
     for row, group in enumerate(panel.groups):
-        parts.append(_row(group, on, TOP + ROW * row + ROW / 2, strong=group.group in extremes))
+        strong = group.group in extremes
+        parts.append(_row(panel, group, on, TOP + ROW * row + ROW / 2, strong=strong))
     if panel.gap:
-        parts.append(_gap(panel.gap, on, bottom + ROW * 1.9))
+        parts.append(_gap(panel, panel.gap, on, bottom + ROW * 1.9))
     # Its values are links, so it is a group and not one image.
     return svg.svg("forest", (WIDTH, bottom + (ROW * 3 if panel.gap else 8)), _alt(panel), parts, role="group")
 
@@ -119,7 +122,7 @@ def _overall(interval: Interval, on: Scale, bottom: float) -> Markup:
     )
 
 
-def _row(group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
+def _row(panel: Panel, group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
     label = svg.label(y, group.group, strong=strong)
     if not isinstance(group.outcome, Interval):
         return label + svg.no_value(y, group.outcome.reason)
@@ -127,11 +130,11 @@ def _row(group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
         label
         + svg.whisker(on.at(group.outcome.low), on.at(group.outcome.high), y)
         + svg.point(on.at(group.outcome.value), y, 5.5 if strong else 4.5, strong=strong)
-        + _value(group, group.outcome, y, plus=numbers.is_signed(group.quantity), strong=strong)
+        + _value(panel, group, group.outcome, y, strong=strong)
     )
 
 
-def _gap(gap: Disparity, on: Scale, y: float) -> Markup:
+def _gap(panel: Panel, gap: Disparity, on: Scale, y: float) -> Markup:
     parts = [
         Markup('<line class="rule" x1="0" x2="{}" y1="{}" y2="{}"/>').format(WIDTH, px(y - ROW), px(y - ROW)),
         svg.label(y, "largest gap", strong=True),
@@ -161,14 +164,17 @@ def _gap(gap: Disparity, on: Scale, y: float) -> Markup:
         parts.append(Markup('<path class="arrow" d="M{} {}l7 4l-7 4z"/>').format(px(right - 3), px(y - 4)))
     x = on.length(interval.value)
     parts.append(Markup('<path class="gap-point" d="M{} {}l6.5 6.5l-6.5 6.5l-6.5 -6.5z"/>').format(px(x), px(y - 6.5)))
-    parts.append(_value(gap, interval, y, plus=False, strong=True))
+    parts.append(_value(panel, gap, interval, y, strong=True))
     return Markup("").join(parts)
 
 
-def _value(estimate: Estimate, interval: Interval, y: float, *, plus: bool, strong: bool) -> Markup:
+def _value(panel: Panel, estimate: Estimate, interval: Interval, y: float, *, strong: bool) -> Markup:
+    # A gap has no direction.
+    plus = numbers.is_signed(estimate.quantity) and estimate.scope != "disparity"
     value = numbers.number(estimate.quantity, interval.value, plus=plus)
     span = f"{bare(estimate.quantity, interval.low)} to {bare(estimate.quantity, interval.high)}"
-    return Markup('<a href="{}">{}</a>').format(links.rows_of(estimate), svg.value(y, value, span, strong=strong))
+    address = links.rows_of(estimate, happened=panel.happened)
+    return Markup('<a href="{}">{}</a>').format(address, svg.value(y, value, span, strong=strong))
 
 
 def _alt(panel: Panel) -> str:

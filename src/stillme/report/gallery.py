@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import rubric
-from stillme.estimates import EditState, RatingState, Scores
-from stillme.estimates.cuts import rate_of
+from stillme.estimates import EditState, RatingState, Scores, mark
 from stillme.report import headlines, thumbnails
 from stillme.report.data import ReportData
 from stillme.types import Arm, digest
@@ -181,12 +180,6 @@ def with_arms(data: ReportData, rows: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(other for row in rows for other in (row, *same_request(row))))
 
 
-def axis_of(quantity: str) -> str:
-    """The axis that a quantity is computed from."""
-    rate = rate_of(quantity)
-    return rate.axis if rate else quantity
-
-
 def label_origins(data: ReportData) -> Mapping[str, int]:
     """Where the labels come from, for how many portraits."""
     return Counter(portrait.label_origin for portrait in data.edits.portraits)
@@ -236,9 +229,10 @@ def _key_rank(data: ReportData) -> NDArray[np.intp]:
 
 def _badness(data: ReportData) -> Iterator[tuple[Scores, NDArray[np.float64]]]:
     """The distance of each edit from what it should be, from 0 to 1, per judge and axis."""
-    for score in data.headline_scores:
-        if not headlines.is_headline_axis(score.axis):
-            continue
+    scores = [score for score in data.headline_scores if headlines.is_headline_axis(score.axis)]
+    # An axis on which the judge failed calibration ranks nobody, unless there is no other.
+    sound = [s for s in scores if mark(data.standing, s.judge, s.axis) != headlines.FAILED_CALIBRATION]
+    for score in sound or scores:
         rated = (score.state == RatingState.RATED) & (data.edits.state == EditState.EDITED)
         badness = np.zeros(len(data.edits))
         badness[rated] = distance(score.axis, score.value[rated])

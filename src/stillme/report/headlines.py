@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stillme import rubric
+from stillme.estimates import Standing, mark
 from stillme.estimates.cuts import rate_of
+
+FAILED_CALIBRATION = "calibration failed"
+"""The note of a judge whose number decides nothing."""
 
 EDIT_MADE = ("success", "soft_erasure", "unchanged", "refused")
 """Whether the edit was made; the other headline quantities say what else changed."""
+
+EDIT_MADE_AXES = ("edit_success", "changed_area")
+"""The axes that tell whether an edit was made."""
 
 HEADLINES = (
     *EDIT_MADE,
@@ -29,6 +38,30 @@ def is_headline(quantity: str) -> bool:
     """Whether the quantity gets a figure. A plugin's own quantities always do."""
     known = rubric.load()
     return quantity in HEADLINES or not (quantity in known.axes or rate_of(quantity) or quantity == "failed")
+
+
+def is_drift(quantity: str) -> bool:
+    """Whether the quantity says how far the person changed: it has a meaning only where an edit was made."""
+    axis = rubric.load().axes.get(axis_of(quantity))
+    return axis is not None and axis.unchanged is not None and axis.name not in EDIT_MADE_AXES
+
+
+def axis_of(quantity: str) -> str:
+    """The axis that a quantity is computed from."""
+    rate = rate_of(quantity)
+    return rate.axis if rate else quantity
+
+
+def deciding(standing: Standing, numbers: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Of these (judge, quantity), those that verdicts and the correction for multiple comparisons go by.
+
+    What is counted without a judge, and what a judge is licensed for. If no judge is licensed for anything, whatever
+    did not fail calibration, so that a first look is possible; it is marked as not calibrated.
+    """
+    notes = {(judge, quantity): mark(standing, judge, quantity) for judge, quantity in numbers}
+    if any(judge and not note for (judge, _), note in notes.items()):
+        return {number for number, note in notes.items() if not note}
+    return {number for number, note in notes.items() if note != FAILED_CALIBRATION}
 
 
 def is_headline_axis(axis: str) -> bool:

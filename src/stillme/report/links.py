@@ -9,9 +9,9 @@ from stillme.types import Estimate
 ROWS = "#edits?"
 
 
-def rows_of(estimate: Estimate) -> str:
+def rows_of(estimate: Estimate, *, happened: bool = False) -> str:
     """The rows that an estimate was computed from; between groups, all groups side by side."""
-    query = _query(estimate)
+    query = _query(estimate, happened=happened)
     if estimate.scope == "group":
         query += [(f"label.{estimate.factor}", estimate.group)]
     elif estimate.scope in ("disparity", "contrast"):
@@ -19,11 +19,14 @@ def rows_of(estimate: Estimate) -> str:
     return ROWS + urlencode(query)
 
 
-def cell_of(estimate: Estimate, *, prompt: str, group: str) -> str:
+def cell_of(estimate: Estimate, *, prompt: str, group: str, happened: bool = False) -> str:
     """The rows of one group and one instruction."""
-    return ROWS + urlencode([*_query(estimate), ("prompt", prompt), (f"label.{estimate.factor}", group)])
+    return ROWS + urlencode(
+        [*_query(estimate, happened=happened), ("prompt", prompt), (f"label.{estimate.factor}", group)]
+    )
 
 
-def _query(estimate: Estimate) -> list[tuple[str, str]]:
+def _query(estimate: Estimate, *, happened: bool) -> list[tuple[str, str]]:
     names = ("quantity", "judge", "editor", "arm")
-    return [("view", "table"), *((name, value) for name in names if (value := getattr(estimate, name)))]
+    named = ((name, value) for name in names if (value := getattr(estimate, name)))
+    return [("view", "table"), *named, *([("flag", "happened")] if happened else [])]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stillme import numbers
-from stillme.estimates import Disparity, PairedEffect
+from stillme.estimates import Disparity, PairedEffect, holm
 from stillme.report import forest, headlines, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale
@@ -41,7 +41,7 @@ class DumbbellFigure:
     against: str
     panels: tuple[Panel, ...]
     unequal: bool
-    """Whether the arm helps some groups more than others, beyond chance, for any editor."""
+    """Whether the arm changes groups differently, beyond chance after Holm over all panels, for any editor."""
     reruns: bool
     """Whether there is an untreated re-run to compare with."""
 
@@ -52,6 +52,7 @@ Key = tuple[str, str, str, str]
 
 def dumbbell_figures(data: ReportData) -> list[DumbbellFigure]:
     """Every headline quantity that an arm was compared on; unequal effects first."""
+    decides = headlines.deciding(data.standing, {(effect.judge, effect.quantity) for effect in data.mitigation})
     groups: dict[Key, dict[str, list[PairedEffect]]] = {}
     gaps: dict[tuple[Key, str], Disparity] = {}
     everyone: dict[tuple[str, str, str, str], PairedEffect] = {}
@@ -65,7 +66,13 @@ def dumbbell_figures(data: ReportData) -> list[DumbbellFigure]:
             everyone[effect.quantity, effect.judge, effect.arm, effect.editor] = effect
         elif effect.scope == "group":
             groups.setdefault(key, {}).setdefault(effect.editor, []).append(effect)
-    figures = [_figure(key, editors, gaps, everyone, data) for key, editors in groups.items()]
+    tested = {
+        place: gap.null.omnibus
+        for place, gap in gaps.items()
+        if gap.null is not None and (gap.judge, gap.quantity) in decides
+    }
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    figures = [_figure(key, editors, gaps, everyone, adjusted, data) for key, editors in groups.items()]
     return sorted((figure for figure in figures if figure.panels), key=_order)
 
 
@@ -78,6 +85,7 @@ def _figure(
     editors: dict[str, list[PairedEffect]],
     gaps: dict[tuple[Key, str], Disparity],
     everyone: dict[tuple[str, str, str, str], PairedEffect],
+    adjusted: dict[tuple[Key, str], float],
     data: ReportData,
 ) -> DumbbellFigure:
     quantity, judge, factor, arms = key
@@ -89,9 +97,11 @@ def _figure(
     shown = [effect for effects in rows.values() for effect in effects]
     ends = [value for effect in shown for value in (effect.before, effect.after) if value is not None]
     scale = _scale(ends)
-    panels = [_panel(editor, effects, gaps.get((key, editor)), scale) for editor, effects in rows.items()]
+    panels = [
+        _panel(editor, effects, _sentence(gaps.get((key, editor)), adjusted.get((key, editor))), scale)
+        for editor, effects in rows.items()
+    ]
     alpha = 1 - data.settings.confidence
-    bands = [gaps[key, editor].null for editor in rows if (key, editor) in gaps]
     return DumbbellFigure(
         quantity=quantity,
         title=numbers.title(quantity),
@@ -101,7 +111,7 @@ def _figure(
         arm=arm,
         against=against,
         panels=tuple(panels) if len(set(ends)) > 1 else (),
-        unequal=any(band is not None and band.omnibus <= alpha for band in bands),
+        unequal=any(adjusted.get((key, editor), 1.0) <= alpha for editor in rows),
         reruns=any(isinstance(effect.untreated, Interval) for effect in shown),
     )
 
@@ -112,7 +122,7 @@ def _scale(ends: Sequence[float]) -> Scale:
     return Scale(low=low - margin, high=high + margin)
 
 
-def _panel(editor: str, effects: Sequence[PairedEffect], gap: Disparity | None, on: Scale) -> Panel:
+def _panel(editor: str, effects: Sequence[PairedEffect], sentence: str, on: Scale) -> Panel:
     quantity = effects[0].quantity
     bottom = TOP + ROW * len(effects)
     parts = [forest.axis(quantity, on, bottom)]
@@ -122,7 +132,7 @@ def _panel(editor: str, effects: Sequence[PairedEffect], gap: Disparity | None, 
     return Panel(
         editor=editor,
         drawing=svg.svg("forest", (svg.WIDTH, bottom + 8), alt, parts),
-        sentence=_sentence(gap),
+        sentence=sentence,
         rows=tuple(
             (
                 group,
@@ -150,8 +160,8 @@ def _row(effect: PairedEffect, on: Scale, y: float) -> Markup:
     return Markup("").join(parts)
 
 
-def _sentence(gap: Disparity | None) -> str:
-    """The asymmetry in words: who gains most, who least, and whether chance explains it."""
+def _sentence(gap: Disparity | None, adjusted: float | None) -> str:
+    """The asymmetry in words: which two groups change most differently, and whether chance explains it."""
     if gap is None or not isinstance(gap.outcome, Interval):
         return ""
     if gap.lowest == gap.highest:
@@ -159,8 +169,8 @@ def _sentence(gap: Disparity | None) -> str:
     distance = f"{numbers.number(gap.quantity, gap.outcome.value)} apart ({numbers.span(gap.quantity, gap.outcome)})"
     sentence = f"It changes {gap.lowest} and {gap.highest} most differently: {distance}"
     if gap.null is not None:
-        chance = f"up to {numbers.number(gap.quantity, gap.null.high)} apart ({numbers.p_value(gap.null.omnibus)})"
-        sentence += f"; chance alone sets groups {chance}"
+        p = "" if adjusted is None else f"; {numbers.p_value(adjusted)} after Holm"
+        sentence += f"; by chance up to {numbers.number(gap.quantity, gap.null.high)} apart{p}"
     return f"{sentence}."
 
 

@@ -17,11 +17,16 @@ def svg(css: str, size: tuple[float, float], alt: str, parts: Iterable[Markup], 
     )
 
 
-def label(y: float, text: str, *, x: float = LABEL - 10, strong: bool = False, longest: int = 15) -> Markup:
-    """A row's name at its left, with the full name as tooltip where it had to be shortened."""
-    short = text if len(text) <= longest else text[: longest - 1] + "…"
-    full = Markup("<title>{}</title>").format(text) if short != text else ""
-    return Markup('<text class="label{}" x="{}" y="{}">{}{}</text>').format(_strong(strong), x, px(y + 4), short, full)
+def label(y: float, text: str, *, x: float = LABEL - 10, strong: bool = False, longest: int = 13) -> Markup:
+    """A row's name at its left: on two lines if it is long, with the full name as tooltip if even that is too short."""
+    if len(text) <= longest:
+        return Markup('<text class="label{}" x="{}" y="{}">{}</text>').format(_strong(strong), x, px(y + 4), text)
+    first, second = _two_lines(text, longest + 4)
+    full = Markup("<title>{}</title>").format(text)
+    line = Markup('<tspan x="{}" y="{}">{}</tspan>')
+    return Markup('<text class="label long{}">{}{}{}</text>').format(
+        _strong(strong), line.format(x, px(y - 1.5), first), line.format(x, px(y + 9), second), full
+    )
 
 
 def no_value(y: float, reason: str) -> Markup:
@@ -54,6 +59,14 @@ def reference_line(x: float, top: float, bottom: float) -> Markup:
 def px(value: float) -> str:
     """A coordinate, to a tenth of a pixel."""
     return f"{value:.1f}"
+
+
+def _two_lines(text: str, longest: int) -> tuple[str, str]:
+    """Broken at the space nearest to the middle that fits, else wherever the first line is full."""
+    spaces = [place for place, letter in enumerate(text) if letter == " " and place <= longest]
+    middle = min(spaces, key=lambda place: abs(place - len(text) / 2), default=min(longest, -(-len(text) // 2)))
+    first, second = text[:middle], text[middle:].strip()
+    return first, second if len(second) <= longest else second[: longest - 1] + "…"
 
 
 def _strong(strong: bool) -> str:

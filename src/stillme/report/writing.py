@@ -19,16 +19,18 @@ from stillme import numbers, rubric
 from stillme.estimates import mark
 from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE
 from stillme.files import write_whole
-from stillme.report import calibrated, embedding, figures, gallery, links, thumbnails
+from stillme.report import calibrated, embedding, figures, gallery, headlines, links, thumbnails
 from stillme.report.agreement import agreement_tables
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData
-from stillme.report.findings import Gap, clustering, find
+from stillme.report.findings import clustering, find
+from stillme.report.gaps import Gap
 from stillme.report.heat import heat_maps
 from stillme.report.likert import bar_figures
 from stillme.report.mitigation import dumbbell_figures
 from stillme.report.roles import role_figures
 from stillme.report.thumbnails import Thumbnails
+from stillme.types import Estimate
 
 FIGURES = 6
 """Figures shown at once; the others are one click away."""
@@ -55,7 +57,11 @@ def render(data: ReportData, *, live: str = "") -> str:
     findings = find(data)
     panels = figures.panels(data, findings)
     certain = figures.beyond_chance(findings)
-    plots = [figures.figure(key, by_editor, beyond_chance=key in certain) for key, by_editor in panels.items()]
+    drawn = {
+        key: figures.figure(data, key, by_editor, beyond_chance=key in certain) for key, by_editor in panels.items()
+    }
+    failed = [key for key in drawn if mark(data.standing, key[1], key[0]) == headlines.FAILED_CALIBRATION]
+    plots = [plot for key, plot in drawn.items() if key not in failed]
     worst = gallery.worst(data, WORST)
     side_by_side = gallery.side_by_side(data)
     mosaic = gallery.mosaic_rows(data) if data.redact != "omit" else []
@@ -69,7 +75,8 @@ def render(data: ReportData, *, live: str = "") -> str:
         "examples": [(gap, _example(data, gap), numbers.factor_name(gap.disparity.factor)) for gap in findings.worst],
         "figures": plots[:FIGURES],
         "more_figures": plots[FIGURES:],
-        "heat_maps": heat_maps(data, list(panels)[:MAPS]),
+        "failed_figures": [drawn[key] for key in failed],
+        "heat_maps": heat_maps(data, [key for key in panels if key not in failed][:MAPS]),
         "bars": bar_figures(data),
         "dumbbells": dumbbell_figures(data),
         "roles": role_figures(data),
@@ -113,13 +120,19 @@ def _environment(data: ReportData) -> Environment:
         "title": numbers.title,
         "is_rate": numbers.is_rate,
         "group_text": embedding.group_text,
-        "chance_text": embedding.chance_text,
+        "chance_text": partial(embedding.chance_text, embedding.adjusted_p(data)),
         "method_text": embedding.method_text,
         "rows_of": links.rows_of,
+        "shown_rows_of": partial(_shown_rows_of, data),
+        "p_value": numbers.p_value,
         "factor_name": numbers.factor_name,
     }
     environment.globals.update(shared)
     return environment
+
+
+def _shown_rows_of(data: ReportData, estimate: Estimate) -> str:
+    return links.rows_of(estimate, happened=data.is_restricted(estimate.quantity))
 
 
 def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -168,7 +181,7 @@ def _example(data: ReportData, gap: Gap) -> gallery.Picture | None:
         data,
         editor=gap.disparity.editor,
         arm=gap.disparity.arm,
-        axis=gallery.axis_of(gap.disparity.quantity),
+        axis=headlines.axis_of(gap.disparity.quantity),
         factor=gap.disparity.factor,
         group=gap.worst.group,
     )

@@ -1,4 +1,4 @@
-"""Where the judges of an audit agree, and which edits they leave for people to look at."""
+"""How far the judges of an audit agree, and which edits people should look at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme import numbers, rubric
 from stillme.estimates import Scores
 from stillme.estimates.agreement import Agreement, agreement
 from stillme.files import write_csv
@@ -32,23 +32,27 @@ class Dispute:
     """One edit on which judges are too far apart."""
 
     row: int
-    """Of the results."""
+    """Index into the results."""
     flag: Flag
 
 
 def between(run: Run) -> list[Dispute]:
     """Edits that people should look at, the most urgent first."""
-    apart = dict(_apart(raters(run)))
+    differences = dict(_differences(raters(run)))
     disputes: list[Dispute] = []
     for row in range(len(run.results.edits)):
-        raised = flag({axis: float(gap[row]) for axis, gap in apart.items()})
+        raised = flag({axis: float(difference[row]) for axis, difference in differences.items()})
         if raised:
             disputes.append(Dispute(row=row, flag=raised))
-    return sorted(disputes, key=lambda it: (PRIORITIES.index(it.flag.priority), -max(it.flag.differences.values())))
+    return sorted(disputes, key=_urgency)
+
+
+def _urgency(dispute: Dispute) -> tuple[int, float]:
+    return PRIORITIES.index(dispute.flag.priority), -max(dispute.flag.differences.values())
 
 
 def raters(run: Run) -> list[Scores]:
-    """What the audit's own judges said on the scales; people and what is made of others stay out."""
+    """Scores of the audit's own judges on the scales, without people and ensembles."""
     own = {judge.name for judge in run.judges} - run.design.people
     scales = {axis.name for axis in rubric.load().axes.values() if axis.is_scale}
     return [score for score in run.results.scores if score.judge in own and score.axis in scales]
@@ -56,29 +60,33 @@ def raters(run: Run) -> list[Scores]:
 
 def write_judges(run: Run) -> list[Path]:
     """Write judges/flagged.csv and judges/agreement.csv into tables; nothing where there is only one judge."""
-    said = raters(run)
-    if len({score.judge for score in said}) < 2:
+    scores = raters(run)
+    if len({score.judge for score in scores}) < 2:
         return []
     tables = run.folder / "tables" / FOLDER
     tables.mkdir(parents=True, exist_ok=True)
     return [
-        write_csv(tables / "flagged.csv", _FLAGGED, _flagged(run.results, said, between(run))),
-        write_csv(tables / "agreement.csv", _AGREEMENT, map(_agreed, agreement(run.results.edits, said, run.settings))),
+        write_csv(tables / "flagged.csv", _FLAGGED, _flagged(run.results, scores, between(run))),
+        write_csv(
+            tables / "agreement.csv",
+            _AGREEMENT,
+            map(_agreement_row, agreement(run.results.edits, scores, run.settings)),
+        ),
     ]
 
 
-def _apart(said: Sequence[Scores]) -> Iterator[tuple[str, NDArray[np.float64]]]:
+def _differences(scores: Sequence[Scores]) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """For every axis the largest difference between two judges; 0 where fewer than two gave a score."""
-    for axis in dict.fromkeys(score.axis for score in said):
-        given = np.stack([score.value for score in said if score.axis == axis])
+    for axis in dict.fromkeys(score.axis for score in scores):
+        given = np.stack([score.value for score in scores if score.axis == axis])
         high = np.where(np.isnan(given), -np.inf, given).max(axis=0)
         low = np.where(np.isnan(given), np.inf, given).min(axis=0)
         yield axis, np.where(np.isfinite(high), high - low, 0.0)
 
 
-def _flagged(gathered: Results, said: Sequence[Scores], disputes: Sequence[Dispute]) -> Iterator[dict[str, str]]:
-    edits = gathered.edits
-    for dispute, score in itertools.product(disputes, said):
+def _flagged(results: Results, scores: Sequence[Scores], disputes: Sequence[Dispute]) -> Iterator[dict[str, str]]:
+    edits = results.edits
+    for dispute, score in itertools.product(disputes, scores):
         if score.axis in dispute.flag.differences and not np.isnan(score.value[dispute.row]):
             row = dispute.row
             yield {
@@ -94,18 +102,18 @@ def _flagged(gathered: Results, said: Sequence[Scores], disputes: Sequence[Dispu
             }
 
 
-def _agreed(agreed: Agreement) -> dict[str, str]:
+def _agreement_row(agreement: Agreement) -> dict[str, str]:
     row = {
-        "axis": agreed.axis,
-        "measure": agreed.measure,
-        "factor": agreed.factor or "everyone",
-        "group": agreed.group or "all",
-        "judges": str(agreed.raters),
-        "edits": str(agreed.items),
-        "ratings": str(agreed.ratings),
-        "portraits": str(agreed.portraits),
+        "axis": agreement.axis,
+        "measure": agreement.measure,
+        "factor": agreement.factor or "everyone",
+        "group": agreement.group or "all",
+        "judges": str(agreement.raters),
+        "edits": str(agreement.items),
+        "ratings": str(agreement.ratings),
+        "portraits": str(agreement.portraits),
     }
-    if isinstance(agreed.outcome, Interval):
-        numbers = (agreed.outcome.value, agreed.outcome.low, agreed.outcome.high)
-        return row | dict(zip(("value", "low", "high"), (f"{number + 0.0:.9g}" for number in numbers), strict=True))
-    return row | {"not_estimable": agreed.outcome.reason}
+    outcome = agreement.outcome
+    if not isinstance(outcome, Interval):
+        return row | {"not_estimable": outcome.reason}
+    return row | {name: numbers.machine(getattr(outcome, name)) for name in ("value", "low", "high")}

@@ -1,4 +1,4 @@
-"""In what this machine's audit.toml, plugins and files differ from what a run recorded. Nothing depends on it."""
+"""How this machine's audit.toml, plugins and files differ from what a run recorded. For display only."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from stillme.types import Json
 
 _SHOWN = 3
 _LOOKED_AT = 20
-_FROM_ELSEWHERE = frozenset({"name", "version", "seeds", "count", "hash", "parameters"})
-"""What resolving adds to the configuration; plugins are compared as such."""
+_RESOLVED = frozenset({"name", "version", "seeds", "count", "hash", "parameters"})
+"""Keys that resolving adds to the configuration; plugins are compared separately."""
 
 
 def drift(run: Run) -> list[str]:
-    """Sentences that name each difference; empty where the configuration at hand is the recorded one."""
+    """A phrase for each difference; empty if the current configuration is the recorded one."""
     file = run.folder / FILE
     if not file.is_file():
         return []
@@ -48,7 +48,7 @@ def sentence(differences: Sequence[str]) -> str:
     """All of it in one line, for standard error."""
     shown = "; ".join(differences[:_SHOWN])
     more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
-    return f"Note: {shown}{more}. What was recorded is shown; `stillme run` works with the new configuration."
+    return f"Note: {shown}{more}. The recorded configuration is used; `stillme run` applies the new one."
 
 
 def _settings(config: Config, resolved: Mapping[str, Json]) -> Iterator[str]:
@@ -62,15 +62,15 @@ def _settings(config: Config, resolved: Mapping[str, Json]) -> Iterator[str]:
     ]
     if changed:
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-        yield f"{FILE} has changed since ({changed[0]}{more})"
+        yield f"{FILE} changed ({changed[0]}{more})"
 
 
 def _compared(recorded: Json, live: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
-    """Where two configurations differ; what resolving filled in or added does not count."""
+    """Differences of two configurations, except what resolving filled in or added."""
     if isinstance(recorded, Mapping) and isinstance(live, Mapping):
         one, other = cast("Mapping[str, Json]", recorded), cast("Mapping[str, Json]", live)
         for name in one.keys() | other.keys():
-            if name in _FROM_ELSEWHERE or name in HOW_NOT_WHAT:
+            if name in _RESOLVED or name in HOW_NOT_WHAT:
                 continue
             if other.get(name) is None and (name == "factors" or one.get(name) is None):
                 continue
@@ -92,7 +92,7 @@ def _plugins(
     records: Sequence[EditorRecord] | Sequence[JudgeRecord],
     base: Path,
 ) -> Iterator[str]:
-    """Editors or judges that are not what they were."""
+    """Editors or judges that changed."""
     recorded = {record.name: record.spec for record in records}
     for section in sections:
         name = section.name or section.use
@@ -116,23 +116,23 @@ def _plugins(
                 for parameter in {*plugin.spec.parameters, *before.parameters}
                 if plugin.spec.parameters.get(parameter) != before.parameters.get(parameter)
             )
-            yield f"{kind} {name!r} has other parameters ({', '.join(changed) or 'another plugin'})"
+            yield f"{kind} {name!r} parameters changed ({', '.join(changed) or 'another plugin'})"
         elif isinstance(plugin, Fingerprinted):
             yield from _files(run, name, plugin)
 
 
 def _files(run: Run, name: str, editor: Fingerprinted) -> Iterator[str]:
-    """A look at some of the files that a folder of finished edits had."""
+    """Check some files of a folder of finished edits."""
     asked = (request for request in run.requests(name) if request.content)
     for recorded in itertools.islice(asked, _LOOKED_AT):
         request = recorded.request(run.design)
         content = editor.fingerprint(request.portraits, request.prompt, request.arm, request.seed)
         if content != recorded.content:
-            what = "another file" if content else "no file any more"
-            yield f"the editor {name!r} has {what} for {request.portraits[0].id} × {request.prompt.id}"
+            what = "changed" if content else "was removed"
+            yield f"the file of editor {name!r} for {request.portraits[0].id} × {request.prompt.id} {what}"
             return
 
 
 def _portraits(source: str, base: Path) -> Iterator[str]:
     if "/" in source and not (base / source).is_dir():
-        yield f"the portraits' folder {source} is not there"
+        yield f"the portrait folder {source} does not exist"

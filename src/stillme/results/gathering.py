@@ -33,7 +33,7 @@ class Results:
     edits: Edits
     scores: tuple[Scores, ...]
     truths: tuple[Scores, ...]
-    """What known-answer editors say they planted, in the shape of a judge's scores."""
+    """What known-answer editors planted, in the shape of a judge's scores."""
 
 
 def gather(run: Run) -> Results:
@@ -85,7 +85,7 @@ def joined(one: Results, other: Results) -> Results:
 def _one_after_the_other(
     a: Edits, b: Edits, column: Literal["second", "matching", "seed"], absent: int, shift: int = 0
 ) -> NDArray[np.int32] | None:
-    """An optional column of both; where one audit has none, its rows hold what means that."""
+    """An optional column of both; rows of an audit without it hold `absent`."""
     first: NDArray[np.int32] | None = getattr(a, column)
     then: NDArray[np.int32] | None = getattr(b, column)
     if first is None and then is None:
@@ -96,17 +96,17 @@ def _one_after_the_other(
 
 
 def _joined_scores(first: Sequence[Scores], then: Sequence[Scores]) -> tuple[Scores, ...]:
-    second = {(each.judge, each.axis): each for each in then}
+    second = {(score.judge, score.axis): score for score in then}
     return tuple(
         Scores(
-            judge=each.judge,
-            axis=each.axis,
-            kind=each.kind,
-            value=np.concatenate([each.value, second[each.judge, each.axis].value]),
-            state=np.concatenate([each.state, second[each.judge, each.axis].state]),
+            judge=score.judge,
+            axis=score.axis,
+            kind=score.kind,
+            value=np.concatenate([score.value, second[score.judge, score.axis].value]),
+            state=np.concatenate([score.state, second[score.judge, score.axis].state]),
         )
-        for each in first
-        if (each.judge, each.axis) in second
+        for score in first
+        if (score.judge, score.axis) in second
     )
 
 
@@ -234,11 +234,16 @@ class _Sums:
 
 def _ensemble(scores: Sequence[Scores], rule: str) -> Iterator[Scores]:
     """One more judge: these combined, on every scale that several of them answer."""
-    for axis in dict.fromkeys(each.axis for each in scores):
-        parts = [each for each in scores if each.axis == axis]
+    for axis in dict.fromkeys(score.axis for score in scores):
+        parts = [score for score in scores if score.axis == axis]
         known = rubric.load().axes.get(axis)
         if len(parts) > 1 and known and known.is_scale:
             yield combined(parts, rule, axis)
+
+
+def ensemble_name(rule: str) -> str:
+    """What several judges are called together."""
+    return f"ensemble ({rule})"
 
 
 def combined(parts: Sequence[Scores], rule: str, axis: str) -> Scores:
@@ -249,11 +254,11 @@ def combined(parts: Sequence[Scores], rule: str, axis: str) -> Scores:
     given = np.stack([part.value for part in parts])
     for index in np.flatnonzero(~np.isnan(given).all(axis=0)):
         column = [None if np.isnan(score) else float(score) for score in given[:, index]]
-        made = combine(column, rule=rule, axis=axis)
-        if isinstance(made, Combined):
-            value[index] = made.score
+        combination = combine(column, rule=rule, axis=axis)
+        if isinstance(combination, Combined):
+            value[index] = combination.score
             state[index] = RatingState.RATED
-    return Scores(judge=f"ensemble ({rule})", axis=axis, value=value, state=state, kind="ensemble")
+    return Scores(judge=ensemble_name(rule), axis=axis, value=value, state=state, kind="ensemble")
 
 
 def _numbers(truth: Mapping[str, Json] | None) -> Iterator[tuple[str, float]]:

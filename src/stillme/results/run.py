@@ -1,4 +1,4 @@
-"""A run as it was recorded: what every reader opens, and all that it needs."""
+"""A run as it was recorded: all that a reader needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHUNK = 500
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One request with what became of it; nothing yet where `edit` is None."""
+    """One request with its edit; None where there is none yet."""
 
     request: RecordedRequest
     edit: StoredEdit | None
@@ -54,19 +54,19 @@ class Run:
     def open(cls, folder: Path) -> Run:
         """The run in a folder."""
         if not Store.exists(folder):
-            raise StillmeError(f"{folder} has no run yet. `stillme run {folder}` starts it.")
+            raise StillmeError(f"{folder} has no run yet. Start it with `stillme run {folder}`.")
         store = Store.opened(folder)
         try:
             run = cls(store)
         except BaseException:
             store.close()
             raise
-        # A run that is dropped closes its ledger; one that was given a store leaves it to the giver.
+        # A run that is garbage-collected closes the ledger that it opened.
         weakref.finalize(run, store.close)
         return run
 
     def close(self) -> None:
-        """Give back the ledger."""
+        """Close the ledger."""
         self.store.close()
 
     def __enter__(self) -> Run:
@@ -89,14 +89,14 @@ class Run:
         return f"<Run {self.title!r} in {self.folder}>"
 
     def requests(self, editor: str | None = None) -> Iterator[RecordedRequest]:
-        """Every request in its recorded order, of one editor or of all; those that cannot be made come last."""
+        """Every request in its recorded order, of one editor or of all; impossible ones come last."""
         if self._plan is not None:
             return self.store.designs.requests(self._plan, editor)
         return (request for request in self._unrecorded if editor is None or request.editor == editor)
 
     @property
     def request_count(self) -> int:
-        """How many requests there are, those included that cannot be made."""
+        """How many requests there are, including impossible ones."""
         return self._requests if self._plan is not None else len(self._unrecorded)
 
     def rows(self, editor: str | None = None) -> Iterator[Row]:
@@ -113,7 +113,7 @@ class Run:
 
     @cached_property
     def settings(self) -> Settings:
-        """How numbers are made of the rows."""
+        """How numbers are computed from the rows."""
         analysis = self.design.analysis
         return Settings(
             factors=analysis.factors,
@@ -156,8 +156,8 @@ def folder_of(path: Path, out: Path | None = None) -> Path:
     if out is not None:
         return out
     if not path.exists():
-        raise StillmeError(f"{path} does not exist. `stillme new {path}` starts an audit there.")
+        raise StillmeError(f"{path} does not exist. Start an audit there with `stillme new {path}`.")
     folder = path if path.is_dir() else path.parent
     if not Store.exists(folder) and not (path / FILE if path.is_dir() else path).is_file():
-        raise StillmeError(f"{path} has no {FILE} and no run. `stillme new {path}` writes one.")
+        raise StillmeError(f"{path} has no {FILE} and no run. Write one with `stillme new {path}`.")
     return folder

@@ -1,4 +1,4 @@
-"""How far a run has come."""
+"""A run's progress."""
 
 from __future__ import annotations
 
@@ -22,16 +22,25 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How far a run has come, by extractor, by editor and by judge."""
+    """A run's progress, by extractor, by editor and by judge."""
 
     folder: Path
     extractors: Mapping[str, Mapping[str, int]]
     editors: Mapping[str, Mapping[str, int]]
     judges: Mapping[str, Mapping[str, int]]
     totals: Totals
+    imported: frozenset[str] = frozenset()
+    """Judges whose scores are imported: what they left out is not missing."""
     failures: tuple[Failure, ...] = ()
     drift: tuple[str, ...] = ()
-    """In what this machine's audit.toml, plugins and files differ from what was recorded."""
+    """How this machine's audit.toml, plugins and files differ from what was recorded."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every description, edit and judgement is there."""
+        asked = (counts for name, counts in self.judges.items() if name not in self.imported)
+        counted = (*self.extractors.values(), *self.editors.values(), *asked)
+        return all(counts["done"] == counts["total"] for counts in counted)
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -51,13 +60,13 @@ class Status:
     def as_text(self) -> str:
         """For people."""
         lines = [f"{self.folder}"]
-        for kind, entries in (("words", self.extractors), ("edit", self.editors), ("judge", self.judges)):
+        for kind, entries in (("describe", self.extractors), ("edit", self.editors), ("judge", self.judges)):
             for name, counts in entries.items():
                 rest = ", ".join(f"{n:,} {word}" for word, n in counts.items() if word not in ("total", "done") and n)
                 done, total = counts["done"], counts["total"]
                 share = f"{done / total:4.0%}" if total else "  –"
-                lines.append(f"  {kind:<6}{name:<20}{share}  {done:,} of {total:,}{f' ({rest})' if rest else ''}")
-        lines.append(f"  cost  ${self.totals.cost:,.2f}, {self.totals.seconds:,.0f} s of work")
+                lines.append(f"  {kind:<9}{name:<20}{share}  {done:,} of {total:,}{f' ({rest})' if rest else ''}")
+        lines.append(f"  cost     ${self.totals.cost:,.2f}, {self.totals.seconds:,.0f} s of work")
         lines += [f"  {failure}" for failure in self.failures[:_SHOWN]]
         if len(self.failures) > _SHOWN:
             lines.append(f"  and {len(self.failures) - _SHOWN:,} more reasons; `stillme export` lists all")
@@ -91,15 +100,16 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
         editors=editors,
         judges=judges,
         totals=run.totals(),
+        imported=frozenset(judge.name for judge in run.judges if judge.capabilities.given),
         failures=tuple(store.failures()),
         drift=tuple(drift),
     )
 
 
 def _described(run: Run, extractor: ExtractorRecord) -> Mapping[str, int]:
-    """What an extractor has said of the portraits that it is to describe."""
-    reading = {editor.name for editor in run.design.editors if editor.capabilities.reads_instruction}
-    needed = (request for request in run.requests() if request.arm in NEEDS_FEATURES and request.editor in reading)
+    """How many of its portraits an extractor has described."""
+    readers = {editor.name for editor in run.design.editors if editor.capabilities.reads_instruction}
+    needed = (request for request in run.requests() if request.arm in NEEDS_FEATURES and request.editor in readers)
     ids = {name for request in needed for name in request.portraits}
     portraits = (portrait for portrait in run.design.portraits if portrait.id in ids)
     keys = {extraction_key(portrait.image, extractor.spec) for portrait in portraits}

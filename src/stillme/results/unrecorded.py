@@ -1,4 +1,4 @@
-"""Read a ledger from before designs were recorded: its audit is loaded once more, and the rows say the keys."""
+"""Read a ledger from before designs were recorded: its audit is loaded again, and keys come from its rows."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ R = TypeVar("R", EditorRecord, JudgeRecord)
 def recover(store: Store) -> tuple[Design, tuple[RecordedRequest, ...]]:
     """The design and requests of an old run.
 
-    Plugins may have changed since: the specifications that wrote the rows are kept, and a request that has a row has
+    Plugins may have changed since. So the specifications that wrote the rows are kept, and a request with a row keeps
     that row's key.
     """
     latest = store.latest_audit()
     if latest is None:
-        raise StillmeError(f"{store.folder} has no run yet. `stillme run {store.folder}` starts it.")
+        raise StillmeError(f"{store.folder} has no run yet. Start it with `stillme run {store.folder}`.")
     try:
         audit = with_features(audits.load(store.folder, ready=False), store)
     except StillmeError as error:
         raise StillmeError(
-            f"{store.folder} was made by a stillme that did not record its design yet, so its audit must be loaded "
-            f"once more, and that fails: {error}"
+            f"{store.folder} was made by an older stillme that recorded no design, so its audit must be loaded again. "
+            f"That failed: {error}"
         ) from None
     design = audit.design()
     design = replace(

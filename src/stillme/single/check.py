@@ -1,4 +1,4 @@
-"""`stillme check`: one source, one edit, and what the judges say of them."""
+"""`stillme check`: one source picture, one edit, and the judges' scores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 from stillme import calibration, images, registry, rubric
 from stillme.errors import InvalidParameters, StillmeError
+from stillme.files import write_whole
 from stillme.judges.ensemble import Combined, combine
 from stillme.protocols import ChecksRequests, Judge
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
@@ -21,7 +22,7 @@ _COLUMN = 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """One judge's words on one pair."""
+    """One judge's scores of one pair."""
 
     judge: str
     calibrated: str
@@ -31,28 +32,28 @@ class Card:
     @property
     def scores(self) -> Mapping[str, float]:
         """The answers on the rubric's scales."""
-        found = self.assessment.ratings.items()
-        return {axis: rating.score for axis, rating in found if isinstance(rating, Rated) and _is_scale(axis)}
+        ratings = self.assessment.ratings.items()
+        return {axis: rating.score for axis, rating in ratings if isinstance(rating, Rated) and _is_scale(axis)}
 
     @property
     def is_to_retry(self) -> bool:
-        """Whether asking again may help."""
+        """Whether the same question may be answered later."""
         failure = self.assessment.failure
         return failure is not None and failure.retryable
 
     def as_json(self) -> dict[str, Any]:
         """Measured quantities and scale scores apart; what has no answer stands under `abstained` or `failed`."""
-        found = self.assessment.ratings
-        rated = {axis: rating.score for axis, rating in found.items() if isinstance(rating, Rated)}
-        evidence = {axis: rating.evidence for axis, rating in found.items() if isinstance(rating, Rated)}
+        ratings = self.assessment.ratings
+        rated = {axis: rating.score for axis, rating in ratings.items() if isinstance(rating, Rated)}
+        evidence = {axis: rating.evidence for axis, rating in ratings.items() if isinstance(rating, Rated)}
         return {
             "judge": self.judge,
             "calibration": self.calibrated,
             "measurements": {axis: score for axis, score in rated.items() if not _is_scale(axis)},
             "scores": dict(self.scores),
             "evidence": {axis: words for axis, words in evidence.items() if words},
-            "abstained": {axis: rating.reason for axis, rating in found.items() if isinstance(rating, Abstained)},
-            "failed": {axis: rating.error for axis, rating in found.items() if isinstance(rating, Failed)},
+            "abstained": {axis: rating.reason for axis, rating in ratings.items() if isinstance(rating, Abstained)},
+            "failed": {axis: rating.error for axis, rating in ratings.items() if isinstance(rating, Failed)},
             "details": dict(self.assessment.effective),
             "cost": self.assessment.cost,
         }
@@ -80,20 +81,20 @@ class Together:
         """Scores by axis; `flagged` names the axes on which the judges are more than a point apart."""
         return {
             "rule": self.rule,
-            "scores": {axis: found.score for axis, found in self.combined.items()},
-            "flagged": [axis for axis, found in self.combined.items() if found.flagged],
-            "incomplete": [axis for axis, found in self.combined.items() if found.incomplete],
+            "scores": {axis: combined.score for axis, combined in self.combined.items()},
+            "flagged": [axis for axis, combined in self.combined.items() if combined.flagged],
+            "incomplete": [axis for axis, combined in self.combined.items() if combined.incomplete],
         }
 
     def as_text(self) -> str:
         """A card for people."""
         lines = [f"together, by the rule {self.rule!r}"]
-        for axis, found in self.combined.items():
+        for axis, combined in self.combined.items():
             notes = [
-                *(["judges disagree: have people look"] if found.flagged else []),
-                *([f"only {found.judges} of {found.asked} judges"] if found.incomplete else []),
+                *(["judges disagree: have people look"] if combined.flagged else []),
+                *([f"only {combined.judges} of {combined.asked} judges"] if combined.incomplete else []),
             ]
-            lines.append(f"  {_title(axis):<{_COLUMN}}{found.score:g}{' – ' if notes else ''}{', '.join(notes)}")
+            lines.append(f"  {_title(axis):<{_COLUMN}}{combined.score:g}{' – ' if notes else ''}{', '.join(notes)}")
         return "\n".join(lines)
 
 
@@ -124,9 +125,9 @@ def together(cards: Sequence[Card], rule: str) -> Together | None:
     combined: dict[str, Combined] = {}
     for axis, by in asked.items():
         if len(by) > 1:
-            found = combine([card.scores.get(axis) for card in by], rule=rule, axis=axis)
-            if isinstance(found, Combined):
-                combined[axis] = found
+            score = combine([card.scores.get(axis) for card in by], rule=rule, axis=axis)
+            if isinstance(score, Combined):
+                combined[axis] = score
     return Together(rule=rule, combined=combined) if combined else None
 
 
@@ -134,14 +135,13 @@ def draw_overlay(edited: Path, source: Path, file: Path) -> Path:
     """Write a picture of where the instruments looked: boxes, skin, what changed."""
     from stillme.instruments import overlay
 
-    file.write_bytes(images.encode_png(overlay.draw(source, edited)))
-    return file
+    return write_whole(file, images.encode_png(overlay.draw(source, edited)))
 
 
 def _card(name: str, judge: Judge, pair: Pair) -> Card:
     try:
-        if isinstance(judge, ChecksRequests) and (heard := list(judge.problems([], [pair.prompt]))):
-            raise StillmeError(f"The judge {name!r} cannot work as it is set: {'; '.join(heard)}.")
+        if isinstance(judge, ChecksRequests) and (problems := list(judge.problems([], [pair.prompt]))):
+            raise StillmeError(f"The judge {name!r} cannot work as it is set: {'; '.join(problems)}.")
         (assessment,) = judge.judge([pair])
     finally:
         judge.close()
@@ -158,18 +158,18 @@ def _built(name: str, parameters: Mapping[str, Any]) -> Judge:
 
 
 def _parameters(settings: Sequence[str], judges: Sequence[str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {name: {} for name in judges}
+    parameters: dict[str, dict[str, Any]] = {name: {} for name in judges}
     for setting in settings:
         place, is_given, value = setting.partition("=")
         name, _, key = place.strip().rpartition(".")
-        if not (is_given and name in found and key):
-            raise StillmeError(f"--set {setting}: write JUDGE.KEY=VALUE, where JUDGE is one of {', '.join(found)}.")
+        if not (is_given and name in parameters and key):
+            raise StillmeError(f"--set {setting}: write JUDGE.KEY=VALUE; judges: {', '.join(parameters)}.")
         try:
-            found[name][key] = tomllib.loads(f"value = {value}")["value"]
+            parameters[name][key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             # Text needs no quotes on a command line.
-            found[name][key] = value.strip()
-    return found
+            parameters[name][key] = value.strip()
+    return parameters
 
 
 def _lines(axis: str, rating: Rating) -> list[str]:
@@ -185,7 +185,7 @@ def _lines(axis: str, rating: Rating) -> list[str]:
         case Abstained(reason=reason):
             return [f"{title}– {reason}"]
         case Failed(error=error):
-            return [f"{title}failed: {error}"]
+            return [f"{title}failed ({error}){'; re-run to retry' if rating.retryable else ''}"]
         case never:
             assert_never(never)
 

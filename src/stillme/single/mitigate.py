@@ -1,10 +1,8 @@
-"""`stillme mitigate` and `stillme features`: describe one person, and edit one picture so that they stay themselves."""
+"""`stillme mitigate` and `stillme features`: describe one person, and edit one picture with that description."""
 
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ from PIL import Image
 
 from stillme import images, registry
 from stillme.errors import StillmeError, UnknownName
+from stillme.files import write_whole
 from stillme.mitigation import (
     DIMENSIONS,
     Declined,
@@ -39,7 +38,7 @@ _TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What the extractors say of one portrait."""
+    """The extractors' descriptions of one portrait."""
 
     portrait: str
     said: Sequence[tuple[str, Extraction]]
@@ -69,8 +68,8 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What is to be done to one picture."""
+class MitigationJob:
+    """One picture, the edit that is asked for, and who makes it."""
 
     image: Path
     prompt: str
@@ -91,7 +90,7 @@ class Mitigated:
 
     @property
     def retryable(self) -> bool:
-        """Whether the same command may do better later."""
+        """Whether the same command may succeed later."""
         return isinstance(self.outcome, Failed | NoFeaturePrompt) and self.outcome.retryable
 
     def as_json(self) -> dict[str, Any]:
@@ -113,20 +112,20 @@ def describe(image: Path, extractors: Sequence[Extractor]) -> Description:
 
 
 def stored_description(run: Run, portrait: str) -> Description:
-    """What a run's extractors have said of one of its portraits."""
+    """The descriptions of a portrait in a run."""
     design = run.design
     known = design.portrait_by_id.get(portrait)
     if known is None:
         names = list(design.portrait_by_id)
         raise UnknownName.among("portrait", portrait, names, f"{run.folder} has {len(names)} portraits.")
     if not design.extractors:
-        raise StillmeError(f"{run.folder} describes nobody: its arms are {', '.join(design.arms)}, without feature.")
+        raise StillmeError(f"{run.folder} has no descriptions: its arms are {', '.join(design.arms)}. Add `feature`.")
     keys = {extractor.name: extraction_key(known.image, extractor.spec) for extractor in design.extractors}
     extractions = run.store.features(list(keys.values()))
     said = [(name, extractions[key]) for name, key in keys.items() if key in extractions]
     if len(said) < len(keys):
         absent = ", ".join(name for name, key in keys.items() if key not in extractions)
-        raise StillmeError(f"{portrait} was not described by {absent} yet. `stillme edit {run.folder}` goes on.")
+        raise StillmeError(f"{portrait} is not described by {absent} yet; `stillme edit {run.folder}` continues.")
     return Description(portrait=portrait, said=said, prompt=merge(said))
 
 
@@ -146,26 +145,26 @@ def ready_extractors(names: Sequence[str], parameters: Mapping[str, Any] | None 
     """The extractors of these names, or an error that says what this machine or their settings lack."""
     if parameters and len(names) != 1:
         raise StillmeError("Settings of an extractor need exactly one extractor; name only one.")
-    found = [extractor_named(name, parameters) for name in names]
-    for name, extractor in zip(names, found, strict=True):
+    extractors = [extractor_named(name, parameters) for name in names]
+    for name, extractor in zip(names, extractors, strict=True):
         if lacking := registry.unmet(extractor.needs):
             raise StillmeError(f"The extractor {name!r} cannot work here: {'; '.join(lacking)}.")
         if problems := list(extractor.problems()):
             raise StillmeError(f"The extractor {name!r} cannot work as it is set: {'; '.join(problems)}.")
-    return found
+    return extractors
 
 
-def mitigate(wish: Wish, extractors: Sequence[Extractor]) -> Mitigated:
+def mitigate(job: MitigationJob, extractors: Sequence[Extractor]) -> Mitigated:
     """Describe the person, then edit the picture with the description in front of the prompt."""
-    editor = registry.build("editor", wish.editor, wish.parameters)
+    editor = registry.build("editor", job.editor, job.parameters)
     try:
-        description = describe(wish.image, extractors)
+        description = describe(job.image, extractors)
         if isinstance(description.prompt, NoFeaturePrompt):
             # Without the sentence it would be an ordinary edit, which is not what was asked for.
             return Mitigated(description=description, instruction="", outcome=description.prompt)
-        instruction = combined(wish.prompt, description.prompt.sentence, wish.position)
-        request = _request(wish, editor, instruction)
-        _check_request(wish, editor, request)
+        instruction = combined(job.prompt, description.prompt.sentence, job.position)
+        request = _request(job, editor, instruction)
+        _check_request(job, editor, request)
         (outcome,) = editor.edit([request])
         return Mitigated(description=description, instruction=instruction, outcome=outcome)
     finally:
@@ -176,9 +175,9 @@ def format_of(file: Path) -> str:
     """The format that a file's ending names; raises where it names none or the folder is not there."""
     wanted = Image.registered_extensions().get(file.suffix.lower())
     if wanted not in Image.SAVE:
-        raise StillmeError(f"{file} names no format of pictures; end it in .png, .jpg or .webp.")
+        raise StillmeError(f"{file} has no known picture format; use .png, .jpg or .webp.")
     if not file.parent.is_dir():
-        raise StillmeError(f"{file.parent} is no folder; make it first.")
+        raise StillmeError(f"{file.parent} is not a folder; create it first.")
     return wanted
 
 
@@ -190,37 +189,28 @@ def save_picture(data: bytes, file: Path) -> Path:
             buffer = io.BytesIO()
             picture.convert("RGB").save(buffer, wanted)
             data = buffer.getvalue()
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=".writing-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        Path(name).chmod(0o644)
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return file
+    return write_whole(file, data)
 
 
-def _request(wish: Wish, editor: Editor, instruction: str) -> Request:
+def _request(job: MitigationJob, editor: Editor, instruction: str) -> Request:
     portrait = Portrait(
-        id=wish.image.stem, image=ImageFile.of(wish.image), attributes={}, label_origin="none", licence="unknown"
+        id=job.image.stem, image=ImageFile.of(job.image), attributes={}, label_origin="none", licence="unknown"
     )
     return Request(
         portraits=(portrait,),
-        prompt=Prompt(id="mitigate", text=wish.prompt, category="own", subcategory="own"),
+        prompt=Prompt(id="mitigate", text=job.prompt, category="own", subcategory="own"),
         arm=Arm.FEATURE,
         instruction=instruction,
         editor=editor.spec,
-        seed=wish.seed if wish.seed is not None else int(getattr(editor, "default_seed", 0)),
+        seed=job.seed if job.seed is not None else int(getattr(editor, "default_seed", 0)),
     )
 
 
-def _check_request(wish: Wish, editor: Editor, request: Request) -> None:
+def _check_request(job: MitigationJob, editor: Editor, request: Request) -> None:
     if isinstance(editor, ChecksRequests):
-        read = Prompt(id="mitigate", text=request.instruction, category="own", subcategory="own")
-        if heard := list(editor.problems(request.portraits, [read])):
-            raise StillmeError(f"The editor {wish.editor!r} cannot make this edit: {'; '.join(heard)}.")
+        prompt = Prompt(id="mitigate", text=request.instruction, category="own", subcategory="own")
+        if problems := list(editor.problems(request.portraits, [prompt])):
+            raise StillmeError(f"The editor {job.editor!r} cannot make this edit: {'; '.join(problems)}.")
 
 
 def _prompt_json(prompt: FeaturePrompt | NoFeaturePrompt) -> dict[str, Json]:
@@ -238,13 +228,13 @@ def _labels_json(text: str) -> list[Json]:
 def _extraction_json(extraction: Extraction) -> dict[str, Json]:
     match extraction:
         case Described(features=features, effective=effective, cost=cost):
-            said = {"sentence": features.sentence, "dimensions": dict(features.dimensions)}
-            return {"outcome": "described", **said, "effective": dict(effective), "cost": cost}
+            description = {"sentence": features.sentence, "dimensions": dict(features.dimensions)}
+            return {"outcome": "described", **description, "effective": dict(effective), "cost": cost}
         case Declined(reason=message, effective=effective, cost=cost):
             return {"outcome": "declined", "message": message, "effective": dict(effective), "cost": cost}
         case Unusable(problem=message, raw=raw, effective=effective, cost=cost):
-            told = {"raw": raw, "effective": dict(effective), "cost": cost}
-            return {"outcome": "unusable", "message": message, **told}
+            answer = {"raw": raw, "effective": dict(effective), "cost": cost}
+            return {"outcome": "unusable", "message": message, **answer}
         case Failed(error=message, cost=cost):
             return {"outcome": "failed", "message": message, "cost": cost}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ _CHUNK = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The difference between the configuration that made the rows and the one at hand."""
+    """The difference between the configuration that made the rows and the current one."""
 
     since: str
     differences: tuple[str, ...]
@@ -34,13 +35,13 @@ class Changes:
     """Edits that the new one asks for and the run does not have."""
     left_out: int
     """Edits of the run that the new one does not ask for."""
-    judges_anew: tuple[str, ...]
-    """Judges whose parameters changed: they would look at every edit again."""
+    judges_redone: tuple[str, ...]
+    """Judges whose version or parameters changed: they would rate every edit again."""
 
     @property
     def redo(self) -> bool:
-        """Whether work already done would be done anew in another way."""
-        return (self.left_out > 0 and self.new > 0) or bool(self.judges_anew)
+        """Whether finished work would be redone in another way."""
+        return (self.left_out > 0 and self.new > 0) or bool(self.judges_redone)
 
     def __str__(self) -> str:
         shown = [f"  {line}" for line in self.differences[:_SHOWN]]
@@ -48,11 +49,11 @@ class Changes:
             shown.append(f"  … and {len(self.differences) - _SHOWN} more")
         return "\n".join(
             [
-                f"The configuration has changed since this run was recorded ({self.since}):",
+                f"The configuration changed since this run was recorded ({self.since}):",
                 *shown,
-                f"{self.kept:,} edits kept, {self.new:,} to be made.",
-                f"{self.left_out:,} edits of the old configuration stay in the ledger, out of the estimates.",
-                *(f"The judge {name!r} would rate all edits again." for name in self.judges_anew),
+                f"{self.kept:,} edits kept, {self.new:,} to make.",
+                f"{self.left_out:,} edits of the old configuration stay in the ledger, but not in the estimates.",
+                *(f"The judge {name!r} would rate all edits again." for name in self.judges_redone),
             ]
         )
 
@@ -60,14 +61,14 @@ class Changes:
 def explain_changes(audit: Audit, store: Store, *, files: bool = False) -> Changes:
     """Compare the audit with the last configuration that wrote to the store.
 
-    With `files`, also where the configuration is the same and only the files of a finished edit may be others.
+    With `files`, also if the configuration is the same and only files of finished edits may have changed.
     """
     latest = store.latest_audit()
     if latest is None or (latest.hash == audit.hash and not (files and may_ask_otherwise(audit))):
-        return Changes(since=latest.at if latest else "", differences=(), kept=0, new=0, left_out=0, judges_anew=())
+        return Changes(since=latest.at if latest else "", differences=(), kept=0, new=0, left_out=0, judges_redone=())
     before, after = dict(_flat(latest.resolved)), dict(_flat(audit.resolved))
     differences = tuple(
-        f"{path}: {before.get(path, 'absent')} → {after.get(path, 'absent')}"
+        f"{_titled(path, before)}: {before.get(path, 'absent')} → {after.get(path, 'absent')}"
         for path in sorted(before.keys() | after.keys())
         if before.get(path) != after.get(path)
     )
@@ -84,24 +85,26 @@ def explain_changes(audit: Audit, store: Store, *, files: bool = False) -> Chang
         kept=kept,
         new=wanted - kept,
         left_out=store.count_edits() - kept,
-        judges_anew=tuple(
-            name for name, what in _judges(audit.resolved).items() if _judges(latest.resolved).get(name, what) != what
+        judges_redone=tuple(
+            name
+            for name, judge in _judges(audit.resolved).items()
+            if _judges(latest.resolved).get(name, judge) != judge
         ),
     )
 
 
 def require_unchanged(audit: Audit, store: Store, *, accept: bool) -> str:
-    """What changed since the rows of this run were made; raises if work would be done anew unasked."""
+    """What changed since the rows of this run were made; raises if work would be redone without consent."""
     changes = explain_changes(audit, store)
     if changes.redo and not accept:
-        raise AuditChanged(f"{changes}\nTo go on with the new configuration, add `--accept-changes`.")
+        raise AuditChanged(f"{changes}\nTo continue with the new configuration, add `--accept-changes`.")
     return str(changes) if changes.differences else ""
 
 
 def adopt(folder: Path, store: Store, calibrations: Callable[[Audit], Calibrations] = lambda _: {}) -> str:
-    """Record what audit.toml says now, if that changes no row that is there: other estimates, more judges or editors.
+    """Record what audit.toml says now, if that changes no existing row: other estimates, more judges or editors.
 
-    Returns why it was not adopted; empty where the recorded design is that of audit.toml, or there is none.
+    Returns why it was not adopted; empty if the recorded design is that of audit.toml, or there is none.
     """
     if not (folder / FILE).is_file():
         return ""
@@ -117,8 +120,16 @@ def adopt(folder: Path, store: Store, calibrations: Callable[[Audit], Calibratio
 
 
 def _judges(resolved: Mapping[str, Json]) -> dict[str, Json]:
-    """What each judge is, by name; how often it is asked does not make its answers others."""
+    """Each judge's specification, by name; the number of epochs does not change its answers."""
     return {judge["name"]: [judge["use"], judge["version"], judge["parameters"]] for judge in resolved["judges"]}
+
+
+def _titled(path: str, before: Mapping[str, Json]) -> str:
+    """`judge 'flash' version changed` for `judges[0].version`; any other path as it is."""
+    plugin = re.fullmatch(r"(editor|judge)s(\[\d+\])\.version", path)
+    if not plugin:
+        return path
+    return f"{plugin[1]} {before.get(f'{plugin[1]}s{plugin[2]}.name')!r} version changed"
 
 
 def _flat(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:

@@ -1,4 +1,4 @@
-"""Give an audit what its run already knows of the portraits' features."""
+"""Add the features that a run has already extracted to its audit."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def with_features(audit: Audit, store: Store) -> Audit:
         for portrait in audit.portraits_to_describe
         for named in audit.extractors
     }
-    found = store.features(list(dict.fromkeys(keys.values())))
+    extractions = store.features(list(dict.fromkeys(keys.values())))
     features: dict[str, FeaturePrompt | NoFeaturePrompt] = {}
     for portrait in audit.portraits_to_describe if audit.extractors else ():
-        said = [(named.name, found.get(keys[portrait.id, named.name])) for named in audit.extractors]
-        known = [(name, extraction) for name, extraction in said if extraction is not None]
-        if len(known) == len(said):
-            features[portrait.id] = merge(known)
+        answers = [(named.name, extractions.get(keys[portrait.id, named.name])) for named in audit.extractors]
+        given = [(name, extraction) for name, extraction in answers if extraction is not None]
+        if len(given) == len(answers):
+            features[portrait.id] = merge(given)
     return replace(audit, features=features)

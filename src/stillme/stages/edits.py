@@ -1,4 +1,4 @@
-"""The first long stage: every request of the audit that has no edit yet gets one."""
+"""The first long stage: make an edit for every request that has none yet."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ def _outcomes(editor: Editor, requests: Sequence[Request]) -> list[EditOutcome]:
                 break
         error = f"{editor.spec.use!r} gave {len(outcomes)} outcomes for {len(requests)} requests"
     except Exception as broken:
-        # An editor should say Failed; one that raises has failed all the same, and the cause may pass.
+        # An editor should return Failed; one that raises has failed too, and a retry may succeed.
         error = f"{type(broken).__name__}: {broken}"
     outcomes.extend(Failed(error=error, retryable=True) for _ in range(len(requests) - len(outcomes)))
     return outcomes
 
 
 def _without_image(outcome: EditOutcome, request: Request) -> EditOutcome:
-    """The outcome with what is odd about its picture instead of the picture."""
+    """The outcome without its picture, but with flags of what is unusual about it."""
     if not isinstance(outcome, Edited):
         return outcome
     flags = output_flags.flags_of(outcome.image, *(portrait.image.read() for portrait in request.portraits))

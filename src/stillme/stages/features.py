@@ -1,4 +1,4 @@
-"""The stage before the edits, where an arm needs it: every portrait that has no features yet is described."""
+"""The stage before the edits, if an arm needs it: describe every portrait that has no features yet."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def extract(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally
 
 
 def without_prompt(audit: Audit) -> str:
-    """What to tell about portraits that stay without a feature prompt; empty where all have one."""
-    lacking = {name: each for name, each in audit.features.items() if isinstance(each, NoFeaturePrompt)}
+    """A note about portraits without a feature prompt; empty if all have one."""
+    lacking = {name: prompt for name, prompt in audit.features.items() if isinstance(prompt, NoFeaturePrompt)}
     if not lacking:
         return ""
-    shown = [f"  {name}: {each.reason}" for name, each in list(lacking.items())[:_SHOWN]]
+    shown = [f"  {name}: {prompt.reason}" for name, prompt in list(lacking.items())[:_SHOWN]]
     more = [f"  … and {len(lacking) - _SHOWN} more"] if len(lacking) > _SHOWN else []
     arms = " and ".join(arm for arm in audit.config.arms if arm in NEEDS_FEATURES)
     head = f"{len(lacking)} of {len(audit.features)} portraits have no feature prompt and are left out of {arms}:"
@@ -52,12 +52,12 @@ def without_prompt(audit: Audit) -> str:
 
 
 def refuse_truncation(audit: Audit) -> None:
-    """Raise if an editor would cut off an instruction that its sentence has made longer; nothing is edited then."""
+    """Raise if an editor would truncate an instruction with its feature sentence; nothing is edited then."""
     for named in audit.editors:
         if sentences := list(_too_long(audit, named)):
             raise StillmeError(
-                f"The editor {named.name!r} would not read whole instructions: {'; '.join(sentences[:_SHOWN])}. "
-                "Leave this editor or the arms feature and placebo out, or choose an extractor that says less."
+                f"The editor {named.name!r} would truncate instructions: {'; '.join(sentences[:_SHOWN])}. "
+                "Remove this editor or the arms feature and placebo, or use an extractor with shorter sentences."
             )
 
 
@@ -68,8 +68,12 @@ def _too_long(audit: Audit, named: NamedEditor) -> Iterator[str]:
     treated = (request for request in audit.requests(named) if request.arm in NEEDS_FEATURES)
     longest = sorted(treated, key=lambda request: (-len(request.instruction), request.key))[:_LONGEST]
     prompts = [
-        replace(each.prompt, id=f"{each.prompt.id} of {each.portraits[0].id} ({each.arm})", text=each.instruction)
-        for each in longest
+        replace(
+            request.prompt,
+            id=f"{request.prompt.id} of {request.portraits[0].id} ({request.arm})",
+            text=request.instruction,
+        )
+        for request in longest
     ]
     if isinstance(named.editor, ChecksRequests):
         yield from named.editor.problems(audit.portraits, prompts)
@@ -138,7 +142,7 @@ def _extraction(extractor: Extractor, task: _Task) -> Extraction:
     try:
         return extractor.extract(task.portrait.image)
     except Exception as broken:
-        # An extractor should say Failed; one that raises has failed all the same, and the cause may pass.
+        # An extractor should return Failed; one that raises has failed too, and a retry may succeed.
         return Failed(error=f"{type(broken).__name__}: {broken}", retryable=True)
 
 

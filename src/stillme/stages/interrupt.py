@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class Stop:
-    """Somebody asked for an orderly end."""
+    """A request for an orderly end."""
 
     def __init__(self) -> None:
         self.requested = False

@@ -1,4 +1,4 @@
-"""Ask every judge for what it has not said yet, and keep what it says."""
+"""Ask every judge for its missing assessments, and save them."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def _work_of(named: NamedJudge, audit: Audit, store: Store, terms: Terms) -> tup
 def _in_batches(
     judge: ModelJudge, tasks: Callable[[], Iterable[Task]], store: Store, terms: Terms, tally: Tally
 ) -> Ended | None:
-    """What became of the batches; None where there are none, or where the rest is to be asked at once."""
+    """How the batches ended; None if there are none, or if the rest is asked directly."""
     if judge.settings.delivery == "batch":
         return judge_in_batches(judge, tasks(), store, terms, tally, submit=True)
     if store.tickets.open(judge.spec.key):
-        # Handed over by an earlier run: collected first, or its questions would be paid for twice.
+        # Submitted by an earlier run: collected first, or its questions would be paid for twice.
         ended = judge_in_batches(judge, tasks(), store, terms, tally, submit=False)
         tally.already = -tally.done  # what was just collected is counted among the done
         return None if ended is Ended.COMPLETE else ended
@@ -85,16 +85,16 @@ def _stage(judge: Judge, store: Store) -> Stage[Task, Assessment]:
 
 def _assessments(judge: Judge, pairs: Sequence[Pair]) -> list[Assessment]:
     """One assessment per pair, whatever the judge does."""
-    said: list[Assessment] = []
+    assessments: list[Assessment] = []
     try:
         for assessment in judge.judge(pairs):
-            said.append(assessment)
-            if len(said) == len(pairs):
+            assessments.append(assessment)
+            if len(assessments) == len(pairs):
                 break
-        error = f"{judge.spec.use!r} gave {len(said)} assessments for {len(pairs)} pairs"
+        error = f"{judge.spec.use!r} gave {len(assessments)} assessments for {len(pairs)} pairs"
     except Exception as broken:
-        # A judge should say Failed; one that raises has failed all the same, and the cause may pass.
+        # A judge should return Failed; one that raises has failed too, and a retry may succeed.
         error = f"{type(broken).__name__}: {broken}"
     failed = Failed(error=error, retryable=True)
     lost = Assessment(ratings=dict.fromkeys(judge.capabilities.axes, failed))
-    return [*said, *([lost] * (len(pairs) - len(said)))]
+    return [*assessments, *([lost] * (len(pairs) - len(assessments)))]

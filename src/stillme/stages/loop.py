@@ -1,4 +1,4 @@
-"""Run a stage: batches in, results kept, retries spaced out, money and time watched."""
+"""Run a stage: perform batches, save results, retry with backoff, and watch the budget."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Stage(Generic[T, R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How hard to work and how long to insist."""
+    """How many tasks run at once, and how often they are retried."""
 
     concurrency: int = 1
     attempts: int = 4
@@ -78,7 +78,7 @@ class Limits:
 
 
 def limits_of(executor: ExecutorSection, concurrency: int) -> Limits:
-    """How hard a stage may work, given what its editor or judge can take."""
+    """The limits of a stage, given its editor's or judge's concurrency."""
     return Limits(concurrency=min(concurrency, executor.workers or concurrency), attempts=executor.attempts)
 
 
@@ -97,13 +97,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What whoever started the work wants to say about it while it runs."""
+    """Budget, interruption and progress of the work."""
 
     budget: Budget
     stop: Stop
     watch: Callable[[Tally], None]
     started: float = field(default_factory=time.monotonic)
-    """When the first of several works began: the budget's time is for all of them together."""
+    """When the first stage began: the time budget is for all stages together."""
 
     def exhausted_by(self, tally: Tally) -> bool:
         """Whether the budget allows nothing more."""
@@ -112,7 +112,7 @@ class Terms:
 
 @dataclass(slots=True)
 class Tally:
-    """How far the work has come. The worker loop writes it; whoever shows progress reads it."""
+    """The progress of the work. The worker loop writes it; the progress display reads it."""
 
     name: str
     total: int
@@ -159,9 +159,9 @@ def missing(
     """The tasks that have no final row, looked up a chunk at a time so that no grid is ever held whole."""
     stream = iter(tasks)
     while chunk := list(itertools.islice(stream, _LOOK_AHEAD)):
-        there = finished([key(task) for task in chunk])
-        tally.already += len(there)
-        yield from (task for task in chunk if key(task) not in there)
+        done = finished([key(task) for task in chunk])
+        tally.already += len(done)
+        yield from (task for task in chunk if key(task) not in done)
 
 
 def grouped(tasks: Iterable[T], size: int, together: Callable[[T], object] | None = None) -> Iterator[list[T]]:
@@ -179,7 +179,7 @@ def run(stage: Stage[T, R], batches: Iterable[Sequence[T]], *, limits: Limits, t
 
 
 def in_turn(parts: Iterable[tuple[Tally, Callable[[], Ended]]]) -> tuple[Ended, list[Tally]]:
-    """Run several works one after the other, up to the first that does not complete."""
+    """Run several stages one after the other, up to the first that does not complete."""
     tallies: list[Tally] = []
     for tally, begin in parts:
         tallies.append(tally)

@@ -1,4 +1,4 @@
-"""Write down what a run asks before work begins: design, requests, source pictures."""
+"""Record what a run asks before work begins: design, requests, source pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judge is still to be asked, generated and never held whole."""
+"""The assessments that a judge still has to make, generated and never all in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_AHEAD = 500
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """An assessment that the audit wants, before it is known whether it is there."""
+    """An assessment that the audit wants, whether or not it exists."""
 
     key: str
     request: Request
@@ -27,7 +27,7 @@ class _Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A pair that a judge is to rate, and the key under which its words are kept."""
+    """A pair that a judge has to rate, and the key of the assessment."""
 
     key: str
     pair: Pair

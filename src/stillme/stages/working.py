@@ -1,4 +1,4 @@
-"""Do the long work of an audit: check what changed, record what is asked, describe, edit, judge."""
+"""The long work of an audit: check what changed, record what is asked, describe, edit, judge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _ignore(_: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """How to work, as opposed to on what."""
+    """How to do the work."""
 
     wait: float = 0.0
     """Seconds to wait for another process that is writing."""
@@ -46,13 +46,13 @@ class Worked:
     tallies: list[Tally] = field(default_factory=lambda: list[Tally]())
     totals: Totals
     failures: tuple[Failure, ...] = ()
-    """Why work failed, as far as nothing came of it since."""
+    """Why work failed that has not succeeded since."""
 
 
 def work(
     audit: Audit, stages: Collection[Work], conditions: Conditions, calibrations: Calibrations | None = None
 ) -> Worked:
-    """Do what has no row yet. Everything finished is kept, however it ends."""
+    """Do what has no row yet. Finished work is saved, however it ends."""
     with Store.writing(audit.folder, wait=conditions.wait) as store, Stop().on_interrupt(conditions.say) as stop:
         audit = with_features(audit, store)
         if note := require_unchanged(audit, store, accept=conditions.accept_changes):

@@ -1,4 +1,4 @@
-"""The run's memory: one SQLite ledger of append-only rows, and pictures by hash."""
+"""A run's storage: one SQLite ledger of append-only rows, and pictures by hash."""
 
 from stillme.store.attempts import Attempt
 from stillme.store.features import FeatureRow

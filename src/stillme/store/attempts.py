@@ -1,4 +1,4 @@
-"""Remember every try that failed, as it happens."""
+"""Record every failed attempt as it happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Stage = Literal["edit", "judge", "describe"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try that failed."""
+    """One failed attempt."""
 
     stage: Stage
     key: str
@@ -23,7 +23,7 @@ class Attempt:
     error: str
     retryable: bool
     status: str = ""
-    """The other side's code, such as an HTTP status, where there was one."""
+    """An error code, such as an HTTP status, if there was one."""
     seconds: float = 0.0
     cost: float = 0.0
 
@@ -44,7 +44,7 @@ class Attempts:
         )
 
     def of(self, key: str) -> Iterator[Attempt]:
-        """What was tried for one request, assessment or feature, and failed."""
+        """The failed attempts for one request, assessment or feature."""
         for stage, number, error, retryable, status, seconds, cost in self._connection.execute(
             "SELECT stage, number, error, retryable, status, seconds, cost FROM attempt WHERE key = ? ORDER BY id",
             (key,),

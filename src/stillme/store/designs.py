@@ -1,4 +1,4 @@
-"""Remember what a run asks: its design, and every request with its key."""
+"""Store what a run asks: its design, and every request with its key."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDesign:
-    """The latest design of a run, not yet read."""
+    """The latest design of a run, not yet parsed."""
 
     document: Json
     plan: int
-    """Names its requests."""
+    """The id of its requests."""
     requests: int
     stillme: str
     """The version that recorded it."""
@@ -62,7 +62,7 @@ class Designs:
         return row[0] if row else None
 
     def add_plan(self, requests: Iterable[RecordedRequest]) -> int:
-        """Keep every request in its order, streaming; part of the caller's transaction."""
+        """Save every request in its order, streaming; part of the caller's transaction."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         # The plan's number must be known before its size is: rows of a plan are never changed, so it is added last.
         (last,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM plan").fetchone()
@@ -81,7 +81,7 @@ class Designs:
         return plan
 
     def add(self, hash_: str, document: Json, plan: int) -> None:
-        """Note that from here on the run asks this."""
+        """Record that this is what the run asks from now on."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         text = json.dumps(document, sort_keys=True, ensure_ascii=False)
         self._connection.execute(
@@ -123,11 +123,11 @@ def _values(request: RecordedRequest) -> tuple[Json, ...]:
 
 
 def _request(row: tuple[Json, ...]) -> RecordedRequest:
-    said = dict(zip(_COLUMNS, row, strict=True))
-    said |= {
-        "portraits": tuple(json.loads(said["portraits"])),
-        "arm": Arm(said["arm"]),
-        "attributes_matter": bool(said["attributes_matter"]),
-        "waiting": bool(said["waiting"]),
+    columns = dict(zip(_COLUMNS, row, strict=True))
+    columns |= {
+        "portraits": tuple(json.loads(columns["portraits"])),
+        "arm": Arm(columns["arm"]),
+        "attributes_matter": bool(columns["attributes_matter"]),
+        "waiting": bool(columns["waiting"]),
     }
-    return RecordedRequest(**said)
+    return RecordedRequest(**columns)

@@ -36,7 +36,7 @@ class Table:
     @property
     def query(self) -> str:
         """The SQL that reads it."""
-        return f"SELECT {', '.join(f'{each.source} AS {each.name}' for each in self.columns)} {self.rows}"
+        return f"SELECT {', '.join(f'{column.source} AS {column.name}' for column in self.columns)} {self.rows}"
 
 
 EDITS = Table(
@@ -53,23 +53,23 @@ EDITS = Table(
         Column("second_sha256", "text", "q.sha256", "its SHA-256"),
         Column("second_attributes", "json", "q.attributes", "its labels"),
         Column("prompt", "text", "t.id", "the prompt's name"),
-        Column("prompt_text", "text", "t.text", "its words"),
+        Column("prompt_text", "text", "t.text", "its text"),
         Column("category", "text", "t.category", "of the prompt"),
         Column("subcategory", "text", "t.subcategory", "of the prompt"),
         Column("arm", "text", "e.arm", "how the prompt reached the editor"),
-        Column("instruction", "text", "i.text", "the words that the editor read"),
+        Column("instruction", "text", "i.text", "the text that the editor read"),
         Column("editor", "text", "s.use", "the editor's plugin"),
         Column("editor_version", "text", "s.version", "its version"),
         Column("editor_parameters", "json", "s.parameters", "every setting, defaults filled in"),
         Column("editor_key", "text", "e.editor", "the hash of plugin, version and settings"),
         Column("seed", "whole", "e.seed", "of the editor's randomness"),
-        Column("outcome", "text", "e.outcome", "edited, refused (the editor declined) or failed (something broke)"),
+        Column("outcome", "text", "e.outcome", "edited, refused (the editor declined) or failed (an error)"),
         Column("final", "whole", "e.final", "0 marks a failure that was or will be retried"),
-        Column("image", "text", "e.image", "SHA-256 of the edited picture, which lies in images/"),
-        Column("message", "text", "e.message", "the refusal's or failure's own words"),
-        Column("effective", "json", "e.effective", "what really applied"),
+        Column("image", "text", "e.image", "SHA-256 of the edited picture in images/"),
+        Column("message", "text", "e.message", "the refusal or error message"),
+        Column("effective", "json", "e.effective", "parameters that were in effect"),
         Column("truth", "json", "e.truth", "what a known-answer editor planted"),
-        Column("attempts", "whole", "e.attempts", "tries in that run"),
+        Column("attempts", "whole", "e.attempts", "attempts in that run"),
         Column("seconds", "number", "e.seconds", "work time"),
         Column("cost", "number", "e.cost", "US dollars"),
         Column("at", "text", "e.at", "when, UTC"),
@@ -88,7 +88,7 @@ EDITS = Table(
 JUDGEMENTS = Table(
     name="judgements",
     columns=(
-        Column("number", "whole", "a.id", "of the answer in the ledger, shared by its axes; a retry has another"),
+        Column("number", "whole", "a.id", "of the answer in the ledger, shared by its axes; a retry has its own"),
         Column("assessment", "text", "a.key", "key of the answer: the hash of edit, picture, judge and epoch"),
         Column("edit", "text", "a.edit", "the edit that was judged"),
         Column("judge", "text", "s.use", "the judge's plugin"),
@@ -97,13 +97,13 @@ JUDGEMENTS = Table(
         Column("judge_key", "text", "a.judge", "the hash of plugin, version and settings"),
         Column("epoch", "whole", "a.epoch", "repeats, or people, counted from 0; no name or code of a person"),
         Column("axis", "text", "j.axis", "the question or measured quantity"),
-        Column("outcome", "text", "j.outcome", "rated, abstained (looked and would not say) or failed"),
+        Column("outcome", "text", "j.outcome", "rated, abstained (the judge gave no score) or failed"),
         Column("score", "number", "j.score", "1 to 5, or the value in the axis's own unit; empty unless rated"),
         Column("reason", "text", "j.reason", "evidence, reason of the abstention, or error"),
         Column("final", "whole", "a.final", "0 marks a failure that was or will be retried"),
         Column("raw", "text", "a.raw", "the judge's answer as it came"),
-        Column("effective", "json", "a.effective", "what really applied"),
-        Column("attempts", "whole", "a.attempts", "tries in that run"),
+        Column("effective", "json", "a.effective", "parameters that were in effect"),
+        Column("attempts", "whole", "a.attempts", "attempts in that run"),
         Column("seconds", "number", "a.seconds", "work time"),
         Column("cost", "number", "a.cost", "US dollars"),
         Column("at", "text", "a.at", "when, UTC"),
@@ -131,8 +131,8 @@ FEATURES = Table(
         Column("message", "text", "f.message", "why there is none"),
         Column("final", "whole", "f.final", "0 marks a failure that was or will be retried"),
         Column("raw", "text", "f.raw", "the extractor's answer as it came"),
-        Column("effective", "json", "f.effective", "what really applied"),
-        Column("attempts", "whole", "f.attempts", "tries in that run"),
+        Column("effective", "json", "f.effective", "parameters that were in effect"),
+        Column("attempts", "whole", "f.attempts", "attempts in that run"),
         Column("seconds", "number", "f.seconds", "work time"),
         Column("cost", "number", "f.cost", "US dollars"),
         Column("at", "text", "f.at", "when, UTC"),
@@ -147,14 +147,14 @@ FEATURES = Table(
 ATTEMPTS = Table(
     name="attempts",
     columns=(
-        Column("key", "text", "t.key", "of the edit, assessment or feature that was tried"),
+        Column("key", "text", "t.key", "of the edit, assessment or feature"),
         Column("stage", "text", "t.stage", "edit, judge or describe"),
-        Column("number", "whole", "t.number", "the how-manieth try in that run"),
-        Column("error", "text", "t.error", "what went wrong, in the other side's words"),
-        Column("retryable", "whole", "t.retryable", "1 where another try could help"),
-        Column("status", "text", "t.status", "the other side's code, such as an HTTP status"),
-        Column("seconds", "number", "t.seconds", "work time of this try"),
-        Column("cost", "number", "t.cost", "US dollars of this try"),
+        Column("number", "whole", "t.number", "number of the attempt in that run, from 1"),
+        Column("error", "text", "t.error", "the error message, as received"),
+        Column("retryable", "whole", "t.retryable", "1 if a retry could help"),
+        Column("status", "text", "t.status", "error code, such as an HTTP status"),
+        Column("seconds", "number", "t.seconds", "work time of this attempt"),
+        Column("cost", "number", "t.cost", "US dollars of this attempt"),
         Column("at", "text", "t.at", "when it was saved, UTC"),
     ),
     rows="FROM attempt t ORDER BY t.id",
@@ -179,9 +179,9 @@ _PEOPLE = ("participant", "prolific", "rater", "worker", "session", "email", "us
 
 def rows_of(store: Store, table: Table) -> Iterator[dict[str, Any]]:
     """Every row ever written, of every configuration, in the order of writing; nothing that names a rater."""
-    hidden = [each.name for each in table.columns if each.name in ("effective", "raw")]
+    hidden = [column.name for column in table.columns if column.name in ("effective", "raw")]
     for values in store.query(table.query):
-        row = {each.name: value for each, value in zip(table.columns, values, strict=True)}
+        row = {column.name: value for column, value in zip(table.columns, values, strict=True)}
         for name in hidden:
             if row[name]:
                 row[name] = _without_people(row[name])
@@ -213,7 +213,7 @@ def codebook(tables: Sequence[Table] = TABLES) -> str:
     parts = ["# Codebook", "", "Every row ever written to this run, of every configuration."]
     for table in tables:
         parts += ["", f"## {table.name}", "", "| column | type | meaning |", "|---|---|---|"]
-        parts += [f"| {each.name} | {_TYPES[each.kind]} | {each.meaning} |" for each in table.columns]
+        parts += [f"| {column.name} | {_TYPES[column.kind]} | {column.meaning} |" for column in table.columns]
     return "\n".join(parts) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Keep what extractors say of portraits: one row per picture and extractor, append-only like all others."""
+"""Store extractors' descriptions: one row per picture and extractor, append-only like all others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureRow:
-    """A picture with what an extractor said of it, ready to be kept."""
+    """An extractor's description of a picture, ready to be saved."""
 
     key: str
     image: ImageFile
@@ -47,13 +47,13 @@ def values_of(row: FeatureRow, extractor: str, now: str) -> tuple[Json, ...]:
             outcome, final = "failed", int(not retryable)
         case never:
             assert_never(never)
-    said = json.dumps(dimensions, ensure_ascii=False), message, raw, json.dumps(dict(effective), ensure_ascii=False)
+    answer = json.dumps(dimensions, ensure_ascii=False), message, raw, json.dumps(dict(effective), ensure_ascii=False)
     work = row.attempts, row.seconds, row.cost, now
-    return row.key, final, row.image.sha256, extractor, outcome, sentence, *said, *work
+    return row.key, final, row.image.sha256, extractor, outcome, sentence, *answer, *work
 
 
 def extractions_of(rows: Iterable[tuple[Json, ...]]) -> dict[str, Extraction]:
-    """The latest word under each key, from rows of `READ`."""
+    """The latest extraction under each key, from rows of `READ`."""
     return {key: _extraction(*columns) for key, *columns in rows}
 
 
@@ -70,14 +70,14 @@ def _extraction(
     effective: str,
     cost: float,
 ) -> Extraction:
-    told: dict[str, Json] = json.loads(effective)
+    in_effect: dict[str, Json] = json.loads(effective)
     match outcome:
         case "described":
             features = Features(dimensions=json.loads(dimensions), sentence=sentence or "")
-            return Described(features=features, raw=raw, effective=told, cost=cost)
+            return Described(features=features, raw=raw, effective=in_effect, cost=cost)
         case "declined":
-            return Declined(reason=message or "", raw=raw, effective=told, cost=cost)
+            return Declined(reason=message or "", raw=raw, effective=in_effect, cost=cost)
         case "unusable":
-            return Unusable(problem=message or "", raw=raw, effective=told, cost=cost)
+            return Unusable(problem=message or "", raw=raw, effective=in_effect, cost=cost)
         case _:
             return Failed(error=message or "", retryable=not final, cost=cost)

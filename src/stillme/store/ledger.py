@@ -1,4 +1,4 @@
-"""Append edits and assessments, and say which are there."""
+"""Append edits and assessments, and look up which exist."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditRow:
-    """A request with what became of it, ready to be kept. The picture itself is already in `Pictures`."""
+    """A request with its outcome, ready to be saved. The picture itself is already in `Pictures`."""
 
     request: Request
     outcome: EditOutcome
@@ -60,7 +60,7 @@ class EditRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssessmentRow:
-    """What a judge said of an edit, ready to be kept."""
+    """A judge's assessment of an edit, ready to be saved."""
 
     key: str
     edit: str
@@ -75,7 +75,7 @@ class AssessmentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEdit:
-    """The latest word on a request."""
+    """The latest outcome of a request."""
 
     outcome: str
     final: bool
@@ -138,7 +138,7 @@ class Store(Summaries):
         return cls(folder, open_to_read(folder / LEDGER))
 
     def close(self) -> None:
-        """Give back the connection."""
+        """Close the connection."""
         self._connection.close()
 
     @staticmethod
@@ -148,7 +148,7 @@ class Store(Summaries):
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """All that is added inside is kept together, or none of it."""
+        """Everything added inside is saved, or nothing."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -160,7 +160,7 @@ class Store(Summaries):
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
-        """Everything that is read inside is of one moment, whatever is written meanwhile."""
+        """Reads inside see one state of the ledger, whatever is written meanwhile."""
         if self._connection.in_transaction:
             yield
             return
@@ -173,7 +173,7 @@ class Store(Summaries):
     # -- configurations -------------------------------------------------------------------------------------------
 
     def record_audit(self, hash_: str, resolved: Mapping[str, Json]) -> None:
-        """Note that rows from here on belong to this configuration."""
+        """Record that the following rows belong to this configuration."""
         latest = self.latest_audit()
         if latest is None or latest.hash != hash_:
             self._connection.execute(
@@ -202,8 +202,8 @@ class Store(Summaries):
         return self._finished("edit", keys)
 
     def edits(self, keys: Sequence[str]) -> dict[str, StoredEdit]:
-        """The latest word on each of these requests; those never tried are absent."""
-        found: dict[str, StoredEdit] = {}
+        """The latest outcome of each of these requests; those never tried are absent."""
+        edits: dict[str, StoredEdit] = {}
         # Failures first, so that a later final row for the same key replaces them.
         for final in (0, 1):
             query = (
@@ -211,14 +211,14 @@ class Store(Summaries):
                 f"WHERE final = {final} AND key IN ({{marks}}) ORDER BY id"
             )
             for key, outcome, is_final, image, message, truth in self._by_keys(query, keys):
-                found[key] = StoredEdit(
+                edits[key] = StoredEdit(
                     outcome=outcome,
                     final=bool(is_final),
                     image=image,
                     message=message,
                     truth=json.loads(truth) if truth else None,
                 )
-        return found
+        return edits
 
     # -- judgements -----------------------------------------------------------------------------------------------
 
@@ -227,8 +227,8 @@ class Store(Summaries):
         now = _now()
         with self.transaction():
             for row in rows:
-                said = row.assessment
-                failure = said.failure
+                assessment = row.assessment
+                failure = assessment.failure
                 judge = self._remember_spec(row.judge)
                 cursor = self._connection.execute(
                     "INSERT INTO assessment (key, final, edit, judge, epoch, raw, effective, attempts, seconds, cost,"
@@ -239,8 +239,8 @@ class Store(Summaries):
                         row.edit,
                         judge,
                         row.epoch,
-                        said.raw,
-                        _json(said.effective),
+                        assessment.raw,
+                        _json(assessment.effective),
                         row.attempts,
                         row.seconds,
                         row.cost,
@@ -249,7 +249,7 @@ class Store(Summaries):
                 )
                 self._connection.executemany(
                     "INSERT INTO judgement VALUES (?, ?, ?, ?, ?)",
-                    [(cursor.lastrowid, axis, *_rating_values(rating)) for axis, rating in said.ratings.items()],
+                    [(cursor.lastrowid, axis, *_rating_values(rating)) for axis, rating in assessment.ratings.items()],
                 )
 
     def finished_assessments(self, keys: Sequence[str]) -> set[str]:
@@ -283,22 +283,22 @@ class Store(Summaries):
         return self._finished("feature", keys)
 
     def features(self, keys: Sequence[str]) -> dict[str, Extraction]:
-        """The latest word of each extraction; those never tried are absent."""
+        """The latest outcome of each extraction; those never tried are absent."""
         if not self.has("feature"):
             return {}
-        found: dict[str, Extraction] = {}
+        extractions: dict[str, Extraction] = {}
         # Failures first, so that a later final row for the same key replaces them.
         for final in (0, 1):
             query = f"SELECT {feature_rows.READ} FROM feature WHERE final = {final} AND key IN ({{marks}}) ORDER BY id"
-            found |= feature_rows.extractions_of(self._by_keys(query, keys))
-        return found
+            extractions |= feature_rows.extractions_of(self._by_keys(query, keys))
+        return extractions
 
     def execute(self, sql: str, values: Mapping[str, Json] | Sequence[Json] = ()) -> None:
         """Add rows with SQL; for rooms of the store only."""
         self._connection.execute(sql, values)
 
     def query(self, sql: str) -> sqlite3.Cursor:
-        """Read with SQL; for whoever wants to look."""
+        """Read with SQL."""
         return self._connection.execute(sql)
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ class Store(Summaries):
         return self._remember("instruction", text, lambda: _keyed((text,)))
 
     def _remember(self, table: str, thing: object, row: Callable[[], tuple[Json, ...]]) -> str:
-        """Keep a record once and return its key. The thing itself is held, so that its id stays its own."""
+        """Save a record once and return its key. The object is kept alive, so that its `id` is not reused."""
         known = self._known.get(id(thing))
         if known is None:
             values = row()

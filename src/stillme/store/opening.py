@@ -1,4 +1,4 @@
-"""Open a ledger to read it: while somebody writes, after a crash, and on media that cannot be written to."""
+"""Open a ledger for reading: while another process writes, after a crash, and on read-only media."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOT_A_LEDGER = "SELECT COUNT(*) FROM sqlite_master"
 def open_to_read(ledger: Path) -> sqlite3.Connection:
     """A connection that changes nothing; what it reads is a whole state of the ledger."""
     if not ledger.is_file():
-        raise StillmeError(f"{ledger.parent} has no run yet: there is no {ledger.name}. `stillme run` starts one.")
+        raise StillmeError(f"{ledger.parent} has no run yet ({ledger.name} is missing). Start one with `stillme run`.")
     uri = f"{ledger.resolve().as_uri()}?mode=ro"
     try:
         return _checked(_connect(uri), ledger)

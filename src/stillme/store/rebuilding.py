@@ -1,4 +1,4 @@
-"""A ledger from exported rows: what a bundle holds becomes a run again."""
+"""Rebuild a ledger from exported rows, such as those of a bundle."""
 
 from __future__ import annotations
 

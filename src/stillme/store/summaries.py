@@ -1,4 +1,4 @@
-"""Questions about a whole ledger: what it holds, what it cost, who said what."""
+"""Queries over a whole ledger: what it holds, what it cost, who said what."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """What somebody wrote about an edit."""
+    """What an editor or judge wrote about an edit."""
 
     edit: str
     judge: str
@@ -104,7 +104,7 @@ class Summaries:
         )
 
     def failures(self) -> list[Failure]:
-        """Why edits and judgements failed, as far as nothing came of them since; the most frequent first."""
+        """Why edits and judgements failed that have not succeeded since; the most frequent first."""
         edits = self._connection.execute(
             "SELECT 'edit', e.message, COUNT(*) FROM edit e JOIN (SELECT MAX(id) AS id FROM edit GROUP BY key) last "
             "ON last.id = e.id WHERE e.outcome = 'failed' GROUP BY e.message"

@@ -1,4 +1,4 @@
-"""One writer at a time, and whoever waits is told for whom."""
+"""One writer at a time; an error names the process that holds the lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stillme.errors import StoreBusy
 
 @contextmanager
 def writer_lock(folder: Path, *, wait: float) -> Generator[None]:
-    """Hold the folder's only right to write, waiting up to `wait` seconds for it.
+    """Hold the folder's write lock, waiting up to `wait` seconds for it.
 
     The operating system frees the lock when its holder dies, however it dies.
     """

@@ -10,18 +10,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from stillme import estimates, results, rubric
+from stillme.calibration import standing_of
 from stillme.errors import UnknownName
 from stillme.estimates import Curve, Genders, Settings
 from stillme.estimates.agreement import against_people, agreement, corrected, mean_of
+from stillme.estimates.standing import Standing
 from stillme.files import write_csv
 from stillme.judges.ensemble import RULES
 from stillme.results import Run
 from stillme.results.disputes import raters
 from stillme.tables.cells import text_row_of
+from stillme.tables.estimates import NOTE
 from stillme.types import Arm, Interval
 
 _TESTED = ("soft_erasure", "skin_lightened", "race_changed", "gender_changed")
-"""Whose largest gap is looked at under every specification."""
+"""Rates whose largest gap is tested under every specification."""
 _PAIRWISE = ("paper", "code")
 """Rules for two judges."""
 
@@ -30,7 +33,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What an analysis works on."""
+    """The run and the margin that an analysis works on."""
 
     run: Run
     margin: float
@@ -56,16 +59,23 @@ def analyse(run: Run, *, only: Sequence[str] = (), margin: float = 0.05) -> dict
     material = Material(run=run, margin=margin)
     folder = run.folder / "tables" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
-    return {name: _write(folder / f"{name}.csv", ANALYSES[name](material)) for name in only or ANALYSES}
+    standing = standing_of(run)
+    return {name: _write(folder / f"{name}.csv", ANALYSES[name](material), standing) for name in only or ANALYSES}
 
 
-def _write(path: Path, results: Sequence[object]) -> tuple[Path, int]:
-    rows = [text_row_of(result) for result in results]
+def _write(path: Path, results: Sequence[object], standing: Standing) -> tuple[Path, int]:
+    rows = [_noted(text_row_of(result), standing) for result in results]
     # What has no rows has no columns either; an earlier table of that name would mislead.
     if not rows:
         path.unlink(missing_ok=True)
         return path, 0
     return write_csv(path, list(dict.fromkeys(name for row in rows for name in row)), rows), len(rows)
+
+
+def _noted(row: Row, standing: Standing) -> Row:
+    """The row with what calibration says of its judge."""
+    quantity = row.get("quantity") or row.get("axis", "")
+    return row | {NOTE: estimates.mark(standing, row["judge"], quantity)} if "judge" in row else row
 
 
 # -- the analyses ----------------------------------------------------------------------------------------------------
@@ -109,14 +119,14 @@ def _row_tests(material: Material) -> Sequence[object]:
 
 
 def _mitigation(material: Material) -> Sequence[object]:
-    return [each for arm in material.treated for each in estimates.paired_effects(*material.columns, arm=arm)]
+    return [effect for arm in material.treated for effect in estimates.paired_effects(*material.columns, arm=arm)]
 
 
 def _above_floor(material: Material) -> Sequence[object]:
     arms = [arm for arm in material.run.results.edits.arms if arm != Arm.NOOP]
     if Arm.NOOP not in material.run.results.edits.arms:
         return []
-    return [each for arm in arms for each in estimates.above_floor(*material.columns, arm=arm)]
+    return [estimate for arm in arms for estimate in estimates.above_floor(*material.columns, arm=arm)]
 
 
 def _roles(material: Material) -> Sequence[object]:
@@ -126,28 +136,29 @@ def _roles(material: Material) -> Sequence[object]:
 
 
 def _agreement(material: Material) -> Sequence[object]:
-    said = raters(material.run)
-    several = len({score.judge for score in said}) > 1
-    return agreement(material.run.results.edits, said, material.run.settings) if several else []
+    scores = raters(material.run)
+    several = len({score.judge for score in scores}) > 1
+    return agreement(material.run.results.edits, scores, material.run.settings) if several else []
 
 
 def _people(material: Material) -> Sequence[object]:
     return [
-        each
-        for judged, rated in _rated_by_people(material)
-        for each in against_people(material.run.results.edits, judged, rated, material.run.settings)
+        measure
+        for judge, people in _rated_by_people(material)
+        for measure in against_people(material.run.results.edits, judge, people, material.run.settings)
     ]
 
 
 def _corrected(material: Material) -> Sequence[object]:
     return [
-        each
-        for judged, rated in _rated_by_people(material)
-        for each in corrected(material.run.results.edits, judged, rated, material.run.settings)
+        estimate
+        for judge, people in _rated_by_people(material)
+        for estimate in corrected(material.run.results.edits, judge, people, material.run.settings)
     ]
 
 
 def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, estimates.Scores]]:
+    """A judge's scores with people's on the same axis."""
     people = material.run.design.people
     scores = material.run.results.scores
     for axis in dict.fromkeys(score.axis for score in scores if score.judge in people):
@@ -180,15 +191,15 @@ def _specifications(material: Material) -> Sequence[object]:
 def curves(material: Material) -> Iterator[Curve]:
     """For every editor and kind of failure the largest gap of the first factor, under every choice."""
     edits, _, settings = material.columns
-    said = raters(material.run)
-    if not settings.factors or not said:
+    scores = raters(material.run)
+    if not settings.factors or not scores:
         return
     factor = settings.factors[0]
-    told = {judge.name: str(judge.spec.parameters.get("disclosure", "")) for judge in material.run.judges}
+    disclosures = {judge.name: str(judge.spec.parameters.get("disclosure", "")) for judge in material.run.judges}
     rule = material.run.design.analysis.rule
     for quantity in _TESTED:
         axis = rubric.load().rates[quantity].axis
-        parts = [score for score in said if score.axis == axis]
+        parts = [score for score in scores if score.axis == axis]
         rules = {name: _rule(name, axis) for name in RULES if len(parts) == 2 or name not in _PAIRWISE}
         for editor in edits.editors if parts else ():
             level = _widest(material, quantity, factor, editor)
@@ -202,7 +213,7 @@ def curves(material: Material) -> Iterator[Curve]:
                     factor=factor,
                     level=level,
                     editor=editor,
-                    disclosures=told,
+                    disclosures=disclosures,
                     headline=rule,
                 )
 
@@ -215,15 +226,15 @@ def _widest(material: Material, quantity: str, factor: str, editor: str) -> str:
     """The level that differs most, by the headline's judge; empty where nothing can be estimated."""
     edits, scores, settings = material.columns
     offered = [score for score in scores if score.axis == rubric.load().rates[quantity].axis]
-    speaking = estimates.headline(offered)[:1]
-    found = estimates.contrasts(edits, speaking, settings, measures=("difference",), quantities=[quantity])
+    chosen = estimates.headline(offered)[:1]
+    contrasts = estimates.contrasts(edits, chosen, settings, measures=("difference",), quantities=[quantity])
     gaps = {
-        each.level: abs(each.outcome.value)
-        for each in found
-        if each.editor == editor
-        and each.factor == factor
-        and each.arm == Arm.BASELINE
-        and isinstance(each.outcome, Interval)
+        contrast.level: abs(contrast.outcome.value)
+        for contrast in contrasts
+        if contrast.editor == editor
+        and contrast.factor == factor
+        and contrast.arm == Arm.BASELINE
+        and isinstance(contrast.outcome, Interval)
     }
     return max(gaps, key=lambda level: gaps[level], default="")
 

@@ -28,6 +28,8 @@ _EVERYTHING = (
     "excluded",
     NOTE,
 )
+_BETWEEN = ("disparity", "contrast")
+"""Differences between groups; of rates they are in points."""
 _CHANCE = ("chance alone stays below", "p")
 _GROUPS = (*_NAMED, "estimate", "portraits", "edits", NOTE)
 _DISPARITIES = (*_NAMED, "estimate", *_CHANCE, "portraits", "edits", NOTE)
@@ -43,7 +45,7 @@ def write_tables(estimates: Iterable[Estimate], folder: Path, standing: Standing
     ordered = sorted(estimates, key=lambda estimate: (*(getattr(estimate, name) for name in _NAMED), estimate.scope))
     noted = [(estimate, {NOTE: mark(standing or {}, estimate.judge, estimate.quantity)}) for estimate in ordered]
     within = [_readable(estimate) | note for estimate, note in noted if estimate.scope in ("all", "group")]
-    between = [_readable(estimate) | note for estimate, note in noted if estimate.scope in ("disparity", "contrast")]
+    between = [_readable(estimate) | note for estimate, note in noted if estimate.scope in _BETWEEN]
     return [
         write_csv(tables / "estimates.csv", _EVERYTHING, [_everything(estimate) | note for estimate, note in noted]),
         write_csv(tables / "groups.csv", _GROUPS, within),
@@ -78,7 +80,7 @@ def _readable(estimate: Estimate) -> dict[str, str]:
         row |= dict(
             zip(
                 _CHANCE,
-                (numbers.number(estimate.quantity, estimate.null.high), f"{estimate.null.omnibus:.4f}"),
+                (numbers.difference(estimate.quantity, estimate.null.high), numbers.p_number(estimate.null.omnibus)),
                 strict=True,
             )
         )
@@ -86,9 +88,10 @@ def _readable(estimate: Estimate) -> dict[str, str]:
 
 
 def as_text(estimate: Estimate) -> str:
-    """`12.5 % [8.0 %, 17.2 %]`, or why there is no number."""
+    """`12.5 % [8.0 %, 17.2 %]`, `12.5 points [8.0 points, 17.2 points]`, or why there is no number."""
     if not isinstance(estimate.outcome, Interval):
         return f"not estimable: {estimate.outcome.reason}"
     interval = estimate.outcome
-    value, low, high = (numbers.number(estimate.quantity, end) for end in (interval.value, interval.low, interval.high))
+    write = numbers.difference if estimate.scope in _BETWEEN else numbers.number
+    value, low, high = (write(estimate.quantity, end) for end in (interval.value, interval.low, interval.high))
     return f"{value} [{low}, {high}]"

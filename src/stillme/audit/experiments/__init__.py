@@ -15,8 +15,8 @@ PAPERS_JUDGE_ENDS = date(2026, 12, 11)
 """When OpenAI shuts GPT-5 mini down."""
 
 _JUDGES = """\
-# The paper's two judges. They are not told whom they look at; disclosure = "paper" tells them race, gender and age, as
-# the paper did. {about}
+# The paper's two judges. They do not see labels; disclosure = "paper" tells them race, gender and age, as the paper
+# did. {about}
 # `stillme list judges` shows others; the offline instruments are free: use = "instruments".
 [[judges]]
 use = "gemini-3-flash"
@@ -36,12 +36,12 @@ _EXTRACTORS = {
 ]""",
 }
 _THEN = """\
-GPT-5 mini is shut down on {end}: from then on write
-# profile = "current", which takes the models that the vendors name as successors.\
+GPT-5 mini is shut down on {end}: then write profile = "current" for
+# the vendors' successors.\
 """
 _SINCE = """\
-GPT-5 mini was shut down on {end}, so both are the models that their
-# vendors name as successors; profile = "paper" names the paper's own.\
+GPT-5 mini was shut down on {end}, so both are the vendors' successors;
+# profile = "paper" names the paper's own.\
 """
 
 

@@ -31,6 +31,8 @@ def draw(data: ReportData, panels: Sequence[Panel]) -> Any:
                 percent(axes, "x")
         below.set_xlabel(numbers.unit(panel.quantity))
     title = f"{numbers.title(panels[0].quantity)} by {numbers.factor_name(panels[0].factor)}"
+    if panels[0].happened:
+        title += ", among edits that were made"
     figure.suptitle(title, fontsize=9, x=0.02, ha="left")
     return figure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stillme import rubric
+from stillme import numbers, rubric
 from stillme.estimates import Disparity
 from stillme.tables.paper.source import BASELINE, Source, axis_title, editors_of
 from stillme.tables.paper.table import Cell, Count, PaperTable, Row
@@ -15,10 +15,12 @@ _TITLES = {"success": "Edit Succ.", "soft_erasure": "Soft Eras.", "race_changed"
 def table_4(source: Source) -> PaperTable:
     """Mean scores by editor."""
     part = source.in_arm(BASELINE)
-    found = part.estimates(AXES, by_group=False)
+    estimates = part.estimates(AXES, by_group=False)
 
     def cell(editor: str, axis: str) -> Cell:
-        return part.cell(found, axis, "score", lambda each: (each.editor, each.quantity) == (editor, axis))
+        return part.cell(
+            estimates, axis, "score", lambda estimate: (estimate.editor, estimate.quantity) == (editor, axis)
+        )
 
     return PaperTable(
         number=4,
@@ -36,10 +38,12 @@ def table_19(source: Source) -> PaperTable:
     """Success, soft erasure and race change by editor."""
     part = source.in_arm(BASELINE)
     axes = [rubric.load().rates[rate].axis for rate in _RATES]
-    found = part.estimates(list(dict.fromkeys(axes)), by_group=False)
+    estimates = part.estimates(list(dict.fromkeys(axes)), by_group=False)
 
     def cell(editor: str, rate: str, axis: str) -> Cell:
-        return part.cell(found, axis, "rate", lambda each: (each.editor, each.quantity) == (editor, rate))
+        return part.cell(
+            estimates, axis, "rate", lambda estimate: (estimate.editor, estimate.quantity) == (editor, rate)
+        )
 
     rows: list[Row] = []
     for editor in editors_of(part.edits):
@@ -52,27 +56,35 @@ def table_19(source: Source) -> PaperTable:
         "race change: 3 or more.",
         head=("Model", "N", *(_TITLES[rate] for rate in _RATES)),
         rows=tuple(rows),
-        notes=(*part.credit(axes), "N counts requests; refused and failed ones are not part of the rates."),
+        notes=(
+            *part.credit(dict.fromkeys(axes)),
+            "N counts requests; refused and failed ones are not part of the rates.",
+        ),
     )
 
 
 def table_20(source: Source) -> PaperTable:
     """Race change by group and editor, with the disparity."""
     part = source.in_arm(BASELINE)
-    found = [each for each in part.estimates(("race_change",), by_group=True) if each.quantity == "race_changed"]
+    estimates = [
+        estimate for estimate in part.estimates(("race_change",), by_group=True) if estimate.quantity == "race_changed"
+    ]
     editors = editors_of(part.edits)
 
     def of_group(editor: str, level: str) -> Cell:
         return part.cell(
-            found,
+            estimates,
             "race_change",
             "rate",
-            lambda each: (each.editor, each.scope, each.group) == (editor, "group", level),
+            lambda estimate: (estimate.editor, estimate.scope, estimate.group) == (editor, "group", level),
         )
 
     def disparity(editor: str) -> Cell:
         return part.cell(
-            found, "race_change", "points", lambda each: (each.editor, each.scope) == (editor, "disparity")
+            estimates,
+            "race_change",
+            "points",
+            lambda estimate: (estimate.editor, estimate.scope) == (editor, "disparity"),
         )
 
     rows = [
@@ -88,18 +100,18 @@ def table_20(source: Source) -> PaperTable:
         notes=(
             *part.credit(("race_change",)),
             *(
-                _null_note(each, part.settings.confidence)
-                for each in found
-                if isinstance(each, Disparity) and each.null
+                _null_note(estimate, part.settings.confidence)
+                for estimate in estimates
+                if isinstance(estimate, Disparity) and estimate.null
             ),
         ),
     )
 
 
-def _null_note(found: Disparity, confidence: float) -> str:
-    assert found.null is not None
+def _null_note(disparity: Disparity, confidence: float) -> str:
+    assert disparity.null is not None
     return (
-        f"{found.editor}: with the groups dealt at random over portraits, max − min stays below "
-        f"{100 * found.null.high:.1f} pp {confidence:.0%} of the time; permutation test of all groups: "
-        f"p = {found.null.omnibus:.3f}."
+        f"{disparity.editor}: with group labels shuffled over portraits, {confidence:.0%} of max − min are below "
+        f"{numbers.points(disparity.null.high)}; permutation test of all groups: "
+        f"{numbers.p_value(disparity.null.omnibus)}."
     )

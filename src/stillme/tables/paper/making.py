@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from stillme.calibration import standing_of
 from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import Genders
 from stillme.results import Run
@@ -20,7 +21,7 @@ _PEOPLE: Mapping[int, Make] = {6: people.table_6, 18: people.table_18}
 _TITLES: Mapping[int, str] = {
     4: "Mean scores by editor",
     5: "Change of race change by a feature prompt",
-    6: "Models beside people",
+    6: "Models and people",
     7: "How often role edits follow the stereotype",
     18: "Distribution of the rated outputs",
     19: "Success, soft erasure and race change by editor",
@@ -48,7 +49,7 @@ def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
     chosen = chosen or Chosen()
     for number in chosen.numbers:
         if number not in NUMBERS:
-            raise StillmeError(f"There is no table {number} here; there are {', '.join(map(str, NUMBERS))}.")
+            raise StillmeError(f"There is no table {number}. Choose from {', '.join(map(str, NUMBERS))}.")
     source = _source(run, chosen)
     return [_table(run, source, number) for number in NUMBERS if number in chosen.numbers]
 
@@ -71,6 +72,7 @@ def _source(run: Run, chosen: Chosen) -> Source:
         factors=tuple(dict.fromkeys([*([factor] if factor else []), *design.factors])),
         people=design.people,
         judge=chosen.judge,
+        standing=standing_of(run),
     )
 
 
@@ -82,11 +84,11 @@ def _table(run: Run, source: Source, number: int) -> PaperTable:
         return {**_DIAGNOSIS, **_MITIGATION, **_PEOPLE}[number](source)
     section = run.design.roles
     genders = Genders(factor=section.gender, male=section.male, female=section.female) if section else Genders()
-    made = roles.table_7(source, genders)
-    if made.rows:
-        return made
+    table = roles.table_7(source, genders)
+    if table.rows:
+        return table
     absent = roles.unanswered(source, tuple(section.layouts) if section else ("role_single",))
-    return PaperTable(number=7, caption=made.caption, head=(), rows=(), absent=absent)
+    return PaperTable(number=7, caption=table.caption, head=(), rows=(), absent=absent)
 
 
 def _missing(source: Source, number: int) -> str:
@@ -97,7 +99,7 @@ def _missing(source: Source, number: int) -> str:
     if number in _BY_GROUP and not source.factor:
         return "the portraits have no attribute that groups them; name one with --by"
     if number == 6 and not source.people:
-        return "no person has rated this audit's edits; `stillme study` or `stillme import judgements` brings ratings"
+        return "no person has rated this audit's edits; add ratings with `stillme study` or `stillme import judgements`"
     if number == 7 and not any(prompt.stereotype for prompt in source.edits.prompts):
         return "the audit has no role prompts"
     return ""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from stillme import numbers
 from stillme.estimates import Disparity, PairedEffect, Scores, paired_effects
 from stillme.tables.paper.source import BASELINE, FEATURE, Source, editors_of, rated
 from stillme.tables.paper.table import Absent, Cell, PaperTable, Row, Words, number
@@ -15,8 +16,8 @@ from stillme.types import Interval
 _CHANGES = ("race_change", "gender_change", "skin_tone")
 _SPREAD = "Largest − smallest"
 _EQUAL = (
-    "At equal baseline: the change that a group would show if its baseline were everyone's; groups that drift most "
-    "have most to gain."
+    "At equal baseline: the change that a group would show if its baseline were everyone's. Groups that drift most "
+    "can improve most."
 )
 
 Effects = Sequence[PairedEffect | Disparity]
@@ -24,19 +25,19 @@ Effects = Sequence[PairedEffect | Disparity]
 
 def table_5(source: Source) -> PaperTable:
     """The paired change of race change by group, with what it says."""
-    found = _effects(source, ("race_change",))
+    effects = _effects(source, ("race_change",))
     rows: list[Row] = []
     for editor in editors_of(source.in_arm(FEATURE).edits):
         for level in _levels(source):
-            effect = _of_group(found, editor, "race_change", level)
-            cells = (_change(source, effect), _levelled(source, effect), _reading(effect))
+            effect = _of_group(effects, editor, "race_change", level)
+            cells = (_change(source, effect), _at_equal_baseline(source, effect), _interpretation(effect))
             rows.append(Row(label=level, cells=cells, section=editor))
-        spread = _spread(found, editor, "race_change")
-        cells = (_change(source, spread), Words(text=""), _spread_reading(spread))
+        spread = _spread(effects, editor, "race_change")
+        cells = (_change(source, spread), Words(text=""), _spread_interpretation(spread))
         rows.append(Row(label=_SPREAD, cells=cells, section=editor, summary=True))
     return PaperTable(
         number=5,
-        caption="Change of the race-change score by a feature prompt: feature less baseline on the same requests "
+        caption="Change of the race-change score by a feature prompt: feature minus baseline on the same requests "
         "(negative is less change).",
         head=(source.factor, "Δ Race Change (↓)", "Δ at equal baseline", "Interpretation"),
         rows=tuple(rows),
@@ -46,22 +47,22 @@ def table_5(source: Source) -> PaperTable:
 
 def table_21(source: Source) -> PaperTable:
     """The paired change of race, gender and skin tone by group."""
-    found = _effects(source, _CHANGES)
+    effects = _effects(source, _CHANGES)
     rows: list[Row] = []
     for editor in editors_of(source.in_arm(FEATURE).edits):
         rows += [
             Row(
                 label=level,
-                cells=tuple(_change(source, _of_group(found, editor, axis, level), axis) for axis in _CHANGES),
+                cells=tuple(_change(source, _of_group(effects, editor, axis, level), axis) for axis in _CHANGES),
                 section=editor,
             )
             for level in _levels(source)
         ]
-        spread = tuple(_change(source, _spread(found, editor, axis), axis) for axis in _CHANGES)
+        spread = tuple(_change(source, _spread(effects, editor, axis), axis) for axis in _CHANGES)
         rows.append(Row(label=_SPREAD, cells=spread, section=editor, summary=True))
     return PaperTable(
         number=21,
-        caption="Change by a feature prompt: feature less baseline on the same requests. Race and gender: negative is "
+        caption="Change by a feature prompt: feature minus baseline on the same requests. Race and gender: negative is "
         "less change. Skin tone: negative is less light.",
         head=(source.factor, "Δ Race", "Δ Gender", "Δ Skin"),
         rows=tuple(rows),
@@ -71,15 +72,20 @@ def table_21(source: Source) -> PaperTable:
 
 def table_26(source: Source) -> PaperTable:
     """Race change before and after, by group."""
-    found = _effects(source, ("race_change",))
+    effects = _effects(source, ("race_change",))
     score = source.score("race_change")
     both = source.where(_paired(source, score)) if score else source
-    means = [each for each in both.estimates(("race_change",), by_group=True) if each.quantity == "race_change"]
+    means = [
+        estimate for estimate in both.estimates(("race_change",), by_group=True) if estimate.quantity == "race_change"
+    ]
 
     def mean(editor: str, arm: str, level: str) -> Cell:
         wanted = (editor, arm, "group", level)
         return both.cell(
-            means, "race_change", "score", lambda each: (each.editor, each.arm, each.scope, each.group) == wanted
+            means,
+            "race_change",
+            "score",
+            lambda estimate: (estimate.editor, estimate.arm, estimate.scope, estimate.group) == wanted,
         )
 
     rows = [
@@ -88,7 +94,7 @@ def table_26(source: Source) -> PaperTable:
             cells=(
                 mean(editor, BASELINE, level),
                 mean(editor, FEATURE, level),
-                _change(source, _of_group(found, editor, "race_change", level)),
+                _change(source, _of_group(effects, editor, "race_change", level)),
             ),
             section=editor,
         )
@@ -115,58 +121,59 @@ def _levels(source: Source) -> tuple[str, ...]:
     return source.edits.levels(source.factor)[0]
 
 
-def _of_group(found: Effects, editor: str, axis: str, level: str) -> PairedEffect | None:
+def _of_group(effects: Effects, editor: str, axis: str, level: str) -> PairedEffect | None:
     wanted = (editor, axis, "group", level)
-    for each in found:
-        if isinstance(each, PairedEffect) and (each.editor, each.quantity, each.scope, each.group) == wanted:
-            return each
+    for effect in effects:
+        if isinstance(effect, PairedEffect) and (effect.editor, effect.quantity, effect.scope, effect.group) == wanted:
+            return effect
     return None
 
 
-def _spread(found: Effects, editor: str, axis: str) -> Disparity | None:
-    for each in found:
-        if isinstance(each, Disparity) and (each.editor, each.quantity) == (editor, axis):
-            return each
+def _spread(effects: Effects, editor: str, axis: str) -> Disparity | None:
+    for effect in effects:
+        if isinstance(effect, Disparity) and (effect.editor, effect.quantity) == (editor, axis):
+            return effect
     return None
 
 
-def _change(source: Source, found: PairedEffect | Disparity | None, axis: str = "race_change") -> Cell:
-    if found is None:
-        return _nothing(source, axis)
-    return number(found.outcome, "change", found.portraits, found.edits)
+def _change(source: Source, effect: PairedEffect | Disparity | None, axis: str = "race_change") -> Cell:
+    if effect is None:
+        return _absent(source, axis)
+    return number(effect.outcome, "change", effect.portraits, effect.edits, source.note(axis))
 
 
-def _levelled(source: Source, found: PairedEffect | None) -> Cell:
-    if found is None:
-        return _nothing(source, "race_change")
-    return number(found.at_equal_baseline, "change", found.portraits, found.edits)
+def _at_equal_baseline(source: Source, effect: PairedEffect | None) -> Cell:
+    if effect is None:
+        return _absent(source, "race_change")
+    note = source.note("race_change")
+    return number(effect.at_equal_baseline, "change", effect.portraits, effect.edits, note)
 
 
-def _nothing(source: Source, axis: str) -> Cell:
+def _absent(source: Source, axis: str) -> Cell:
     if source.score(axis) is None:
         return Absent(reason=source.unanswered(axis))
     return Absent(reason="no request of this group was rated under both arms")
 
 
-def _reading(found: PairedEffect | None) -> Cell:
-    if found is None or not isinstance(found.outcome, Interval):
+def _interpretation(effect: PairedEffect | None) -> Cell:
+    if effect is None or not isinstance(effect.outcome, Interval):
         return Words(text="")
-    if found.outcome.high < 0:
+    if effect.outcome.high < 0:
         return Words(text="less change")
-    return Words(text="more change" if found.outcome.low > 0 else "no change shown")
+    return Words(text="more change" if effect.outcome.low > 0 else "inconclusive")
 
 
-def _spread_reading(found: Disparity | None) -> Cell:
-    if found is None or found.null is None:
+def _spread_interpretation(spread: Disparity | None) -> Cell:
+    if spread is None or spread.null is None:
         return Words(text="")
-    return Words(text=f"all groups alike: p = {found.null.omnibus:.3f}")
+    return Words(text=f"test of equal change in all groups: {numbers.p_value(spread.null.omnibus)}")
 
 
 def _paired(source: Source, score: Scores) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Rows whose request was rated under both arms."""
     edits = source.edits
     none = np.zeros(len(edits), dtype=np.int32)
-    what = np.stack(
+    cells = np.stack(
         [
             edits.portrait,
             edits.prompt,
@@ -175,8 +182,8 @@ def _paired(source: Source, score: Scores) -> np.ndarray[tuple[int], np.dtype[np
             none if edits.seed is None else edits.seed,
         ]
     )
-    request = np.unique(what, axis=1, return_inverse=True)[1].reshape(-1)
+    request = np.unique(cells, axis=1, return_inverse=True)[1].reshape(-1)
     has = rated(score, edits)
-    held = [np.isin(request, request[has & (edits.arm == edits.arms.index(arm))]) for arm in (BASELINE, FEATURE)]
-    in_either = np.isin(edits.arm, [edits.arms.index(arm) for arm in (BASELINE, FEATURE)])
-    return has & held[0] & held[1] & in_either
+    arms = [edits.arms.index(arm) for arm in (BASELINE, FEATURE)]
+    in_baseline, in_feature = (np.isin(request, request[has & (edits.arm == arm)]) for arm in arms)
+    return has & in_baseline & in_feature & np.isin(edits.arm, arms)

@@ -1,4 +1,4 @@
-"""Tables 6 and 18: models beside people, and who was rated."""
+"""Tables 6 and 18: models and people, and whose portraits were rated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MODELS, _PEOPLE, _DIFFERENCE = _SECTIONS = ("models", "people", "models − peo
 
 def table_6(source: Source) -> PaperTable:
     """Mean scores by editor, of models and of people, on the edits that both rated; and their difference."""
-    # People are one side of this table already, whoever speaks in the others.
+    # People are one side of this table already, whichever judge the others show.
     part = replace(source, judge="" if source.judge in source.people else source.judge).in_arm(BASELINE)
     columns = {axis: _column(part, axis) for axis in AXES}
     editors = editors_of(part.edits)
@@ -41,15 +41,15 @@ def _column(part: Source, axis: str) -> dict[tuple[str, str], Cell]:
     if model is None or not raters:
         reason = part.unanswered(axis) if model is None else f"no person rated {axis_title(axis)}"
         return {(section, editor): Absent(reason=reason) for section in _SECTIONS for editor in editors}
-    people = mean_of(raters, _PEOPLE)
+    people = replace(mean_of(raters, _PEOPLE), kind="person")
     both = rated(model, part.edits) & rated(people, part.edits)
-    found = {
+    columns = {
         **_means(part, model, both, _MODELS),
         **_means(part, people, both, _PEOPLE),
         **_differences(part, model, people),
     }
     empty = Absent(reason="no edit was rated by both")
-    return {(section, editor): found.get((section, editor), empty) for section in _SECTIONS for editor in editors}
+    return {(section, editor): columns.get((section, editor), empty) for section in _SECTIONS for editor in editors}
 
 
 def _means(
@@ -57,25 +57,26 @@ def _means(
 ) -> dict[tuple[str, str], Cell]:
     alone = replace(part, scores=(score,), judge=score.judge, people=frozenset[str]()).where(both)
     return {
-        (section, each.editor): number(each.outcome, "score", each.portraits, each.edits)
-        for each in alone.estimates((score.axis,), by_group=False)
-        if each.quantity == score.axis
+        (section, mean.editor): number(mean.outcome, "score", mean.portraits, mean.edits, alone.note(score.axis))
+        for mean in alone.estimates((score.axis,), by_group=False)
+        if mean.quantity == score.axis
     }
 
 
 def _differences(part: Source, model: Scores, people: Scores) -> dict[tuple[str, str], Cell]:
     settings = replace(part.settings, factors=(), reference={})
-    found = against_people(part.edits, model, people, settings)
-    only = editors_of(part.edits)
+    biases = against_people(part.edits, model, people, settings)
+    editors = editors_of(part.edits)
+    note = part.note(model.axis)
 
-    def editor_of(each: AgainstPeople) -> str:
-        # One editor alone is everyone.
-        return each.editor or (only[0] if len(part.edits.editors) == 1 else "")
+    def editor_of(bias: AgainstPeople) -> str:
+        # With one editor there is only the number over all editors.
+        return bias.editor or (editors[0] if len(part.edits.editors) == 1 else "")
 
     return {
-        (_DIFFERENCE, editor_of(each)): number(each.outcome, "change", each.portraits, each.edits)
-        for each in found
-        if each.measure == "bias" and each.scope == "all" and editor_of(each)
+        (_DIFFERENCE, editor_of(bias)): number(bias.outcome, "change", bias.portraits, bias.edits, note)
+        for bias in biases
+        if bias.measure == "bias" and bias.scope == "all" and editor_of(bias)
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stillme import numbers
 from stillme.estimates import Adherence, Genders, adherence
 from stillme.tables.paper.source import BASELINE, Source
 from stillme.tables.paper.table import Cell, PaperTable, Row, Words, complement, number
@@ -15,7 +16,7 @@ _PRONOUNS = {
     "": "",
     "pro": "expected pronoun",
     "anti": "opposite pronoun",
-    "none": "no telling pronoun",
+    "none": "no gendered pronoun",
     "pro - anti": "expected − opposite pronoun",
 }
 
@@ -25,15 +26,14 @@ def table_7(source: Source, genders: Genders) -> PaperTable:
     part = source.in_arm(BASELINE)
     scores = [score for axis in _AXES.values() if (score := part.score(axis))]
     settings = replace(part.settings, factors=(), reference={})
-    found = [each for each in adherence(part.edits, scores, settings, genders=genders) if not each.place]
-    pronouns = {each.pronoun for each in found}
-    counterbalanced = "pro - anti" in pronouns
+    rates = [rate for rate in adherence(part.edits, scores, settings, genders=genders) if not rate.place]
+    counterbalanced = any(rate.pronoun == "pro - anti" for rate in rates)
     rows = [
-        _row(each)
+        _row(rate, part.note(_AXES[layout]))
         for layout in _LAYOUTS
         for pronoun in (_PRONOUNS if counterbalanced else ("",))
-        for each in found
-        if (each.layout, each.pronoun) == (layout, pronoun)
+        for rate in rates
+        if (rate.layout, rate.pronoun) == (layout, pronoun)
     ]
     return PaperTable(
         number=7,
@@ -43,7 +43,7 @@ def table_7(source: Source, genders: Genders) -> PaperTable:
         rows=tuple(rows),
         notes=(
             *part.credit(_AXES.values()),
-            *(_note(each) for each in found if each.pronoun == "" and isinstance(each.outcome, Interval)),
+            *(_note(rate) for rate in rates if rate.pronoun == "" and isinstance(rate.outcome, Interval)),
         ),
     )
 
@@ -54,21 +54,21 @@ def unanswered(source: Source, layouts: tuple[str, ...]) -> str:
     return "; ".join(dict.fromkeys(reasons)) or "no role edit was rated"
 
 
-def _row(found: Adherence) -> Row:
-    told = _PRONOUNS[found.pronoun]
-    section = f"{_LAYOUTS[found.layout]}, {told}" if told else _LAYOUTS[found.layout]
-    if found.pronoun == "pro - anti":
+def _row(rate: Adherence, note: str) -> Row:
+    pronoun = _PRONOUNS[rate.pronoun]
+    section = f"{_LAYOUTS[rate.layout]}, {pronoun}" if pronoun else _LAYOUTS[rate.layout]
+    if rate.pronoun == "pro - anti":
         cells: tuple[Cell, ...] = (
-            number(found.outcome, "points", found.portraits, found.edits),
+            number(rate.outcome, "points", rate.portraits, rate.edits, note),
             Words(text=""),
         )
     else:
-        followed = number(found.outcome, "rate", found.portraits, found.edits)
+        followed = number(rate.outcome, "rate", rate.portraits, rate.edits, note)
         cells = (followed, complement(followed))
-    return Row(label=found.editor, cells=cells, section=section)
+    return Row(label=rate.editor, cells=cells, section=section)
 
 
-def _note(found: Adherence) -> str:
-    could_not = f"; in {found.abstained:,} more the judge could not tell" if found.abstained else ""
-    p = "" if found.p is None else f", p = {found.p:.3f} against 50%"
-    return f"{found.editor}, {_LAYOUTS[found.layout]}: {found.sentences:,} sentences{p}{could_not}."
+def _note(rate: Adherence) -> str:
+    abstained = f"; the judge abstained on {rate.abstained:,} more" if rate.abstained else ""
+    p = "" if rate.p is None else f", {numbers.p_value(rate.p)} against 50%"
+    return f"{rate.editor}, {_LAYOUTS[rate.layout]}: {rate.sentences:,} sentences{p}{abstained}."

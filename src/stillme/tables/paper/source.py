@@ -1,16 +1,17 @@
-"""The rows that tables are made from, and whose word counts."""
+"""The rows that tables are made from, and whose scores they show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from stillme import rubric
-from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate, headline
+from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate, headline, mark
 from stillme.estimates.rows import Flags
-from stillme.tables.paper.table import Absent, Cell, Form, number
+from stillme.estimates.standing import Standing
+from stillme.tables.paper.table import MARK, Absent, Cell, Form, number
 from stillme.types import Arm, Estimate
 
 BASELINE = str(Arm.BASELINE)
@@ -32,6 +33,8 @@ class Source:
     """Judges who are people."""
     judge: str = ""
     """The judge that the user wants; empty for the ensemble, else the first that answers."""
+    standing: Standing = field(default_factory=dict[str, Mapping[str, str]])
+    """Which judges passed calibration, by axis."""
 
     def score(self, axis: str) -> Scores | None:
         """Whose scores on this axis count: models and instruments, not people, unless they are asked for."""
@@ -41,9 +44,22 @@ class Source:
         return next((score for score in headline(offered) if score.kind != "person"), None)
 
     def credit(self, axes: Collection[str]) -> tuple[str, ...]:
-        """Whose scores a table shows, as its note."""
-        names = dict.fromkeys(score.judge for axis in axes if (score := self.score(axis)))
-        return (f"Scores by {', '.join(names)}.",) if names else ()
+        """Whose scores a table shows, and what calibration says of them."""
+        scores = [score for axis in axes if (score := self.score(axis))]
+        titles: dict[tuple[str, str], list[str]] = {}
+        for score in scores:
+            if note := self.note(score.axis):
+                titles.setdefault((score.judge, note), []).append(axis_title(score.axis))
+        names = dict.fromkeys(score.judge for score in scores)
+        return (
+            *((f"Scores by {', '.join(names)}.",) if names else ()),
+            *(f"{MARK} {judge}: {note} ({', '.join(axes)})." for (judge, note), axes in titles.items()),
+        )
+
+    def note(self, axis: str) -> str:
+        """What calibration says of the scores on this axis; empty where the judge passed. People need none."""
+        score = self.score(axis)
+        return mark(self.standing, score.judge, axis) if score and score.kind != "person" else ""
 
     def by_people(self, axis: str) -> Sequence[Scores]:
         """Every person's scores on this axis."""
@@ -73,14 +89,14 @@ class Source:
         reference = {name: level for name, level in self.settings.reference.items() if name in factors}
         return estimate(self.edits, scores, replace(self.settings, factors=factors, reference=reference))
 
-    def cell(self, found: Sequence[Estimate], axis: str, form: Form, wanted: Callable[[Estimate], bool]) -> Cell:
+    def cell(self, estimates: Sequence[Estimate], axis: str, form: Form, wanted: Callable[[Estimate], bool]) -> Cell:
         """The cell of the one estimate that is wanted."""
         if self.score(axis) is None:
             return Absent(reason=self.unanswered(axis))
-        for each in found:
-            if each.judge and wanted(each):
-                return number(each.outcome, form, each.portraits, each.edits)
-        return Absent(reason="there is no edit that was to be rated")
+        for candidate in estimates:
+            if candidate.judge and wanted(candidate):
+                return number(candidate.outcome, form, candidate.portraits, candidate.edits, self.note(axis))
+        return Absent(reason="there is no edit to rate")
 
 
 def rated(score: Scores, edits: Edits) -> Flags:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
+from stillme import numbers
 from stillme.types import Interval, NotEstimable
 
 Form = Literal["score", "change", "rate", "points"]
 """A mean on a scale, a difference of means, a share in percent, a difference of shares in points."""
+MARK = "†"
+"""Stands behind a number whose judge failed calibration or never had one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,8 @@ class Number:
     form: Form
     portraits: int
     edits: int
+    note: str = ""
+    """What calibration says of the judge; empty where it passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +84,20 @@ class PaperTable:
     """Why the whole table cannot be made; empty where it can."""
 
 
-def number(outcome: Interval | NotEstimable, form: Form, portraits: int, edits: int) -> Cell:
+def number(outcome: Interval | NotEstimable, form: Form, portraits: int, edits: int, note: str = "") -> Cell:
     """A cell for an estimate, or the reason why there is none."""
     if isinstance(outcome, NotEstimable):
         return Absent(reason=outcome.reason)
-    return Number(outcome=outcome, form=form, portraits=portraits, edits=edits)
+    return Number(outcome=outcome, form=form, portraits=portraits, edits=edits, note=note)
 
 
 def complement(cell: Cell) -> Cell:
     """One minus a rate."""
     if not isinstance(cell, Number):
         return cell
-    known = cell.outcome
-    return replace(cell, outcome=replace(known, value=1 - known.value, low=1 - known.high, high=1 - known.low))
+    followed = cell.outcome
+    outcome = replace(followed, value=1 - followed.value, low=1 - followed.high, high=1 - followed.low)
+    return replace(cell, outcome=outcome)
 
 
 def text_of(value: float, form: Form) -> str:
@@ -105,6 +111,6 @@ def text_of(value: float, form: Form) -> str:
         case "rate":
             return f"{round(100 * value, 1) + 0.0:.1f}%"
         case "points":
-            return f"{round(100 * value, 1) + 0.0:.1f} pp"
+            return numbers.points(value)
         case never:
             assert_never(never)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from string import ascii_lowercase
 from typing import assert_never
 
-from stillme.files import harmless
-from stillme.tables.paper.table import Absent, Cell, Count, Number, PaperTable, Row, Share, Words, text_of
+from stillme.files import csv_text, write_whole
+from stillme.tables.paper.table import MARK, Absent, Cell, Count, Number, PaperTable, Row, Share, Words, text_of
 
 _COLUMNS: Sequence[str] = (
     "table",
@@ -29,6 +26,7 @@ _COLUMNS: Sequence[str] = (
     "method",
     "words",
     "not_estimable",
+    "judge_note",
 )
 _UNITS = {"score": "1-5", "change": "1-5 points", "rate": "share", "points": "difference of shares"}
 _LEGEND = "In brackets: {confidence:.0%} interval, the portrait as the unit. In parentheses: portraits; edits."
@@ -54,6 +52,7 @@ _LATEX = {
     "–": "--",
     "’": "'",
     "…": r"\ldots{}",
+    MARK: r"$\dagger$",
 }
 
 
@@ -61,20 +60,16 @@ def write(table: PaperTable, folder: Path) -> list[Path]:
     """Write a table in all three formats into `folder`/tables/paper."""
     place = folder / "tables" / "paper"
     place.mkdir(parents=True, exist_ok=True)
-    return [_whole(place / f"table-{table.number:02}.{ending}", FORMATS[ending](table)) for ending in FORMATS]
+    return [write_whole(place / f"table-{table.number:02}.{ending}", FORMATS[ending](table)) for ending in FORMATS]
 
 
 def as_csv(table: PaperTable) -> str:
     """One line per cell, with everything that is known of it."""
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: harmless(word) for name, word in entry.items()} for entry in _entries(table))
-    return buffer.getvalue()
+    return csv_text(_COLUMNS, _entries(table))
 
 
 def as_markdown(table: PaperTable) -> str:
-    """A table that is aligned also where nobody renders it."""
+    """A table whose source is aligned too."""
     title = f"**Table {table.number} of the paper.** {table.caption}"
     if table.absent:
         return f"{title}\n\nNot estimable: {table.absent}.\n"
@@ -153,9 +148,10 @@ class _Notes:
 
 def _cell(cell: Cell, notes: _Notes) -> str:
     match cell:
-        case Number(outcome=known, form=form):
-            value, low, high = (text_of(each, form) for each in (known.value, known.low, known.high))
-            return f"{value} [{low}, {high}] ({cell.portraits:,}; {cell.edits:,})"
+        case Number(outcome=outcome, form=form):
+            value, low, high = (text_of(number, form) for number in (outcome.value, outcome.low, outcome.high))
+            mark = MARK if cell.note else ""
+            return f"{value}{mark} [{low}, {high}] ({cell.portraits:,}; {cell.edits:,})"
         case Count(value=count):
             return f"{count:,}"
         case Share(value=share):
@@ -185,16 +181,17 @@ def _entries(table: PaperTable) -> Iterator[Mapping[str, str]]:
 
 def _fields(cell: Cell) -> Mapping[str, str]:
     match cell:
-        case Number(outcome=known, form=form):
+        case Number(outcome=outcome, form=form):
             return {
-                "value": f"{known.value:.9g}",
-                "low": f"{known.low:.9g}",
-                "high": f"{known.high:.9g}",
-                "confidence": f"{known.confidence:g}",
+                "value": f"{outcome.value:.9g}",
+                "low": f"{outcome.low:.9g}",
+                "high": f"{outcome.high:.9g}",
+                "confidence": f"{outcome.confidence:g}",
                 "unit": _UNITS[form],
                 "portraits": str(cell.portraits),
                 "edits": str(cell.edits),
-                "method": known.method,
+                "method": outcome.method,
+                "judge_note": cell.note,
             }
         case Count(value=count):
             return {"value": str(count), "unit": "count"}
@@ -228,11 +225,3 @@ def _first_latex(text: str) -> str:
 
 def _latex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in " ".join(text.split()))
-
-
-def _whole(path: Path, text: str) -> Path:
-    """A file that appears under its name only when it is complete."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text, "utf-8")
-    partial.replace(path)
-    return path

@@ -45,6 +45,7 @@ function explorer(rows) {
   const flags = [["mosaic", "in the mosaic"]].filter(() => mosaic.size);
   if (disagree) flags.unshift(["disagree", "judges disagree"]);
   flags.push(["remarks", "with remarks"]);
+  if (rows.column.happened) flags.unshift(["happened", "edit was made"], ["not-happened", "edit was not made"]);
   const levels = rows.factors.map((factor, index) => [factor, [...new Set(rows.portraits.map((portrait) => portrait[index + 2]))].filter(Boolean).sort()]);
   const at = select("at", "Which", [["counts", "those that count"], ["not", "those that do not"], ["none", "without an answer"]], "all");
   const from = number("from", "from"), to = number("to", "to");
@@ -95,6 +96,8 @@ function explorer(rows) {
     const flag = asked.get("flag");
     if (flag === "mosaic") tests.push((row) => mosaic.has(row));
     if (flag === "disagree" && disagree) tests.push(disagree);
+    if (flag === "happened" && rows.column.happened) tests.push((row) => rows.column.happened[row] === 1);
+    if (flag === "not-happened" && rows.column.happened) tests.push((row) => rows.column.happened[row] === 0 && state[row] === EDITED);
     if (flag === "remarks") tests.push((row) => rows.remarks[row] !== undefined);
     const all = [];
     for (let row = 0; row < rows.rows; row += 1) if (tests.every((test) => test(row))) all.push(row);

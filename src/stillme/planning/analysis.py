@@ -12,8 +12,8 @@ from stillme.audit import Audit, NamedEditor
 from stillme.estimates import Edits, design
 from stillme.estimates.design import Plan
 from stillme.estimates.quantities import Columns, Floats
-from stillme.planning.answers import Against, Alternative, Gap, Leaning, Sight, Wish
-from stillme.planning.assumptions import Assumed, Likely
+from stillme.planning.answers import Against, Alternative, DetectableGap, Gap, Requirement, RoleDeviation
+from stillme.planning.assumptions import AssumedRate, Assumptions
 from stillme.planning.costs import Bills
 from stillme.planning.power import (
     Mean,
@@ -34,7 +34,7 @@ Flags = NDArray[np.bool_]
 class PowerAnalysis:
     """What an audit's design can detect, from its portraits and cells."""
 
-    def __init__(self, audit: Audit, assumed: Assumed, terms: Terms) -> None:
+    def __init__(self, audit: Audit, assumed: Assumptions, terms: Terms) -> None:
         self._audit, self._assumed, self._terms = audit, assumed, terms
         self._columns = Columns.of(_no_edits(audit))
         index = {portrait.id: number for number, portrait in enumerate(self._columns.portraits)}
@@ -46,46 +46,46 @@ class PowerAnalysis:
         """Factors whose groups can be compared: only edits of single people have a group."""
         return self._audit.factors if any(counts.any() for counts in self._counts.values()) else ()
 
-    def sights(self) -> Iterator[Sight]:
+    def detectable(self) -> Iterator[DetectableGap]:
         """For every factor, comparison and quantity, the editor with the largest detectable gap."""
         scores = self._assumed.sd_icc
-        measures: list[tuple[Measure, Likely]] = [
-            *((Rate(base=likely.rate, icc=likely.icc), likely) for likely in self._assumed.rates),
+        measures: list[tuple[Measure, AssumedRate]] = [
+            *((Rate(base=assumed.rate, icc=assumed.icc), assumed) for assumed in self._assumed.rates),
             (Mean(sd=self._assumed.sd, icc=scores.icc), scores),
         ]
         for factor in self._factors:
             plan = design.by_factor(self._columns, factor, self._audit.config.estimates.reference.get(factor))
             if len(plan.levels) < 2:
                 continue
-            for measure, likely in measures:
+            for measure, assumed in measures:
                 for against in ("another group", "the others"):
-                    sights = [self._sight(plan, editor, measure, likely, against) for editor in self._counts]
-                    yield max(sights, key=lambda sight: (sight.gap.value is None, sight.gap.value or 0.0))
+                    gaps = [self._detectable(plan, editor, measure, assumed, against) for editor in self._counts]
+                    yield max(gaps, key=lambda detectable: (detectable.gap.value is None, detectable.gap.value or 0.0))
 
-    def leanings(self) -> Iterator[Leaning]:
+    def role_deviations(self) -> Iterator[RoleDeviation]:
         """Role requests with two people: 0.5 is no bias."""
         for editor, counts in self._pair_counts.items():
             side = Side(edits=counts[counts > 0], units=int((counts > 0).sum()))
             if side.units:
-                yield Leaning(
+                yield RoleDeviation(
                     editor=editor,
                     requests=int(counts.sum()),
                     portraits=side.units,
                     departure=smallest_departure(self._assumed.rates[0].icc, side, self._terms),
                 )
 
-    def wishes(self, gap: float, work: Bills) -> Iterator[Wish]:
+    def requirements(self, gap: float, work: Bills) -> Iterator[Requirement]:
         """How many portraits it takes to detect the gap between two groups, with as many edits of each."""
         for factor in self._factors:
             levels = self._level_count(factor)
             edits_each = min(float(counts[counts > 0].mean()) for counts in self._counts.values() if counts.any())
-            for likely in self._assumed.rates:
-                per_group = portraits_needed(gap, Rate(base=likely.rate, icc=likely.icc), edits_each, self._terms)
+            for assumed in self._assumed.rates:
+                per_group = portraits_needed(gap, Rate(base=assumed.rate, icc=assumed.icc), edits_each, self._terms)
                 portraits = per_group * levels if per_group else None
                 times = portraits / len(self._audit.portraits) if portraits else None
-                yield Wish(
+                yield Requirement(
                     factor=factor,
-                    base=likely.rate,
+                    base=assumed.rate,
                     gap=gap,
                     per_group=per_group,
                     portraits=portraits,
@@ -96,7 +96,7 @@ class PowerAnalysis:
 
     def alternatives(self) -> Iterator[Alternative]:
         """From all prompts for every portrait and editor down to one, for the first factor and base rate."""
-        audit, likely = self._audit, self._assumed.rates[0]
+        audit, assumed = self._audit, self._assumed.rates[0]
         prompts = [prompt for prompt in audit.prompts if not (audit.config.roles and prompt.target)]
         full = len(prompts) * max(len(named.seeds) for named in audit.editors)
         if not self._factors or full < 2:
@@ -106,7 +106,7 @@ class PowerAnalysis:
 
         def gap(portraits: int, edits_each: float) -> float | None:
             side = Side.of(portraits // groups, edits_each)
-            return smallest_gap(Rate(base=likely.rate, icc=likely.icc), side, side, self._terms)
+            return smallest_gap(Rate(base=assumed.rate, icc=assumed.icc), side, side, self._terms)
 
         for edits_each in _sparser(full, current):
             portraits = int(people * full / edits_each)
@@ -114,7 +114,7 @@ class PowerAnalysis:
                 edits_each=edits_each,
                 size=round(people * len(audit.editors) * edits_each),
                 share=edits_each / full,
-                information=effective_size([edits_each], likely.icc) / effective_size([full], likely.icc),
+                information=effective_size([edits_each], assumed.icc) / effective_size([full], assumed.icc),
                 gap=gap(people, edits_each),
                 portraits=portraits,
                 wider_gap=gap(portraits, edits_each),
@@ -124,7 +124,9 @@ class PowerAnalysis:
     def _level_count(self, factor: str) -> int:
         return len(self._columns.edits.levels(factor)[0])
 
-    def _sight(self, plan: Plan, editor: str, measure: Measure, likely: Likely, against: Against) -> Sight:
+    def _detectable(
+        self, plan: Plan, editor: str, measure: Measure, assumed: AssumedRate, against: Against
+    ) -> DetectableGap:
         counts = self._counts[editor]
         groups = [comparison.members for comparison in plan.comparisons if comparison.scope == "group"]
         contrasts = [
@@ -145,7 +147,7 @@ class PowerAnalysis:
             one, other = (_side(plan, counts, members) for members in pair)
             return smallest_gap(replace(measure, icc=icc), one, other, terms, paired=plan.paired)
 
-        return Sight(
+        return DetectableGap(
             factor=plan.factor,
             editor=editor,
             groups=len(groups),
@@ -154,17 +156,17 @@ class PowerAnalysis:
             against=against,
             quantity="rate" if isinstance(measure, Rate) else "mean",
             base=measure.base if isinstance(measure, Rate) else None,
-            gap=_gap(gap, likely, self._terms, comparisons),
+            gap=_gap(gap, assumed, self._terms, comparisons),
             comparisons=comparisons,
         )
 
 
-def _gap(gap: Callable[[float, Terms], float | None], likely: Likely, terms: Terms, comparisons: int) -> Gap:
+def _gap(gap: Callable[[float, Terms], float | None], assumed: AssumedRate, terms: Terms, comparisons: int) -> Gap:
     return Gap(
-        value=gap(likely.icc, terms),
-        low=gap(likely.low, terms),
-        high=gap(likely.high, terms),
-        corrected=gap(likely.icc, replace(terms, comparisons=max(1, comparisons))),
+        value=gap(assumed.icc, terms),
+        low=gap(assumed.low, terms),
+        high=gap(assumed.high, terms),
+        corrected=gap(assumed.icc, replace(terms, comparisons=max(1, comparisons))),
     )
 
 

@@ -1,0 +1,74 @@
+"""Whether the tables of a bundle are those that its rows give."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from stillme.evidence.differences import Difference
+
+_CLOSE = 1e-6
+"""Relative: other processors and libraries add up in another order."""
+
+Rows = list[list[str]]
+
+
+def table_differences(given: Path, computed: Path) -> tuple[int, list[Difference]]:
+    """How many cells were compared, and those that differ."""
+    cells = 0
+    differences: list[Difference] = []
+    names = sorted({path.name for folder in (given, computed) for path in folder.glob("*")})
+    for name in names:
+        file = f"tables/{name}"
+        if not (given / name).is_file() or not (computed / name).is_file():
+            differences.append(
+                Difference(file=file, what="is missing" if (computed / name).is_file() else "is no table")
+            )
+            continue
+        actual, expected = _read(given / name), _read(computed / name)
+        cells += sum(map(len, expected))
+        differences += _cells(file, actual, expected)
+    return cells, differences
+
+
+def _read(file: Path) -> Rows:
+    with file.open(encoding="utf-8", newline="") as stream:
+        return list(csv.reader(stream))
+
+
+def _cells(file: str, actual: Rows, expected: Rows) -> Iterator[Difference]:
+    heads = expected[0]
+    if not actual or actual[0] != heads:
+        columns = ", ".join(actual[0] if actual else [])
+        yield Difference(file=file, what="has other columns", expected=", ".join(heads), found=columns)
+        return
+    for number, (row, should) in enumerate(zip(actual[1:], expected[1:], strict=False), start=1):
+        if len(row) != len(heads):
+            yield Difference(file=file, row=number, what="has another number of cells")
+            continue
+        for head, cell, wanted in zip(heads, row, should, strict=True):
+            if not _same(cell, wanted):
+                yield Difference(
+                    file=file, row=number, column=head, what=_named(heads, should), expected=wanted, found=cell
+                )
+    if len(actual) != len(expected):
+        rows = str(len(actual) - 1)
+        yield Difference(file=file, what="has another number of rows", expected=str(len(expected) - 1), found=rows)
+
+
+def _named(heads: list[str], row: list[str]) -> str:
+    """Whose number it is, from the row itself."""
+    known = dict(zip(heads, row, strict=True))
+    parts = (known.get(name, "") for name in ("editor", "arm", "judge", "quantity", "factor", "group", "scope"))
+    return " ".join(part for part in parts if part)
+
+
+def _same(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    try:
+        return math.isclose(float(one), float(other), rel_tol=_CLOSE, abs_tol=1e-9)
+    except ValueError:
+        return False

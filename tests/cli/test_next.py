@@ -1,0 +1,96 @@
+"""Every command ends with the next one to type, and that one exists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from stillme.cli import cli
+from stillme.cli.options import command_line
+from tests.command_lines import parse
+
+Write = Callable[..., Path]
+
+WITHOUT = {
+    "completion": "its output is run by a shell",
+    "features lint": "a verdict, for scripts",
+    "portraits sample": "its text ends with it",
+    "serve": "runs until it is interrupted",
+}
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(cli, list(map(str, words)))
+
+
+def next_of(*words: object) -> list[str]:
+    shown = invoke(*words)
+    assert not isinstance(shown.exception, Exception), shown.exception
+    lines = [line.removeprefix("Next: ") for line in shown.stderr.splitlines() if line.startswith("Next: ")]
+    commands = [line for line in lines if not line.startswith("open ")]
+    for command in commands:
+        parse(command)
+    return commands
+
+
+def test_every_command_of_an_audit_names_the_next(write_audit: Write, tmp_path: Path):
+    folder = write_audit()
+    assert next_of("new", tmp_path / "new") == [f"stillme run {tmp_path / 'new'}"]
+    assert next_of("plan", folder) == [f"stillme run {folder}"]
+    for stage, follows in (("edit", "judge"), ("judge", "estimate"), ("estimate", "report"), ("report", "tables")):
+        assert next_of(stage, folder) == [f"stillme {follows} {folder}"]
+    for command in ("run", "status"):
+        assert next_of(command, folder) == [f"stillme tables {folder}"]
+    assert next_of("tables", folder, "--table", 4) == [f"stillme statistics {folder}"]
+    sealing = [f"stillme export {folder} --bundle evidence.zip"]
+    assert next_of("statistics", folder, "--only", "contrasts") == sealing
+    assert next_of("export", folder) == sealing
+    assert next_of("gate", folder, "--max", "failed >= 0") == sealing
+    bundle = tmp_path / "evidence.zip"
+    sealed = json.loads(invoke("export", folder, "--bundle", bundle, "--json").stdout)
+    assert next_of("verify", bundle, "--root", sealed["root"]) == [f"stillme status {bundle}"]
+
+
+def test_unfinished_work_is_to_be_run_again(write_audit: Write):
+    folder = write_audit()
+    next_of("edit", folder)
+    assert next_of("status", folder) == [f"stillme run {folder}"]
+    assert next_of("gate", folder, "--max", "failed <= 5%")[0].startswith("stillme ")
+
+
+def test_the_run_folder_is_part_of_the_next_command(write_audit: Write, tmp_path: Path):
+    out = tmp_path / "a run"
+    (command,) = next_of("run", write_audit(), "--out", out)
+    assert command.endswith(f"--out '{out}'")
+
+
+def test_json_has_no_next_line(write_audit: Write):
+    shown = invoke("edit", write_audit(), "--json")
+    json.loads(shown.stdout)
+    assert "Next:" not in shown.stderr
+
+
+def test_a_stillme_that_is_not_on_the_path_is_named_as_it_was_called(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr("sys.argv", [".venv/bin/stillme", "demo"])
+    assert command_line("new", "my audit") == ".venv/bin/stillme new 'my audit'"
+
+
+def leaves(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, f"{prefix}{name} ")
+        else:
+            yield prefix + name, command
+
+
+@pytest.mark.parametrize(("name", "command"), list(leaves(cli)))
+def test_no_command_was_forgotten(name: str, command: click.Command):
+    assert command.callback is not None
+    called = set(command.callback.__code__.co_names)
+    assert bool(called & {"print_next", "_work", "_tell", "_print_next_of_gate"}) != (name in WITHOUT)

@@ -1,0 +1,23 @@
+"""Check a command line against the real options, without running it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import click
+
+from stillme.cli import cli
+
+
+def parse(line: str | Sequence[str]) -> click.Context:
+    """The context of a `stillme` command; raises what a user who typed it would see."""
+    program, *words = shlex.split(line) if isinstance(line, str) else line
+    assert program.rpartition("/")[2] == "stillme"
+    command: click.Command = cli
+    context = click.Context(cli, info_name="stillme")
+    while isinstance(command, click.Group):
+        name, subcommand, words = command.resolve_command(context, words)
+        assert subcommand is not None
+        command, context = subcommand, click.Context(subcommand, info_name=name, parent=context)
+    return command.make_context(context.info_name, words, parent=context.parent)

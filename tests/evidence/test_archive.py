@@ -1,0 +1,127 @@
+"""Archives that stillme did not write are refused before anything of them is read."""
+
+from __future__ import annotations
+
+import io
+import stat
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillme.api import open as open_run
+from stillme.errors import StillmeError
+from stillme.evidence import archive, opened_bundle, verify
+
+
+def zipped(file: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, data in entries:
+            target.writestr(name, data)
+    return file
+
+
+def tarred(file: Path, *entries: tuple[str | tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(file, "w") as target:
+        for name, data in entries:
+            entry = tarfile.TarInfo(name) if isinstance(name, str) else name
+            entry.size = len(data)
+            target.addfile(entry, io.BytesIO(data))
+    return file
+
+
+def zip_of_kind(kind: int) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo("report.html")
+    entry.create_system, entry.external_attr = 3, (kind | 0o644) << 16
+    return entry
+
+
+def tar_of_kind(kind: bytes) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo("report.html")
+    entry.type, entry.linkname = kind, "README.md"
+    return entry
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("make", [zipped, tarred])
+@pytest.mark.parametrize("second", ["report.html", "Report.html", "a", "report.html/x"])
+def test_a_name_twice_is_refused(tmp_path: Path, make: Callable[..., Path], second: str):
+    # A reader that takes the first and one that takes the last see two reports under one root.
+    first = "a" if second == "a" else "report.html"
+    file = make(tmp_path / "x", (first, b"forged"), (second, b"real"))
+    with pytest.raises(archive.Unsafe, match=r"twice|another has its folder"):
+        archive.unpack(file, tmp_path / "out")
+
+
+@pytest.mark.parametrize("make", [zipped, tarred])
+@pytest.mark.parametrize(
+    "name", ["../evil.txt", "/etc/evil.txt", "a/../../b", "./a", "a//b", "a\\b", "C:a", "a\nb", "rows/.hidden", "a."]
+)
+def test_a_name_that_stillme_never_writes_is_refused(tmp_path: Path, make: Callable[..., Path], name: str):
+    with pytest.raises(archive.Unsafe, match="outside of what stillme writes"):
+        archive.unpack(make(tmp_path / "x", (name, b"")), tmp_path / "out")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "x"]
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
+def test_links_and_special_files_in_a_zip_are_refused(tmp_path: Path, kind: int):
+    with pytest.raises(archive.Unsafe, match="no plain file"):
+        archive.unpack(zipped(tmp_path / "x", (zip_of_kind(kind), b"README.md")), tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_links_and_special_files_in_a_tar_are_refused(tmp_path: Path, kind: bytes):
+    with pytest.raises(archive.Unsafe, match="no plain file"):
+        archive.unpack(tarred(tmp_path / "x", (tar_of_kind(kind), b"")), tmp_path / "out")
+
+
+def test_a_bomb_stops_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = zipped(tmp_path / "x.zip", *((f"rows/{place}.jsonl", bytes(2**20)) for place in range(40)))
+    monkeypatch.setattr(archive, "ALWAYS_ALLOWED", 3 * 2**20)
+    with pytest.raises(archive.Unsafe, match=r"unpacks to more than .* bytes \(at most 100 times its size"):
+        archive.unpack(file, tmp_path / "out")
+    written = sum(path.stat().st_size for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert written <= max(3 * 2**20, 100 * file.stat().st_size)
+
+
+def test_too_large_and_too_many_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tarred(tmp_path / "x.tar", *((f"rows/{place}.jsonl", bytes(1000)) for place in range(10)))
+    monkeypatch.setattr(archive, "MAX_BYTES", 9_999)
+    with pytest.raises(archive.Unsafe, match="unpacks to more than"):
+        archive.unpack(file, tmp_path / "bytes")
+    monkeypatch.undo()
+    monkeypatch.setattr(archive, "MAX_ENTRIES", 9)
+    with pytest.raises(archive.Unsafe, match="more than 9 files"):
+        archive.unpack(file, tmp_path / "entries")
+
+
+def test_nothing_is_packed_that_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "rows").write_bytes(bytes(2**20))
+    monkeypatch.setattr(archive, "ALWAYS_ALLOWED", 1000)
+    with pytest.raises(StillmeError, match=r"more than 100:1.*\.tar"):
+        archive.pack(tmp_path / "x.zip", {"rows": tmp_path / "rows"}, ".zip")
+    archive.pack(tmp_path / "x.tar", {"rows": tmp_path / "rows"}, ".tar")
+    assert archive.unpack(tmp_path / "x.tar", tmp_path / "out") == ["rows"]
+    monkeypatch.setattr(archive, "MAX_BYTES", 1000)
+    with pytest.raises(StillmeError, match="Leave out --with-images"):
+        archive.pack(tmp_path / "x.tar", {"rows": tmp_path / "rows"}, ".tar")
+
+
+def test_a_zip_behind_a_tar_is_not_what_is_read(tmp_path: Path):
+    # `tar` and `unzip` would unpack two bundles from one file.
+    tar = tarred(tmp_path / "x.tar", ("a.txt", b"tar"))
+    both = tmp_path / "both.zip"
+    both.write_bytes(tar.read_bytes() + zipped(tmp_path / "x.zip", ("b.txt", b"zip")).read_bytes())
+    assert archive.unpack(both, tmp_path / "out") == ["a.txt"]
+
+
+def test_every_way_to_open_a_bundle_refuses(tmp_path: Path):
+    file = zipped(tmp_path / "x.zip", ("/evil.txt", b""))
+    with pytest.raises(archive.Unsafe):
+        verify(file)
+    with pytest.raises(archive.Unsafe), opened_bundle(file):
+        pass
+    with pytest.raises(archive.Unsafe):
+        open_run(file)

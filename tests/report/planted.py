@@ -1,0 +1,107 @@
+"""Report data with planted failures: which edits are made, whom they change, and what judges are known to miss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, Standing, estimate
+from stillme.report import ReportData
+from stillme.report.happened import with_happened
+from stillme.types import ImageFile, Portrait, Prompt
+
+LICENSED: Standing = {
+    "meter": {"changed_area": "passed", "skin_tone": "passed", "identity_distance": "failed", "age_change": "failed"}
+}
+
+
+def planted(
+    *,
+    groups: Sequence[str] = ("A", "B", "E"),
+    per_group: int = 12,
+    prompts: int = 2,
+    unedited: Mapping[str, float] | None = None,
+    lightened: Mapping[str, float] | None = None,
+    states: Mapping[str, EditState] | None = None,
+    rating: RatingState = RatingState.RATED,
+    standing: Standing = LICENSED,
+    axes: Sequence[str] = ("changed_area", "skin_tone", "identity_distance", "age_change"),
+    editors: Sequence[str] = ("editor",),
+) -> ReportData:
+    """By group: the share of edits that are not made, and the share of made edits that lighten the skin.
+
+    `identity_distance` is large for A only where the edit was made, and the judge failed calibration on it.
+    """
+    stream = np.random.default_rng(11)
+    people = tuple(
+        Portrait(
+            id=f"{group}-{number:03d}",
+            image=ImageFile(path=Path("no such file"), sha256=f"{group}{number}"),
+            attributes={"preset": group},
+            label_origin="made up",
+            licence="CC0-1.0",
+        )
+        for group in groups
+        for number in range(per_group)
+    )
+    editor, portrait, prompt = (
+        index.ravel().astype(np.int32) for index in np.indices((len(editors), len(people), prompts))
+    )
+    group = np.array([person.attributes["preset"] for person in people])[portrait]
+    state = np.full(len(portrait), EditState.EDITED, dtype=np.int32)
+    for name, outcome in (states or {}).items():
+        state[group == name] = outcome
+
+    def drawn(shares: Mapping[str, float] | None) -> NDArray[np.bool_]:
+        return stream.random(len(portrait)) < np.array([(shares or {}).get(name, 0.0) for name in group.tolist()])
+
+    ignored = drawn(unedited)
+    lighter = drawn(lightened) & ~ignored
+    edits = Edits(
+        keys=[f"{row:05d}" for row in range(len(portrait))],
+        portrait=portrait,
+        prompt=prompt,
+        editor=editor,
+        arm=np.zeros(len(portrait), dtype=np.int32),
+        state=state,
+        image=["" for _ in range(len(portrait))],
+        portraits=people,
+        prompts=tuple(Prompt(id=f"P{n}", text="A doctor.", category="c", subcategory="s") for n in range(prompts)),
+        editors=tuple(editors),
+        arms=("baseline",),
+    )
+    distance = np.where(ignored, 0.0, 0.1 + 0.2 * (group == "A") + 0.01 * stream.random(len(portrait)))
+    values = {
+        "changed_area": np.where(ignored, 0.0, 0.4),
+        "skin_tone": np.where(lighter, 5.0, 3.0),
+        "identity_distance": distance,
+        "age_change": np.full(len(portrait), 3.0),
+    }
+    rated = np.where(state == EditState.EDITED, rating, RatingState.MISSING).astype(np.int32)
+    scores = tuple(
+        Scores(
+            judge="meter",
+            axis=axis,
+            value=np.where(rated == RatingState.RATED, values[axis], np.nan),
+            state=rated,
+            kind="instrument",
+        )
+        for axis in axes
+    )
+    settings = Settings(factors=("preset",), replicates=200)
+    return with_happened(
+        ReportData(
+            title="Planted",
+            audit_hash="0123456789abcdef",
+            version="0.1.0",
+            edits=edits,
+            scores=scores,
+            estimates=tuple(estimate(edits, scores, settings)),
+            settings=settings,
+            image_path=lambda _: None,
+            standing=standing,
+        )
+    )
