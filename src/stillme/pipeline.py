@@ -30,6 +30,8 @@ __all__ = ["Ended", "Name", "Options", "Summary", "run_audit", "run_stages"]
 Name = Literal["edit", "judge", "estimate", "report"]
 
 _REASONS = 5
+_WORTH_SAYING = 300
+"""Edits from which on estimates and a report take seconds."""
 FIGURES = "figures"
 """The folder of figures for a manuscript, in the run folder."""
 
@@ -177,11 +179,16 @@ def _adopt(folder: Path, options: Options) -> None:
 
 
 def _estimate(run: Run, stages: Sequence[Name], options: Options, summary: Summary) -> None:
+    edits = len(run.results.edits)
+    if edits >= _WORTH_SAYING:
+        options.say(f"Estimating from {edits:,} edits …")
     estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
     if "estimate" in stages:
         summary.tables = write_tables(estimated, run.folder, calibration.standing_of(run))
         summary.tables += disputes.write_judges(run)
     if "report" in stages:
+        if edits >= _WORTH_SAYING:
+            options.say("Writing the report …")
         data = report_data(run, estimated, redact=options.redact)
         summary.report = report.write(run.folder, data)
         if options.figures:

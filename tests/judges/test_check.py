@@ -87,7 +87,7 @@ def test_a_judge_that_is_down_is_a_failure_and_exits_with_3(shell: Shells):
     one.servers[0].breaks(Says(status=503, body={"error": {"message": "down"}}))
     shown = one.check()
     assert shown.exit_code == 3
-    assert "failed: llava: 503: down" in shown.stdout
+    assert "failed (llava: 503: down); re-run to retry" in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_judge_that_is_down_is_a_failure_and_exits_with_3(shell: Shells):
         (["--judge", "openai-compatible"], "'model' is missing; add it. `stillme list judges openai-"),
         (["--judge", "vlm:cloude"], "there is no preset 'cloude'"),
         (["--judge", "scripted:x"], "takes nothing after a colon"),
-        (["--judge", "scripted", "--set", "vlm.model=x"], "write JUDGE.KEY=VALUE, where JUDGE is one of scripted"),
+        (["--judge", "scripted", "--set", "vlm.model=x"], "write JUDGE.KEY=VALUE; judges: scripted"),
     ],
 )
 def test_a_mistake_is_one_sentence(shell: Shells, given: list[str], words: str):
