@@ -19,7 +19,7 @@ from stillme.gate.junit import as_junit
 from stillme.gate.sarif import as_sarif
 from stillme.gate.showing import as_json, as_markdown, as_text
 from stillme.results import Run
-from stillme.types import Rating, Refused, Request
+from stillme.types import Failed, Rating, Refused, Request
 from tests.comparison.test_comparison import NASTY
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 
@@ -101,6 +101,26 @@ def test_an_unfinished_run_has_no_verdict(make: Make):
         assert decision.verdict is Verdict.NO_DATA
         assert decision.checks[0].reason == "the run is not finished: edit missing 4"
     assert verdict(run, "soft_erasure#a <= 0.9") is Verdict.PASSED, "p03 is of the other group"
+
+
+def test_an_outage_is_no_data_and_a_single_failure_is_no_outage(make: Make):
+    def failing(*names: str) -> Answer:
+        broken = Failed(error="503", retryable=True)
+        return lambda editor, request: broken if request.portraits[0].id in names else answer(editor, request)
+
+    half = make("half", failing("p00", "p01", "p02", "p03", "p04", "p05", "p06", "p07"))
+    (decision,) = decided(half, "soft_erasure <= 0.9").decisions
+    assert decision.verdict is Verdict.NO_DATA
+    assert decision.checks[0].reason == "32 of 96 failed; run again to retry"
+    before = make("before")
+    assert verdict(half, baseline=before, margins=["soft_erasure <= 0.9"]) is Verdict.NO_DATA
+
+    def once(editor: str, request: Request) -> object:
+        hit = request.portraits[0].id == "p00" and request.prompt.id == "O-01"
+        return Failed(error="503", retryable=True) if hit else answer(editor, request)
+
+    one = make("one", once)
+    assert verdict(one, "soft_erasure <= 0.9") is Verdict.PASSED
 
 
 def test_a_run_that_nobody_judged_has_no_verdict(make: Make):

@@ -25,7 +25,7 @@ from stillme.comparison import (
 from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import EditState, RatingState, Scores
 from stillme.estimates.cuts import rate_of
-from stillme.gate.verdicts import Check, Decision, against_limit, unlicensed, without_number
+from stillme.gate.verdicts import Check, Decision, against_limit, too_many_failed, unlicensed, without_number
 from stillme.results import Run
 from stillme.types import Arm, Interval, NotEstimable
 
@@ -144,9 +144,13 @@ def _incomplete(matched: Matched, judge: str, quantity: str) -> str:
     """What is still missing in one of the two runs, in words."""
     missing = matched.edits.state == EditState.MISSING
     edited = matched.edits.state == EditState.EDITED
+    failed = matched.edits.state == EditState.FAILED
     waiting = [f"edit missing {np.count_nonzero(missing):,}"] if missing.any() else []
     for score in _on(matched.scores, quantity):
-        unrated = edited & (score.state == RatingState.MISSING)
-        if score.judge == judge and score.kind != "person" and unrated.any():
-            waiting.append(f"not judged {np.count_nonzero(unrated):,}")
-    return f"a run is not finished: {', '.join(waiting)}" if waiting else ""
+        if score.judge == judge and score.kind != "person":
+            unrated = edited & (score.state == RatingState.MISSING)
+            waiting += [f"not judged {np.count_nonzero(unrated):,}"] if unrated.any() else []
+            failed |= edited & (score.state == RatingState.FAILED)
+    if waiting:
+        return f"a run is not finished: {', '.join(waiting)}"
+    return too_many_failed(int(np.count_nonzero(failed)), len(failed))

@@ -18,9 +18,9 @@ from stillme.comparison import Chosen
 from stillme.errors import StillmeError, UnknownName, did_you_mean
 from stillme.estimates import Disparity
 from stillme.estimates.cuts import rate_of
-from stillme.estimates.quantities import EDIT_RATES
+from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.gate.baseline import Baseline
-from stillme.gate.verdicts import Check, Decision, Verdicts, against_limit, unlicensed, without_number
+from stillme.gate.verdicts import Check, Decision, Verdicts, against_limit, too_many_failed, unlicensed, without_number
 from stillme.results import Run
 from stillme.types import Arm, Estimate, Interval
 
@@ -202,7 +202,8 @@ class _Deciding:
             return "the run is not finished: " + ", ".join(f"{reason} {count:,}" for reason, count in left.items())
         if estimate.factor and (absent := self._absent_groups(estimate)):
             return f"no number for {', '.join(absent)}"
-        return ""
+        failed = sum(estimate.excluded.get(reason, 0) for reason in (Exclusion.EDIT_FAILED, Exclusion.JUDGE_FAILED))
+        return too_many_failed(failed, estimate.edits + sum(estimate.excluded.values()))
 
     def _absent_groups(self, estimate: Estimate) -> list[str]:
         """Groups of the design that have no number: a gap between the others is not the gap that was asked for."""

@@ -22,6 +22,9 @@ class Verdict(StrEnum):
     """There is no number, or the run is not finished. Never a pass."""
 
 
+MAX_FAILED = 0.02
+"""Share of a number's edits that may have failed. More than that is an outage, and says nothing about the editor."""
+
 _WORST_FIRST = (Verdict.FAILED, Verdict.NO_DATA, Verdict.INCONCLUSIVE, Verdict.PASSED)
 
 
@@ -114,6 +117,11 @@ def without_number(reason: str) -> Check:
         portraits=0,
         edits=0,
     )
+
+
+def too_many_failed(failed: int, total: int) -> str:
+    """Why a number rests on too few of its edits; empty where hardly any failed."""
+    return f"{failed:,} of {total:,} failed; run again to retry" if failed > MAX_FAILED * total else ""
 
 
 def unlicensed(note: str) -> str:
