@@ -24,6 +24,7 @@ from stillme.calibration import standing_of
 from stillme.errors import StillmeError
 from stillme.estimates import Settings
 from stillme.evidence import unpacked_run
+from stillme.files import is_bundle
 from stillme.frames import Rows, records_of
 from stillme.instruments.measurements import Measurements
 from stillme.pipeline import Ended, Options, Summary, run_audit
@@ -119,7 +120,7 @@ class Audit:
 def open(path: str | Path) -> Run:  # noqa: A001
     """A run: its folder, or a bundle that `stillme export --bundle` sealed. Needs no plugin, input or key."""
     path = Path(path)
-    if path.suffix in (".zip", ".tar") and path.is_file():
+    if is_bundle(path):
         scratch = tempfile.TemporaryDirectory(prefix="stillme-bundle-")
         try:
             opened = _opened(unpacked_run(path, Path(scratch.name)))

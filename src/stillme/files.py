@@ -16,6 +16,8 @@ from stillme.errors import StillmeError
 from stillme.types import Json
 
 SUMS = "SHA256SUMS"
+BUNDLE_SUFFIXES = (".zip", ".tar")
+"""What a run in a file may be called."""
 
 
 @contextmanager
@@ -83,6 +85,11 @@ def harmless(cell: str) -> str:
     if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _is_number(cell):
         return "'" + cell
     return cell
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a path that stands for a run is a bundle, not a folder or an audit.toml."""
+    return path.suffix in BUNDLE_SUFFIXES and path.is_file()
 
 
 def sha256_of(path: Path) -> str:

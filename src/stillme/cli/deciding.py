@@ -198,7 +198,11 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
 
 
 def _print_next_of_gate(audit: Path, out: Path | None, passed: bool | None) -> None:
-    """Seal what passed, look at what failed, finish what has no data."""
+    """Seal what passed, look at what failed, finish what has no data. A bundle needs none of it."""
+    from stillme.files import is_bundle
+
+    if is_bundle(audit):
+        return
     if passed is None:
         print_next("status", audit, out=out)
     elif passed:

@@ -64,10 +64,11 @@ def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writ
     """The run that the command line names: a folder, or a sealed bundle. Differences from its record are printed."""
     from stillme.errors import StillmeError
     from stillme.evidence import opened_bundle
+    from stillme.files import is_bundle
     from stillme.results import Run, folder_of
     from stillme.results.drift import drift, sentence
 
-    if out is None and path.suffix in (".zip", ".tar") and path.is_file():
+    if out is None and is_bundle(path):
         if writes:
             raise StillmeError(f"{path} is a sealed bundle, but this command writes into a run. Name the run's folder.")
         with opened_bundle(path) as run:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from stillme.errors import StillmeError
-
-SUFFIXES = (".zip", ".tar")
+from stillme.files import BUNDLE_SUFFIXES
 
 MAX_ENTRIES = 250_000
 """Files of one bundle; a picture is one file."""
@@ -76,7 +75,7 @@ def _pack_zip(file: Path, members: Mapping[str, Path]) -> None:
 def require_suffix(file: Path) -> str:
     """`.zip` or `.tar`, by the file's name."""
     suffix = file.suffix
-    if suffix not in SUFFIXES:
+    if suffix not in BUNDLE_SUFFIXES:
         raise StillmeError(f"{file.name} should end in .zip or .tar.")
     return suffix
 

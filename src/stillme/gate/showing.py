@@ -140,7 +140,7 @@ def rule_text(decision: Decision) -> str:
 def check_text(decision: Decision, check: Check) -> str:
     """One number with its interval, and the reason of its verdict."""
     parts = [subject(check), ": ", _value(decision, check)]
-    if check.verdict is not Verdict.PASSED:
+    if check.verdict is not Verdict.PASSED and isinstance(check.outcome, Interval):
         parts.append(f" {check.verdict}")
     details = [*filter(None, (check.reason, check.detail, check.note and f"judge: {check.note}", _excluded(check)))]
     return "".join(parts) + (f" ({'; '.join(details)})" if details else "")
@@ -156,7 +156,7 @@ def subject(check: Check) -> str:
 
 def _value(decision: Decision, check: Check) -> str:
     if not isinstance(check.outcome, Interval):
-        return "no number"
+        return str(check.verdict)
     value, span = _parts(decision, check.outcome)
     return f"{value} [{span}]"
 
