@@ -53,10 +53,10 @@ def calibration_of(judge: str, spec: Spec, results: Results, groups: Mapping[str
     axes: dict[str, dict[str, AxisResult]] = {}
     verdicts: dict[str, Verdict] = {}
     for axis, limits in load().axes.items():
-        found = next((each for each in scores if each.axis == axis and each.judge == judge), None)
-        if found is None:
+        score = next((score for score in scores if score.axis == axis and score.judge == judge), None)
+        if score is None:
             continue
-        answers = _Answers(value=found.value, kind=kinds, amount=amounts, portrait=edits.portrait)
+        answers = _Answers(value=score.value, kind=kinds, amount=amounts, portrait=edits.portrait)
         axes[axis] = {EVERYONE: _result(answers, limits)}
         for group in load().groups:
             inside = by_portrait[edits.portrait] == group
@@ -92,7 +92,7 @@ def _result(answers: _Answers, limits: AxisLimits) -> AxisResult:
 
 def _curve(moved: _Answers, limits: AxisLimits) -> Iterator[Noticed]:
     """The share noticed at each size of the change."""
-    for amount in sorted({float(each) for each in moved.amount}):
+    for amount in sorted({float(amount) for amount in moved.amount}):
         here = moved.where(moved.amount == amount)
         share = _rate(_noticed(here, limits), here)
         if share is not None:
@@ -120,14 +120,14 @@ def _faceless(answers: _Answers) -> Share | None:
 
 def _smallest(moved: _Answers, limits: AxisLimits) -> float | None:
     sizes = sorted({float(size) for size in np.abs(moved.amount)} - {0.0}, reverse=True)
-    found: float | None = None
+    smallest: float | None = None
     for size in sizes:
         noticed = _noticed(moved.where(np.abs(moved.amount) == size), limits)
         given = noticed[~np.isnan(noticed)]
         if not len(given) or given.mean() < _NOTICED:
             break
-        found = size
-    return found
+        smallest = size
+    return smallest
 
 
 def _rate(said: Values, answers: _Answers) -> Share | None:

@@ -104,12 +104,12 @@ class Calibration:
         return "\n".join(lines)
 
 
-def save(found: Calibration) -> Path:
+def save(calibration: Calibration) -> Path:
     """Keep a calibration where every audit on this machine finds it."""
     folder = _home()
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{found.key}.json"
-    return write_json(file, found.as_json())
+    file = folder / f"{calibration.key}.json"
+    return write_json(file, calibration.as_json())
 
 
 def find(spec: Spec) -> Calibration | None:
@@ -149,7 +149,7 @@ _SHARES = ("false_alarm", "sensitivity", "bias", "faceless")
 
 def _result(entry: dict[str, Any]) -> AxisResult:
     shares = {name: Share(**entry[name]) if entry[name] else None for name in _SHARES}
-    curve = tuple(Noticed(amount=each["amount"], share=Share(**each["share"])) for each in entry.get("curve", ()))
+    curve = tuple(Noticed(amount=dose["amount"], share=Share(**dose["share"])) for dose in entry.get("curve", ()))
     return AxisResult(**shares, smallest=entry["smallest"], answered=entry["answered"], curve=curve)
 
 
@@ -213,5 +213,5 @@ def calibrated(run: Run) -> Design:
 
 def known_to_this_machine(audit: Audit) -> dict[str, dict[str, Json]]:
     """By the judge's name: its calibration, to be recorded with a run."""
-    found = {named.name: find(named.judge.spec) for named in audit.judges}
-    return {name: calibration.as_json() for name, calibration in found.items() if calibration}
+    known = {named.name: find(named.judge.spec) for named in audit.judges}
+    return {name: calibration.as_json() for name, calibration in known.items() if calibration}

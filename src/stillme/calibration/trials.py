@@ -58,14 +58,14 @@ def calibrate(
     pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), conditions)
     scenes = _answers(folder / "renders", judge, parameters, _render_audit(where, folder / "renders"), conditions)
     (known,) = pixels.judges
-    found = calibration_of(
+    calibration = calibration_of(
         known.name,
         known.spec,
         joined(pixels.results, scenes.results),
         {portrait.id: _group(portrait) for portrait in (*chosen, *subjects)},
         f"{len(chosen)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects",
     )
-    return found, save(found)
+    return calibration, save(calibration)
 
 
 def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, conditions: Conditions) -> Run:
@@ -123,7 +123,7 @@ def _group(portrait: Portrait) -> str:
 
 def _strangers(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:
     """For each portrait somebody of like appearance but another cell: another identity, in other light."""
-    found: dict[str, str] = {}
+    strangers: dict[str, str] = {}
     for portrait in chosen:
         others = [
             other
@@ -131,5 +131,7 @@ def _strangers(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict
             if other.block != portrait.block and other.attributes.get("preset") == portrait.attributes.get("preset")
         ]
         # The next cell's person, so that strangers vary with the portraits.
-        found[portrait.id] = str(min(others, key=lambda other: (other.block < portrait.block, other.block)).image.path)
-    return found
+        strangers[portrait.id] = str(
+            min(others, key=lambda other: (other.block < portrait.block, other.block)).image.path
+        )
+    return strangers
