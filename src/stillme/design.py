@@ -263,11 +263,6 @@ def design_from(data: Mapping[str, Json], locate: Callable[[str], Path]) -> Desi
         raise UnreadableDesign(f"The recorded design does not say what this stillme needs: {error!r}.") from None
 
 
-def with_analysis(design: Design, analysis: Analysis) -> Design:
-    """The same rows, other numbers."""
-    return replace(design, analysis=analysis)
-
-
 def _editor(entry: Mapping[str, Json]) -> EditorRecord:
     answers = entry.get("answers")
     return EditorRecord(

@@ -68,6 +68,10 @@ class StoreBusy(StillmeError):
     """Another process is writing to the run."""
 
 
+class StoreUnwritable(StillmeError):
+    """The run's ledger cannot be written to here."""
+
+
 class StoreTooNew(StillmeError):
     """The run was written by a later stillme."""
 

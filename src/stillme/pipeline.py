@@ -10,7 +10,7 @@ from typing import Any, Literal
 from stillme import audit as audits
 from stillme import calibration, estimates, report
 from stillme.audit import Audit
-from stillme.errors import StillmeError, StoreBusy
+from stillme.errors import StillmeError, StoreBusy, StoreUnwritable
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.report.manuscript import Format, Written, write_figures
@@ -170,7 +170,7 @@ def _adopt(folder: Path, options: Options) -> None:
                 record(audit, store, calibration.known_to_this_machine(audit))
                 return
             reason = adopt(folder, store, calibration.known_to_this_machine)
-    except (StoreBusy, OSError):
+    except (StoreBusy, StoreUnwritable, OSError):
         return  # somebody is writing, or nobody can: the recorded design is read as it is
     if reason:
         with Run.open(folder) as run:

@@ -69,7 +69,7 @@ def _compared(recorded: Json, live: Json, path: str = "") -> Iterator[tuple[str,
     """Differences of two configurations, except what resolving filled in or added."""
     if isinstance(recorded, Mapping) and isinstance(live, Mapping):
         one, other = cast("Mapping[str, Json]", recorded), cast("Mapping[str, Json]", live)
-        for name in one.keys() | other.keys():
+        for name in sorted(one.keys() | other.keys()):
             if name in _RESOLVED or name in HOW_NOT_WHAT:
                 continue
             if other.get(name) is None and (name == "factors" or one.get(name) is None):

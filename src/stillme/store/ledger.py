@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import assert_never
 
 from stillme import __version__
+from stillme.errors import StillmeError, StoreUnwritable
 from stillme.mitigation.features import Extraction
 from stillme.store import features as feature_rows
 from stillme.store.attempts import Attempts
@@ -113,11 +114,7 @@ class Store(Summaries):
         with writer_lock(folder, wait=wait):
             connection = sqlite3.connect(folder / LEDGER, isolation_level=None)
             try:
-                require_known(connection, str(folder / LEDGER))
-                connection.execute("PRAGMA journal_mode = WAL")
-                # Rows are paid for: they must survive a power cut, not only a crash of ours.
-                connection.execute("PRAGMA synchronous = FULL")
-                migrate(connection)
+                _prepare(connection, folder / LEDGER)
                 yield cls(folder, connection)
             finally:
                 connection.close()
@@ -367,6 +364,20 @@ class Store(Summaries):
                 self._known.clear()
             self._known[id(thing)] = known = values[0], thing
         return known[0]
+
+
+def _prepare(connection: sqlite3.Connection, ledger: Path) -> None:
+    """Make a ledger ready for rows, or say why it cannot take any."""
+    try:
+        require_known(connection, str(ledger))
+        connection.execute("PRAGMA journal_mode = WAL")
+        # Rows are paid for: they must survive a power cut, not only a crash of ours.
+        connection.execute("PRAGMA synchronous = FULL")
+        migrate(connection)
+    except sqlite3.OperationalError as error:
+        raise StoreUnwritable(f"{ledger} cannot be written to ({error}). Check its permissions and the disk.") from None
+    except sqlite3.DatabaseError as error:
+        raise StillmeError(f"{ledger} cannot be read ({error}). Restore it from a copy.") from None
 
 
 def _keyed(values: tuple[Json, ...]) -> tuple[Json, ...]:
