@@ -298,3 +298,13 @@ def test_the_command_writes_json_markdown_and_a_page(make: Make, tmp_path: Path)
     assert "## Worse: " in files["--markdown"].read_text()
     assert "<table>" in files["--html"].read_text()
     assert json.loads(json.dumps(as_json(compare(match(*sides(before, after, None)))))) == found
+
+
+def test_half_a_run_is_compared_with_a_warning(make: Make):
+    half = make("half", lambda editor, request: None if luck(request, "x") < 0.5 else fair(editor, request))
+    found = compare(match(*sides(make("before", fair), half, None)))
+    assert any("Not finished" in note and "edits missing or failed" in note for note in found.notes)
+    assert "Not finished" in as_text(found)
+    assert not any(
+        "Not finished" in note for note in compare(match(*sides(make("a", fair), make("b", fair), None))).notes
+    )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from stillme.calibration import standing_of
 from stillme.comparison.cells import cells_of, differences, only_in
 from stillme.comparison.choosing import Chosen
 from stillme.comparison.merging import merge_edits, merge_scores
 from stillme.errors import StillmeError
-from stillme.estimates.rows import Edits, Scores
+from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import Standing
 
@@ -53,16 +55,34 @@ def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
     if not shared:
         raise StillmeError(f"{' and '.join(_labels(first, second))} share no request, so there is nothing to compare.")
     notes += [f"Left out by --common: {problem}" for problem in problems]
+    edits = merge_edits(first, second, _labels(first, second), shared, rows)
+    scores = tuple(merge_scores(first, second, shared, rows, judges))
+    notes += _unfinished(edits, scores)
     return Matched(
         labels=_labels(first, second),
-        edits=merge_edits(first, second, _labels(first, second), shared, rows),
-        scores=tuple(merge_scores(first, second, shared, rows, judges)),
+        edits=edits,
+        scores=scores,
         settings=first.run.settings,
         standing=standing_of(first.run),
         cells=len(shared),
         left_out=(len(rows[0]) - len(shared), len(rows[1]) - len(shared)),
         notes=tuple(notes),
     )
+
+
+def _unfinished(edits: Edits, scores: Sequence[Scores]) -> list[str]:
+    """A sentence where work is still to be done or failed: what is compared is then only a part."""
+    edited = edits.state == EditState.EDITED
+    unrated = np.zeros(len(edits), dtype=bool)
+    for score in scores:
+        if score.kind != "person":
+            unrated |= edited & np.isin(score.state, (RatingState.MISSING, RatingState.FAILED))
+    undone = np.isin(edits.state, (EditState.MISSING, EditState.FAILED))
+    counts = (("edits missing or failed", undone), ("edits not judged", unrated))
+    parts = [f"{np.count_nonzero(flags):,} {what}" for what, flags in counts if flags.any()]
+    if not parts:
+        return []
+    return [f"Not finished: {' and '.join(parts)} of {len(edits):,}. Only what is there is compared; finish both runs."]
 
 
 def _place(chosen: Chosen) -> tuple[Path, str]:
