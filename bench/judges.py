@@ -30,7 +30,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from stillme.stages.loop import Budget, Limits, Stage, Stop, Tally, Terms, run
+from stillme.stages.interrupt import Stop
+from stillme.stages.loop import Limits, Stage, Terms, run
+from stillme.stages.spending import Budget, Spending
+from stillme.stages.tally import Tally
 from stillme.types import Assessment, ImageFile, Pair, Prompt
 
 PAIRS = 500
@@ -129,7 +132,7 @@ def _stillme(url: str, pairs: Sequence[Pair]) -> int:
         key=lambda pair: pair.edit,
         keep=lambda _: None,
     )
-    terms = Terms(budget=Budget(), stop=Stop(), watch=lambda _: None)
+    terms = Terms(spending=Spending(Budget()), stop=Stop(), watch=lambda _: None)
     batches = ([pair] for pair in pairs)
     run(stage, batches, limits=Limits(concurrency=CONCURRENCY), terms=terms, tally=Tally("judge", len(pairs)))
     judge.close()

@@ -1,4 +1,4 @@
-"""No minute holds more requests or tokens than allowed, and a pause holds for everybody."""
+"""No minute holds more requests or tokens than allowed, and nobody sleeps longer than Ctrl-C may take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.throttle import RateLimiter
+from stillme.throttle import PATIENCE, RateLimiter, TooEarly, Turn, patiently
+from stillme.types import Failed
 
 
 class Clock:
@@ -16,11 +17,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.slept: list[float] = []
 
     def __call__(self) -> float:
         return self.now
 
     def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
         self.now += seconds
 
 
@@ -28,7 +31,8 @@ def moments(limiter: RateLimiter, clock: Clock, used: list[int]) -> list[float]:
     """When each question is asked, one after the other, each as soon as it is allowed."""
     asked = []
     for tokens in used:
-        turn = limiter.wait(clock.sleep)
+        while isinstance(turn := limiter.wait(clock.sleep), TooEarly):
+            clock.now += turn.seconds
         asked.append(clock.now)
         limiter.settle(turn, tokens)
     return asked
@@ -61,28 +65,29 @@ def test_without_limits_nobody_waits():
     assert set(moments(RateLimiter(now=clock), clock, [5000] * 1000)) == {1000.0}
 
 
-def test_a_pause_holds_everybody_and_a_shorter_one_does_not_end_it():
+@given(st.floats(0.1, 600), st.integers(2, 60))
+def test_nobody_sleeps_longer_than_patience(per_minute: float, count: int):
     clock = Clock()
-    limiter = RateLimiter(6000, now=clock)
-    limiter.pause(30)
-    limiter.pause(5)
-    limiter.wait(clock.sleep)
-    assert clock.now >= 1030
+    moments(RateLimiter(per_minute, 10_000, now=clock), clock, [3000] * count)
+    assert all(seconds <= PATIENCE for seconds in clock.slept)
 
 
-def test_a_pause_counts_for_turns_that_are_already_claimed():
+def test_a_turn_that_is_too_far_away_is_not_used_up():
     clock = Clock()
-    limiter = RateLimiter(now=clock)
-    turn = limiter.reserve()
-    limiter.pause(5)
-    assert limiter.seconds_until(turn) == 5
+    limiter = RateLimiter(6, now=clock)
+    assert isinstance(limiter.claim(), Turn)
+    assert [limiter.claim() for _ in range(3)] == [TooEarly(10.0)] * 3
+    clock.now += 10
+    assert limiter.claim() == Turn(at=1010.0, tokens=4000.0), "the three who came too early did not push it back"
+    failed = TooEarly(10.0).failed("gpt")
+    assert (failed.throttled, failed.retryable, failed.fatal, failed.retry_after) == (True, True, False, 10.0)
 
 
 def test_time_that_was_not_used_is_not_saved_up():
     clock = Clock()
     limiter = RateLimiter(60, now=clock)
     limiter.wait(clock.sleep)
-    clock.sleep(600)
+    clock.now += 600
     limiter.wait(clock.sleep)
     limiter.wait(clock.sleep)
     assert clock.now == pytest.approx(1601)
@@ -102,6 +107,39 @@ def test_waiting_does_not_block_the_event_loop():
         await asyncio.gather(waiting(), working())
         return order
 
-    limiter = RateLimiter()
-    limiter.pause(0.05)
+    limiter = RateLimiter(1200)
+    limiter.claim()
     assert asyncio.run(both()) == ["worked", "waited"]
+
+
+# -- a single question ------------------------------------------------------------------------------------------------
+
+BUSY = Failed(error="429: slow down", retryable=True, throttled=True, retry_after=7.0)
+
+
+def asked_patiently(*answers: Failed | str) -> tuple[Failed | str, list[float], int]:
+    """The answer, the pauses, and how many answers were not needed."""
+    clock, left = Clock(), list(answers)
+    answer = patiently(lambda: left.pop(0), lambda said: said if isinstance(said, Failed) else None, clock.sleep)
+    return answer, clock.slept, len(left)
+
+
+def test_a_single_question_waits_as_long_as_it_is_asked_to():
+    assert asked_patiently(BUSY, BUSY, "yes") == ("yes", [7.0, 7.0], 0)
+
+
+def test_a_single_question_gives_up_after_a_few_tries():
+    assert asked_patiently(*[BUSY] * 9) == (BUSY, [7.0] * 4, 4)
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        Failed(error="503: down", retryable=True),
+        Failed(error="401: wrong key", retryable=True, fatal=True),
+        Failed(error="429: come back tomorrow", retryable=True, throttled=True, retry_after=80_000.0),
+    ],
+    ids=lambda failed: failed.error,
+)
+def test_what_waiting_does_not_help_is_returned_at_once(failed: Failed):
+    assert asked_patiently(failed, "yes") == (failed, [], 1)

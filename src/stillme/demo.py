@@ -14,7 +14,7 @@ from stillme.errors import Interrupted, StillmeError
 from stillme.files import write_whole
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.results import Run, known_answers
-from stillme.stages.loop import Tally
+from stillme.stages.tally import Tally
 from stillme.types import Interval, PlantedGap
 
 

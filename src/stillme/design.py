@@ -17,7 +17,7 @@ from stillme.types import Arm, ImageFile, Json, Portrait, Prompt, Request, Spec,
 
 T = TypeVar("T")
 
-HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor", "gate"})
+HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor", "gate", "sentinel"})
 """Sections of a configuration that change no row."""
 
 
@@ -75,6 +75,13 @@ class JudgeRecord:
     cards: tuple[CardRecord, ...] = ()
     calibration: Mapping[str, Json] | None = None
     """Its calibration as this machine knew it, if it was calibrated."""
+    sentinels: int = 0
+    """How many pairs of known truth are hidden among its questions."""
+
+    @property
+    def told(self) -> bool:
+        """Whether it is told the portraits' labels; otherwise it is blind."""
+        return self.capabilities.labels
 
     @property
     def asked(self) -> int:
@@ -109,7 +116,7 @@ class Analysis:
     rule: str = "mean"
     """How several judges become one."""
     combined: tuple[str, ...] = ()
-    """The judges that are combined."""
+    """The judges that are combined, the primary one of Eq. 3 first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +291,7 @@ def _judge(entry: Mapping[str, Json]) -> JudgeRecord:
         summary=entry.get("summary", ""),
         cards=tuple(_card(card) for card in entry.get("cards", ())),
         calibration=entry.get("calibration"),
+        sentinels=entry.get("sentinels", 0),
     )
 
 

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import secrets
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from stillme.types import Json
 SUMS = "SHA256SUMS"
 BUNDLE_SUFFIXES = (".zip", ".tar")
 """What a run in a file may be called."""
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters except tab and newline, marks that change the reading order, and halves of characters."""
 
 
 @contextmanager
@@ -85,6 +88,11 @@ def harmless(cell: str) -> str:
     if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _is_number(cell):
         return "'" + cell
     return cell
+
+
+def printable(text: str) -> str:
+    """Text from a model or a server as a terminal may show it: without escapes and without reversed reading order."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def is_bundle(path: Path) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from stillme.colour_profiles import conversion_of
 from stillme.errors import UnreadableImage
 
 MAX_PIXELS = 64_000_000
@@ -23,33 +26,28 @@ warnings.filterwarnings("error", category=Image.DecompressionBombWarning)
 
 
 def read_rgb(source: bytes | Path, *, name: str = "") -> NDArray[np.uint8]:
-    """Decode to upright 8-bit RGB: EXIF rotation applied, transparency laid on white, 16 bits scaled.
+    """Decode to upright 8-bit sRGB: profile and EXIF rotation applied, transparency laid on white, 16 bits scaled.
 
-    Anything but a single still picture of a sensible size is refused in one sentence.
+    Anything but a single still picture of a sensible size is refused in one sentence. A colour profile that cannot be
+    applied is ignored; `colour_problem` tells.
     """
     return np.asarray(read_picture(source, name=name))
 
 
 def read_picture(source: bytes | Path, *, name: str = "") -> Image.Image:
     """As `read_rgb`, for callers that stay with Pillow: a copy to numpy and back takes as long as decoding."""
-    label = name or (str(source) if isinstance(source, Path) else "the image")
-    try:
-        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as picture:
-            _refuse_oversized(picture, label)
-            if getattr(picture, "n_frames", 1) > 1:
-                raise UnreadableImage(f"{label} is animated; save one frame as a still picture.")
-            picture.load()
-            return _upright_rgb(picture)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise UnreadableImage(f"{label} is larger than {MAX_PIXELS // 1_000_000} megapixels; resize it.") from None
-    except FileNotFoundError:
-        raise UnreadableImage(f"{label} does not exist.") from None
-    except IsADirectoryError:
-        raise UnreadableImage(f"{label} is a folder, not a picture.") from None
-    except UnidentifiedImageError:
-        raise UnreadableImage(f"{label} is not a picture in a format that Pillow reads.") from None
-    except _DAMAGED as error:
-        raise UnreadableImage(f"{label} is damaged or truncated ({error}).") from None
+    with _opened(source, name) as picture:
+        picture.load()
+        srgb = _upright_srgb(picture)
+        # Saved again with its old profile or gamma, the picture would be converted twice.
+        srgb.info.clear()
+        return srgb
+
+
+def colour_problem(source: bytes | Path, *, name: str = "") -> str:
+    """Why a picture's colour profile is not applied; empty if it is, or if there is none. Reads only the header."""
+    with _opened(source, name) as picture:
+        return conversion_of(picture).problem
 
 
 def check(source: bytes | Path, *, name: str = "") -> None:
@@ -73,6 +71,28 @@ def encode_webp(rgb: NDArray[np.uint8], *, width: int, quality: int = 70) -> byt
     return buffer.getvalue()
 
 
+@contextmanager
+def _opened(source: bytes | Path, name: str) -> Generator[Image.Image]:
+    """A still picture of a sensible size; whatever goes wrong until it is closed becomes `UnreadableImage`."""
+    label = name or (str(source) if isinstance(source, Path) else "the image")
+    try:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as picture:
+            _refuse_oversized(picture, label)
+            if getattr(picture, "n_frames", 1) > 1:
+                raise UnreadableImage(f"{label} is animated; save one frame as a still picture.")
+            yield picture
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise UnreadableImage(f"{label} is larger than {MAX_PIXELS // 1_000_000} megapixels; resize it.") from None
+    except FileNotFoundError:
+        raise UnreadableImage(f"{label} does not exist.") from None
+    except IsADirectoryError:
+        raise UnreadableImage(f"{label} is a folder, not a picture.") from None
+    except UnidentifiedImageError:
+        raise UnreadableImage(f"{label} is not a picture in a format that Pillow reads.") from None
+    except _DAMAGED as error:
+        raise UnreadableImage(f"{label} is damaged or truncated ({error}).") from None
+
+
 def _refuse_oversized(picture: Image.Image, label: str) -> None:
     width, height = picture.size
     if width * height > MAX_PIXELS:
@@ -81,14 +101,19 @@ def _refuse_oversized(picture: Image.Image, label: str) -> None:
         )
 
 
-def _upright_rgb(picture: Image.Image) -> Image.Image:
+def _upright_srgb(picture: Image.Image) -> Image.Image:
+    conversion = conversion_of(picture)
     upright = ImageOps.exif_transpose(picture)
     if upright.mode.startswith("I"):
         # Pillow clips 16-bit grey to 255 instead of scaling it.
         wide = np.asarray(upright).astype(np.float64)
-        return Image.fromarray(np.clip(wide / 257, 0, 255).astype(np.uint8)).convert("RGB")
+        return conversion.applied(Image.fromarray(np.clip(wide / 257, 0, 255).astype(np.uint8)))
     if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
         layer = upright.convert("RGBA")
+        if conversion.transform:
+            transparency = layer.getchannel("A")
+            layer = conversion.applied(layer)
+            layer.putalpha(transparency)
         page = Image.new("RGBA", layer.size, "white")
         return Image.alpha_composite(page, layer).convert("RGB")
-    return upright.convert("RGB")
+    return conversion.applied(upright)

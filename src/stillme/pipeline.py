@@ -18,8 +18,8 @@ from stillme.results import Run, disputes, folder_of
 from stillme.results.drift import drift, sentence
 from stillme.stages.changes import adopt
 from stillme.stages.described import with_features
-from stillme.stages.loop import Ended, Tally
 from stillme.stages.recording import record
+from stillme.stages.tally import Ended, Tally
 from stillme.stages.working import Conditions, Work, work
 from stillme.store import Store, Totals
 from stillme.store.summaries import Failure
@@ -36,6 +36,14 @@ FIGURES = "figures"
 """The folder of figures for a manuscript, in the run folder."""
 
 
+_NEXT_STEP = {
+    Ended.OUTAGE: "run the same command when the other side works again",
+    Ended.STOPPED: "correct what the reason names, then run the same command",
+    Ended.OVER_BUDGET: "raise [budget] if its dollars are spent, then run the same command",
+    Ended.INTERRUPTED: "run the same command to go on",
+}
+
+
 def _ignore(_: Any) -> None:
     pass
 
@@ -47,6 +55,9 @@ class Options:
     out: Path | None = None
     wait: float = 0.0
     accept_changes: bool = False
+    only_failed: bool = False
+    keep_going: bool = False
+    unknown_cost_ok: bool = False
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
     redact: Redaction = "none"
@@ -57,7 +68,15 @@ class Options:
     @property
     def conditions(self) -> Conditions:
         """For the stages that work."""
-        return Conditions(wait=self.wait, accept_changes=self.accept_changes, watch=self.watch, say=self.say)
+        return Conditions(
+            wait=self.wait,
+            accept_changes=self.accept_changes,
+            only_failed=self.only_failed,
+            keep_going=self.keep_going,
+            unknown_cost_ok=self.unknown_cost_ok,
+            watch=self.watch,
+            say=self.say,
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,6 +87,10 @@ class Summary:
     ended: Ended = Ended.COMPLETE
     tallies: list[Tally] = field(default_factory=lambda: list[Tally]())
     cost: float = 0.0
+    unpriced: int = 0
+    """Results whose price is unknown, so that `cost` is only a part."""
+    cost_text: str = ""
+    budget: float | None = None
     to_retry: int = 0
     """Failures that a rerun would retry."""
     failures: tuple[Failure, ...] = ()
@@ -81,14 +104,23 @@ class Summary:
             "folder": str(self.folder),
             "ended": str(self.ended),
             "stages": [
-                {"name": t.name, "total": t.total, "already": t.already, **t.counts, "seconds": round(t.elapsed, 3)}
-                for t in self.tallies
+                {
+                    "name": tally.name,
+                    "total": tally.total,
+                    "already": tally.already,
+                    **tally.counts,
+                    "seconds": round(tally.elapsed, 3),
+                    "ended": str(tally.ended or Ended.INTERRUPTED),
+                    "reason": tally.reason,
+                }
+                for tally in self.tallies
             ],
             "to_retry": self.to_retry,
             "failures": [
                 {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
             ],
             "cost": self.cost,
+            "unpriced": self.unpriced,
             "tables": [str(path) for path in self.tables],
             "report": str(self.report) if self.report else None,
             "figures": [str(path) for path in self.figures.files] if self.figures else [],
@@ -102,11 +134,14 @@ class Summary:
             counts = ", ".join(f"{count:,} {word}" for word, count in sorted(tally.counts.items())) or "nothing to do"
             already = f"; {tally.already:,} were there" if tally.already else ""
             lines.append(f"{tally.name}: {counts}{already}")
+            if tally.reason:
+                lines.append(f"  {tally.ended or Ended.STOPPED}: {tally.reason.rstrip('.')}.")
         lines += [f"  {failure}" for failure in self.failures[:_REASONS]]
         if len(self.failures) > _REASONS:
             lines.append(f"  and {len(self.failures) - _REASONS:,} more reasons; `stillme export` lists all")
-        if self.cost:
-            lines.append(f"cost so far: ${self.cost:,.2f}")
+        if self.cost or self.unpriced:
+            limit = f" of ${self.budget:,.2f}" if self.budget is not None and not self.unpriced else ""
+            lines.append(f"cost so far: {self.cost_text}{limit}")
         if self.tables:
             lines.append(f"tables: {self.tables[0].parent}")
         if self.report:
@@ -116,12 +151,9 @@ class Summary:
             lines.append(f"figures: {len(self.figures.files)}{where}")
             lines += [f"  without {name}: {reason}" for name, reason in self.figures.skipped]
         if self.ended is not Ended.COMPLETE:
-            lines.append(
-                f"{str(self.ended).capitalize()}. Everything finished is saved; run the same command to go on"
-                + (", after raising [budget] if its dollars are spent." if self.ended is Ended.OVER_BUDGET else ".")
-            )
+            lines.append(f"{str(self.ended).capitalize()}. Everything finished is saved; {_NEXT_STEP[self.ended]}.")
         elif self.to_retry:
-            lines.append(f"{self.to_retry:,} failed; run the same command to retry.")
+            lines.append(f"{self.to_retry:,} failed; run the same command to try them again.")
         return "\n".join(lines)
 
 
@@ -147,7 +179,7 @@ def run_audit(audit: Audit, options: Options | None = None) -> Summary:
 
 
 def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], options: Options) -> Summary:
-    summary = Summary(folder=audit.folder)
+    summary = Summary(folder=audit.folder, budget=audit.config.budget.dollars)
     worked = work(audit, works, options.conditions, calibration.known_to_this_machine(audit))
     summary.ended, summary.tallies, summary.failures = worked.ended, worked.tallies, worked.failures
     _sum_up(summary, worked.totals)
@@ -158,7 +190,8 @@ def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], opt
 
 
 def _sum_up(summary: Summary, totals: Totals) -> None:
-    summary.cost, summary.to_retry = totals.cost, totals.to_retry
+    summary.cost, summary.unpriced, summary.cost_text = totals.cost, totals.unpriced, totals.cost_text
+    summary.to_retry = totals.to_retry
 
 
 def _adopt(folder: Path, options: Options) -> None:

@@ -25,6 +25,9 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    unkeyed: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that are recorded and change no result: their value is not part of the key."""
+
     _folder: Path = PrivateAttr(default_factory=Path)
 
     def with_base(self, folder: Path) -> Self:
@@ -96,7 +99,8 @@ class JudgeCapabilities:
     labels: bool = False
     """Whether the judge wants to be told the portrait's labels. Blind is the default."""
     views: int = 1
-    """How many presentations of a pair an epoch has, such as 2 for both orders; `pair.epoch % views` is this one."""
+    """How many presentations of a pair an epoch has; `pair.epoch % views` is this one. Two are both orders: the source
+    first, then the edited picture first."""
     given: bool = False
     """Whether its answers come from an import or a study: it is never asked, and an edit without an answer is not
     judged."""
@@ -162,6 +166,30 @@ class Priced(Protocol):
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one edit or one judgement; None if unknown."""
+        ...
+
+
+def expected_dollars(plugin: object) -> float | None:
+    """The approximate cost of one call: zero for a plugin that is not `Priced`, None if unknown."""
+    if not isinstance(plugin, Priced):
+        return 0.0
+    try:
+        return plugin.expected_dollars()
+    except ModuleNotFoundError:
+        # The price list comes with an extra; planning must work without it.
+        return None
+
+
+@runtime_checkable
+class HasProvider(Protocol):
+    """A judge that asks somebody else's computer. Optional.
+
+    Judges of different providers are asked at the same time, also while edits are still made.
+    """
+
+    @property
+    def provider(self) -> str:
+        """The provider's address: judges that share it are asked one after the other."""
         ...
 
 
@@ -236,5 +264,8 @@ class HasValidityCards(Protocol):
 
 def spec_of(use: str, version: str, parameters: BaseModel) -> Spec:
     """The specification that keys a plugin's results: its name, version, and parameters with defaults filled in."""
-    resolved: Mapping[str, object] = parameters.model_dump(mode="json")
-    return Spec(use=use, version=version, parameters=resolved)
+    stated: Mapping[str, object] = parameters.model_dump(mode="json")
+    names = parameters.unkeyed if isinstance(parameters, Parameters) else frozenset[str]()
+    defaults = {name: type(parameters).model_fields[name].default for name in names}
+    unkeyed = {name: stated[name] for name in sorted(names) if stated[name] != defaults[name]}
+    return Spec(use=use, version=version, parameters={**stated, **defaults}, unkeyed=unkeyed)

@@ -91,11 +91,19 @@ class Spec:
     use: str
     version: str
     parameters: Mapping[str, Json]
+    """What is part of the key. A parameter that changes no result has its default here, whatever was given."""
+    unkeyed: Mapping[str, Json] = field(default_factory=lambda: dict[str, Json]())
+    """The given values of parameters that change no result, where they are not the default."""
 
     @cached_property
     def key(self) -> str:
-        """The hash of the whole specification."""
+        """The hash of what can change the result."""
         return digest([self.use, self.version, self.parameters])
+
+    @property
+    def stated(self) -> dict[str, Json]:
+        """All parameters as they were given."""
+        return {**self.parameters, **self.unkeyed}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +169,15 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Something broke. Says nothing about the person in the picture, and never becomes a score."""
+    """Something broke. Says nothing about the person in the picture, never becomes a score, and is never final."""
 
     error: str
     retryable: bool
+    """Whether trying again in the same run may help; a later run tries again in any case."""
+    fatal: bool = False
+    """Whether every other call fails alike until the user acts: a wrong key, no credit, no such model."""
+    throttled: bool = False
+    """Whether the other side only asks to slow down: such a try does not count."""
     retry_after: float | None = None
     """Seconds, when the other side said how long to wait."""
     status: str = ""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stillme.calibration import Calibration, Verdict, calibration_of, records
-from stillme.calibration.limits import load
+from stillme.rubric.limits import load
 from stillme.calibration.records import EVERYONE
 from stillme.design import JudgeRecord
 from stillme.editors.known import prompts

@@ -86,7 +86,7 @@ def test_failures_that_a_rerun_would_retry_exit_with_3(write_audit: Write):
     folder = write_audit('use = "flaky"\nparameters = { failures = 9 }', extra="[executor]\nattempts = 1")
     shown = stillme("edit", folder)
     assert shown.returncode == 3
-    assert "12 failed; run the same command to retry." in shown.stdout
+    assert "12 failed; run the same command to try them again." in shown.stdout
 
 
 def test_a_new_audit_is_commented_and_loads(tmp_path: Path):

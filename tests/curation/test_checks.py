@@ -7,7 +7,6 @@ import pytest
 from PIL import Image, ImageFilter
 
 from stillme.colour import to_linear, to_srgb
-from stillme.curation.candidate_pictures import read_srgb
 from stillme.curation.checks import check_missing, read_checks
 from stillme.curation.criteria import Hint, hints, load_criteria
 from stillme.curation.likeness import find_similar
@@ -15,11 +14,12 @@ from stillme.curation.measuring import Measured, measure, picture_hash
 from stillme.curation.pools import Pools
 from stillme.errors import StillmeError
 from stillme.faces.raster import Picture
+from stillme.images import read_rgb
 from tests.curation.renders import RENDERS
 
 
 def render(name: str) -> Picture:
-    return read_srgb(RENDERS / f"{name}.webp")
+    return read_rgb(RENDERS / f"{name}.webp")
 
 
 def doubts(rgb: Picture) -> dict[str, str]:
@@ -124,8 +124,8 @@ def test_a_candidate_that_is_gone_is_one_sentence(pools: Pools):
 
 def test_the_same_picture_is_found_again_after_resizing_and_recompressing(pools: Pools, tmp_path: Path):
     first = pools.candidates[0]
-    Image.fromarray(read_srgb(first.path)).resize((500, 500)).save(tmp_path / "again.jpg", quality=70)
-    again = read_srgb(tmp_path / "again.jpg")
+    Image.fromarray(read_rgb(first.path)).resize((500, 500)).save(tmp_path / "again.jpg", quality=70)
+    again = read_rgb(tmp_path / "again.jpg")
     known = read_checks(pools.folder)[first.sha256]
     assert (picture_hash(again) ^ known.hash).bit_count() <= 6
     (pair,) = find_similar({"once": known, "again": measure(again)})

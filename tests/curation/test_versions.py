@@ -15,13 +15,13 @@ from PIL import Image, ImageCms
 from stillme import audit as audits
 from stillme import portraits as room
 from stillme.curation import versions
-from stillme.curation.candidate_pictures import read_srgb
 from stillme.curation.decisions import Log
 from stillme.curation.making import finalize, import_portraits
 from stillme.curation.pools import Pools
 from stillme.curation.squares import make_square
 from stillme.curation.verifying import verify
 from stillme.errors import InvalidPortraits, StillmeError
+from stillme.images import read_rgb
 from tests.curation.conftest import picture, write_table
 from tests.curation.renders import RENDERS
 
@@ -176,11 +176,11 @@ def own(tmp_path: Path) -> Path:
     """Two renders with any attributes, one of them with everything in its metadata."""
     folder = tmp_path / "own"
     folder.mkdir()
-    wide = Image.fromarray(read_srgb(RENDERS / "A_f_33.webp")).crop((0, 100, 768, 668))
+    wide = Image.fromarray(read_rgb(RENDERS / "A_f_33.webp")).crop((0, 100, 768, 668))
     exif = Image.Exif()
     exif[0x010E] = "taken at home"
     wide.save(folder / "one.jpg", quality=95, exif=exif)
-    Image.fromarray(read_srgb(RENDERS / "B_m_43.webp")).save(folder / "two.png")
+    Image.fromarray(read_rgb(RENDERS / "B_m_43.webp")).save(folder / "two.png")
     return folder
 
 
@@ -257,7 +257,7 @@ def test_verify_names_what_was_changed_added_or_lost(own: Path, tmp_path: Path):
 
 
 def test_a_square_keeps_the_face_and_invents_nothing():
-    face = read_srgb(RENDERS / "B_f_33.webp")
+    face = read_rgb(RENDERS / "B_f_33.webp")
     wide = np.concatenate([np.full((768, 900, 3), 90, dtype=np.uint8), face], axis=1)
     by_face, by_middle = make_square(wide, "face"), make_square(wide, "centre")
     assert by_face.box == (pytest.approx(900, abs=20), 0, 768)
@@ -278,4 +278,4 @@ def test_a_colour_profile_is_applied_before_it_is_dropped(tmp_path: Path):
         ("broken", b"nothing", (200, 120, 90)),
     ):
         plain.save(tmp_path / f"{name}.png", icc_profile=profile)
-        assert read_srgb(tmp_path / f"{name}.png")[40, 40] == pytest.approx(colour, abs=2), name
+        assert read_rgb(tmp_path / f"{name}.png")[40, 40] == pytest.approx(colour, abs=2), name

@@ -10,6 +10,7 @@ from PIL import Image
 
 from stillme import images
 from stillme.editors.output_flags import flags_of
+from tests import profiles
 
 SOURCE = np.random.default_rng(0).integers(0, 255, (48, 32, 3), dtype=np.uint8)
 
@@ -83,6 +84,19 @@ def test_a_plain_portrait_that_comes_back_is_both():
 
 def test_an_unreadable_source_is_no_source():
     assert flags_of(png(SOURCE), b"broken") == ()
+
+
+def test_a_colour_profile_that_cannot_be_read_is_flagged():
+    edit = saved(255 - SOURCE, "PNG", icc_profile=b"nothing")
+    assert flags_of(edit, png(SOURCE)) == ("unreadable colour profile",)
+    assert flags_of(edit, edit) == ("identical", "unreadable colour profile")
+    assert flags_of(saved(255 - SOURCE, "PNG", icc_profile=profiles.srgb()), png(SOURCE)) == ()
+
+
+def test_a_source_that_comes_back_in_srgb_is_identical_to_its_wider_self():
+    wide = saved(SOURCE, "PNG", icc_profile=profiles.adobe_rgb())
+    assert flags_of(png(images.read_rgb(wide)), wide) == ("identical",)
+    assert flags_of(png(SOURCE), wide) == ()
 
 
 def test_bytes_that_are_their_own_broken_source_are_unreadable():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ from PIL import Image
 
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, Summary, run_stages
-from stillme.stages.loop import Ended
+from stillme.stages.tally import Ended
 from stillme.store import Store
 from tests.editors.hosted.loopback import Loopback, Says, serving
 from tests.judges.conftest import answer
@@ -75,14 +76,26 @@ def test_epochs_and_both_orders_are_asked_and_kept_apart(open_run: OpenRun):
     assert len(run.server.calls()) == EDITS * 3 * 2
 
 
+@pytest.mark.parametrize("prompt", ["O-01", "V-05"])
+def test_an_axis_that_no_prompt_asks_is_in_no_table_and_not_in_the_report(open_run: OpenRun, prompt: str):
+    run = open_run(CHAT, answer(age_accuracy=3) if prompt == "V-05" else answer(), more={"prompts": {"only": [prompt]}})
+    run_stages(run.folder, ("edit", "judge", "estimate", "report"), Options())
+    estimates = (run.folder / "tables" / "estimates.csv").read_text("utf-8")
+    page = (run.folder / "report.html").read_text("utf-8")
+    assert "skin_tone" in estimates
+    assert ("age_accuracy" in estimates) == (prompt == "V-05")
+    assert "role_target" not in estimates + page
+    assert 'id="roles"' not in page
+
+
 def test_a_rate_limit_is_waited_out(open_run: OpenRun):
     run = open_run(GEMINI)
     busy = Says(status=429, body={"error": {"message": "slow down"}}, headers={"retry-after-ms": "100"})
     run.server.breaks(busy, times=2)
     summary = run()
     assert summary.tallies[-1].counts == {"judged": EDITS}
-    assert summary.tallies[-1].retried == 2
-    assert run.query("SELECT SUM(attempts) FROM assessment WHERE final = 1") == [(EDITS + 2,)]
+    assert (summary.tallies[-1].throttled, summary.tallies[-1].retried) == (2, 0)
+    assert run.query("SELECT SUM(attempts) FROM assessment WHERE final = 1") == [(EDITS,)]
 
 
 def test_a_refusal_is_final_and_not_a_failure(open_run: OpenRun):
@@ -95,23 +108,51 @@ def test_a_refusal_is_final_and_not_a_failure(open_run: OpenRun):
     assert len(run.server.calls()) == EDITS
 
 
-def test_two_malformed_answers_fail_for_good_and_keep_their_text(open_run: OpenRun):
+def test_two_malformed_answers_fail_and_keep_their_text(open_run: OpenRun):
     run = open_run(CHAT, "not JSON")
     summary = run()
     assert summary.tallies[-1].counts == {"failed": EDITS}
-    assert summary.to_retry == 0
+    assert summary.to_retry == EDITS, "by a later run; this one asked twice"
+    assert len(run.server.calls()) == 2 * EDITS
     assert run.query("SELECT DISTINCT raw FROM assessment") == [("not JSON\n\n--- asked again ---\n\nnot JSON",)]
     assert run.query("SELECT COUNT(*) FROM judgement WHERE score IS NOT NULL") == [(0,)]
 
 
 def test_the_budget_stops_cleanly(open_run: OpenRun):
     price = {"input": 100.0, "output": 100.0}  # 0.36 an answer
-    run = open_run(CHAT, price=price, concurrency=1, more={"budget": {"dollars": 0.3}, "judge": {"epochs": 10}})
+    run = open_run(CHAT, price=price, concurrency=1, more={"budget": {"dollars": 1.0}, "judge": {"epochs": 10}})
     summary = run()
     assert summary.ended is Ended.OVER_BUDGET
     ((count, cost),) = run.query("SELECT COUNT(*), SUM(cost) FROM assessment")
-    assert 1 <= count <= 3
+    assert count == 2, "a third would exceed it"
     assert summary.cost == pytest.approx(cost) == pytest.approx(0.36 * count)
+
+
+def test_more_room_and_another_server_are_reported_and_nothing_is_rated_again(open_run: OpenRun):
+    run = open_run(CHAT)
+    run()
+    file = run.folder / "audit.toml"
+    moved = file.read_text().replace(run.server.url, "http://127.0.0.1:1").replace("timeout = 5", "max_tokens = 9000")
+    file.write_text(moved)
+    said: list[str] = []
+    summary = run_stages(run.folder, ("edit", "judge"), Options(say=said.append))
+    assert summary.ended is Ended.COMPLETE
+    assert summary.tallies[-1].already == EDITS
+    assert len(run.server.calls()) == EDITS
+    assert any("judges[0].parameters.max_tokens: 8192 → 9000" in line for line in said)
+    assert any("judges[0].parameters.base_url: http://127.0.0.1" in line for line in said)
+    assert not any("rate all edits again" in line for line in said)
+
+
+def test_one_model_at_two_servers_is_one_judge(open_run: OpenRun):
+    run = open_run(CHAT)
+    audit = tomllib.loads((run.folder / "audit.toml").read_text())
+    (judge,) = audit["judges"]
+    elsewhere = {**judge["parameters"], "base_url": "http://127.0.0.1:1/v1"}
+    audit["judges"] = [judge, {**judge, "name": "other", "parameters": elsewhere}]
+    (run.folder / "audit.toml").write_text(tomli_w.dumps(audit))
+    with pytest.raises(StillmeError, match=r"'other' is the same judge as 'vlm'.*base_url"):
+        run()
 
 
 def test_labels_reach_the_judge_only_on_request(open_run: OpenRun):

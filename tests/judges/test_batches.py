@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from PIL import Image
 from stillme.errors import StillmeError
 from stillme.judges.model import ModelJudge
 from stillme.pipeline import Options, Summary, run_stages
-from stillme.stages.loop import Ended
+from stillme.stages.tally import Ended
 from stillme.store import Store
 from stillme.store.tickets import Ticket, Tickets
+from stillme.vlm.batch_apis import GeminiBatchApi, OpenAIBatchApi
 from tests.editors.hosted.loopback import Loopback, Says, serving
-from tests.judges.conftest import answer
+from tests.judges.conftest import KEY, answer
 from tests.vlm.batch_servers import BATCH_SERVERS, BatchServer
 from tests.vlm.servers import ModelInput
 
@@ -140,6 +141,64 @@ def test_uploads_are_deleted_afterwards(open_run: OpenRun):
     run = open_run("google")
     run()
     assert [name for name in run.batch_server.files if name in run.batch_server.labels] == []
+
+
+@pytest.mark.parametrize("provider", ["openai", "google"])
+def test_uploads_of_a_rejected_batch_are_deleted(open_run: OpenRun, provider: str):
+    run = open_run(provider)
+    at = "/batches" if provider == "openai" else ":batchGenerateContent"
+    run.server.breaks(Says(status=400, body={"error": {"message": "no", "code": 400}}), at=at)
+    with pytest.raises(StillmeError, match="rejected a batch"):
+        run()
+    assert len([asked for asked in run.server.asked if asked.method == "DELETE"]) == 1
+    assert run.batch_server.labels.keys() & run.batch_server.files.keys() == set()
+
+
+@pytest.mark.parametrize("provider", ["openai", "google"])
+def test_uploads_of_a_batch_that_was_never_created_are_deleted_by_the_next_run(open_run: OpenRun, provider: str):
+    run = open_run(provider)
+    api = {"openai": OpenAIBatchApi, "google": GeminiBatchApi}[provider]
+    submit = api.submit
+
+    async def dies_after_the_upload(self: Any, client: Any, ticket: str, requests: Any) -> str:
+        at = "/batches" if provider == "openai" else ":batchGenerateContent"
+        run.server.breaks(Says(status=400, body={"error": {"message": "no", "code": 400}}), at=at)
+        with suppress(Exception):
+            await submit(self, client, ticket, requests)
+        raise Crash
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(api, "submit", dies_after_the_upload)
+        with pytest.raises(Crash):
+            run()
+    assert run.batch_server.labels.keys() & run.batch_server.files.keys(), "the crash came after the upload"
+    assert run().ended is Ended.COMPLETE
+    assert run.batch_server.labels.keys() & run.batch_server.files.keys() == set()
+
+
+def test_uploads_that_cannot_be_deleted_are_named_and_do_not_end_the_run(
+    open_run: OpenRun, caplog: pytest.LogCaptureFixture
+):
+    run = open_run("openai")
+    run.server.breaks(Says(status=500, body={"error": {"message": f"no, {KEY}"}}), at="/files/file_0", times=1)
+    assert run().ended is Ended.COMPLETE
+    assert run.rows()["rows"] == PAIRS
+    (record,) = [record for record in caplog.records if "not deleted" in record.message]
+    assert "batch_0" in record.message
+    assert KEY not in record.message
+
+
+def test_a_key_is_not_in_the_sentence_about_a_rejected_batch_nor_in_the_ledger(open_run: OpenRun):
+    run = open_run("openai")
+    message = "x" * 590 + KEY  # across the place where it is cut
+    run.server.breaks(Says(status=401, body={"error": {"message": message}}), at="/files")
+    with pytest.raises(StillmeError) as raised:
+        run()
+    assert KEY[:8] not in str(raised.value)
+    with Store.reading(run.folder) as store:
+        ((detail,),) = store.query("SELECT detail FROM ticket_event")
+    assert "xxx" in detail
+    assert KEY[:8] not in detail
 
 
 def test_many_questions_are_split_into_batches(open_run: OpenRun):

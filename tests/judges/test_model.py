@@ -6,19 +6,24 @@ import base64
 import io
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import date
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 
 from stillme import rubric
+from stillme.design import assessment_key
 from stillme.judges import model as judge_model
 from stillme.judges.model import Vlm
 from stillme.judges.named import Claude, Gemini3Flash, Gpt5Mini, OpenAICompatible
-from stillme.protocols import ChecksRequests, Judge
+from stillme.protocols import ChecksRequests, Judge, spec_of
 from stillme.rubric.judging import judging
-from stillme.types import Abstained, Failed, Pair, Rated
+from stillme.types import Abstained, Failed, Pair, Rated, Spec
 from tests.editors.hosted.loopback import Says
 from tests.judges.conftest import AGING, ROLE, SUIT, ServedJudge, answer, observations, role_answer
 from tests.records import portrait
@@ -244,6 +249,52 @@ def test_the_spec_covers_the_model_and_the_wording_but_not_the_delivery():
     assert successor.spec.key != here.spec.key
     assert Gpt5Mini(Gpt5Mini.Parameters(order="both")).spec.key != here.spec.key
     assert Gpt5Mini(Gpt5Mini.Parameters(disclosure="paper")).spec.key != here.spec.key
+
+
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_tokens": st.integers(64, 100_000),
+        "base_url": st.sampled_from(["http://localhost:8000/v1", "https://gateway.example/v1"]),
+    },
+)
+
+
+@given(SETTINGS, st.sampled_from([Gemini3Flash, Gpt5Mini, Claude]))
+def test_room_for_the_answer_and_the_server_are_recorded_and_change_no_key(given_: dict[str, Any], kind: Any):
+    default, judge = kind(kind.Parameters()), kind(kind.Parameters(**given_))
+    assert judge.spec.key == default.spec.key
+    assert assessment_key("r", "i", judge.spec.key, 0) == assessment_key("r", "i", default.spec.key, 0)
+    assert judge.spec.stated == {**default.spec.parameters, **given_}
+    assert Spec(**json.loads(json.dumps(asdict(judge.spec)))) == judge.spec, "as it is read back from a design"
+
+
+OTHER_JUDGES = [
+    {"model": "gpt-5-nano"},
+    {"effort": "low"},
+    {"temperature": 1.0},
+    {"verbosity": "low"},
+    {"detail": "low"},
+    {"image_side": 512},
+    {"image_quality": 80},
+    {"disclosure": "paper"},
+    {"order": "both"},
+]
+
+
+@given(SETTINGS)
+@pytest.mark.parametrize("change", OTHER_JUDGES, ids=lambda change: next(iter(change)))
+def test_what_can_change_an_answer_changes_the_key(change: dict[str, Any], given_: dict[str, Any]):
+    default, judge = Gpt5Mini(Gpt5Mini.Parameters()), Gpt5Mini(Gpt5Mini.Parameters(**change, **given_))
+    assert judge.spec.key != default.spec.key
+
+
+def test_keys_of_ledgers_from_before_stay_valid():
+    """They hashed the given `max_tokens` and `base_url`, which were the defaults."""
+    parameters = Claude.Parameters()
+    before = Spec(use="claude", version="1", parameters=parameters.model_dump(mode="json"))
+    assert spec_of("claude", "1", parameters).key == before.key
+    assert before.parameters["max_tokens"] == 8192
 
 
 def test_the_profile_current_brings_the_successors_own_settings():

@@ -123,16 +123,35 @@ def test_a_self_hosted_model_describes_the_person(anna: Path, tmp_path: Path):
     assert json.loads(refused.stdout)["extractors"][0]["outcome"] == "unusable"
 
 
+def test_two_extractors_have_a_server_each(anna: Path):
+    with serving(CHAT.handler(Scripted([GOOD]))) as one, serving(CHAT.handler(Scripted([GOOD]))) as two:
+        shown = stillme(
+            *("features", "show", anna, "--json"),
+            *("--extractor", "one=openai-compatible", "--extractor", "two=openai-compatible"),
+            *("--extractor-set", f"one.base_url={one.url}/v1", "--extractor-set", "one.model=qwen"),
+            *("--extractor-set", f"two.base_url={two.url}/v1", "--extractor-set", "two.model=llava"),
+        )
+    assert shown.exit_code == 0, shown.exception
+    assert [extractor["name"] for extractor in json.loads(shown.stdout)["extractors"]] == ["one", "two"]
+    assert [call.json["model"] for call in one.calls()] == ["qwen"]
+    assert [call.json["model"] for call in two.calls()] == ["llava"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--editor", "nop"], "Did you mean 'noop'"),
-        (["--editor", "noop", "--set", "steps"], "takes KEY=VALUE"),
+        (["--editor", "noop", "--set", "steps"], "--set steps: write noop.KEY=VALUE"),
         (["--editor", "noop", "--set", "steps=4"], "steps"),
         (["--editor", "noop", "--out", "edited.xyz"], "no known picture format"),
         (["--editor", "noop:x"], "takes nothing after a colon"),
         (["--editor", "noop", "--extractor", "mesured"], "Did you mean 'measured'"),
         (["--editor", "noop", "--extractor", "measured", "--extractor-set", "a=1"], "has no parameters"),
+        (["--editor", "noop", "--extractor", "measured", "--extractor", "measured"], "Two extractors are called"),
+        (
+            [*("--editor", "noop", "--extractor", "measured", "--extractor", "a=measured"), "--extractor-set", "b=1"],
+            "write measured.KEY=VALUE or a.KEY=VALUE",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(anna: Path, arguments: list[str], message: str):

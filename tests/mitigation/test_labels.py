@@ -1,12 +1,22 @@
-"""The linter: words for groups are labels, colours of things are not."""
+"""The linter: the noun decides what is a label and what is a feature, for every skin tone alike."""
 
 from __future__ import annotations
+
+import csv
+import tomllib
+from collections import Counter
+from importlib.resources import files
+from pathlib import Path
+from time import perf_counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.mitigation import lint
+from stillme.mitigation import Features, lint
+
+with Path(__file__).with_name("phrases.csv").open(encoding="utf-8", newline="") as file:
+    PHRASES = list(csv.DictReader(file))
 
 CLEAN = [
     "Maintain the person's deep brown skin with warm undertones, round face, broad nose, full lips, and braided hair.",
@@ -44,7 +54,6 @@ LABELLED = [
     ("a white elderly person", ["white", "elderly"]),
     ("a person who appears to be white", ["white"]),
     ("The person is Black.", ["Black"]),
-    ("white skin", ["white"]),
     ("a white-presenting face", ["white-presenting"]),
     ("non-white", ["non-white"]),
     ("a person of color", ["person of color"]),
@@ -58,6 +67,117 @@ LABELLED = [
     ("almond-shaped eyes with mature characteristics", ["mature"]),
     ("ladies’ hat", ["ladies’"]),
 ]
+
+
+@pytest.mark.parametrize("row", PHRASES, ids=lambda row: row["phrase"])
+def test_a_phrase_of_the_table_has_the_kinds_of_label_that_it_says(row: dict[str, str]):
+    kinds = "+".join(sorted({label.kind for label in lint(row["phrase"])}))
+    assert (kinds or "none") == row["kind"], row["why"]
+
+
+def test_the_table_tries_features_as_often_as_labels():
+    features = Counter(row["kind"] == "none" for row in PHRASES)[True]
+    assert len({row["phrase"] for row in PHRASES}) == len(PHRASES) > 400
+    assert 0.45 < features / len(PHRASES) < 0.55
+
+
+def test_the_data_says_nothing_that_the_linter_would_ignore():
+    data = tomllib.loads(files("stillme.mitigation").joinpath("labels.toml").read_text("utf-8"))
+    nouns = data["nouns"]
+    assert [noun for names in nouns.values() for noun in names if not noun.isalpha() or noun != noun.casefold()] == []
+    for group in data["groups"]:
+        assert set(group) <= {
+            *("kind", "words", "phrases", "patterns"),
+            *("before", "not_before", "capital", "exact", "of_a_person"),
+        }
+        assert {*group.get("before", ()), *group.get("not_before", ())} <= set(nouns)
+        words = [*group.get("words", ()), *group.get("phrases", ())]
+        assert [word for word, times in Counter(words).items() if times > 1] == []
+    assert all(len(letter) == len(plain) == 1 for letter, plain in data["look_alikes"].items())
+
+
+# -- all skin tones alike ---------------------------------------------------------------------------------------------
+
+TONES = [
+    *("white", "porcelain", "alabaster", "ivory", "pale", "fair", "light", "beige", "yellow", "olive", "tan"),
+    *("caramel", "light brown", "bronze", "brown", "chocolate", "mahogany", "dark brown", "dark", "deep", "ebony"),
+    "black",
+]
+OF_SKIN = [
+    "Maintain the person's {} skin and oval face.",
+    "Maintain the person's {}, smooth skin and full lips.",
+    "Maintain the person's {} complexion with warm undertones.",
+    "Maintain the person's {} skin tone, round face, and short hair.",
+    "Maintain the person’s very {} and even skin.",
+    "Maintain the {}-skinned person's round face.",
+    "Maintain the person's face; the skin is {}.",
+    "The person has {} skin, and the person's hands are {} too.",
+    "{} skin with a satin finish",
+]
+OF_A_PERSON = [
+    "Maintain the {} person's oval face.",
+    "Maintain the look of a {} individual.",
+    "Maintain the person's {} facial features.",
+    "Maintain the person's {} heritage.",
+    "The person is {} and has an oval face.",
+    "The subject appears to be {}.",
+]
+COLOURS = ["black", "brown", "blond", "red", "grey", "white", "silver", "dark", "light", "fair", "yellow"]
+WORN = [
+    *("hair", "eyes", "beard", "eyebrows", "moustache", "lashes", "braids", "afro", "lips", "freckles", "birthmark"),
+    *("turban", "hijab", "headscarf", "shirt", "leather jacket", "earrings", "nail polish", "walking stick"),
+]
+
+
+@pytest.mark.parametrize("template", OF_SKIN)
+@pytest.mark.parametrize("case", [str, str.capitalize, str.title, str.upper])
+def test_a_skin_tone_is_a_feature_whichever_it_is(template: str, case: type[str]):
+    assert {tone: lint(template.format(case(tone), case(tone))) for tone in TONES} == dict.fromkeys(TONES, ())
+
+
+@pytest.mark.parametrize("template", OF_A_PERSON)
+def test_a_person_named_by_a_skin_tone_is_a_label_whichever_it_is(template: str):
+    words = {tone: [label.word for label in lint(template.format(tone))] for tone in TONES}
+    assert words == {tone: [tone] for tone in TONES}
+
+
+def test_a_skin_tone_alone_in_its_field_is_a_feature_whichever_it_is():
+    for tone in TONES:
+        for text in (tone, tone.title()):
+            features = Features(dimensions={"skin_tone": text}, sentence=f"Maintain the person's {tone} skin.")
+            assert list(features.problems()) == []
+
+
+@pytest.mark.parametrize("worn", WORN)
+def test_a_colour_of_what_a_person_has_is_a_feature_whichever_it_is(worn: str):
+    for colour in COLOURS:
+        assert lint(f"Maintain the person's {colour} {worn} and oval face.") == ()
+        assert lint(f"Maintain the person's {colour.title()} {worn.title()}.") == ()
+
+
+# -- letters ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a bl\u200back woman", "bl\u200back"),
+        ("\u0410sian eyes", "\u0410sian"),
+        ("an \uff21\uff53\uff49\uff41\uff4e face", "\uff21\uff53\uff49\uff41\uff4e"),
+        ("an A\u0301sian face", "A\u0301sian"),
+        ("\ufb01ft\u00adies", "\ufb01ft\u00adies"),
+        ("a \u2060wo\u200dm\u0430n", "wo\u200dm\u0430n"),
+        ("a non\u2011white face", "non\u2011white"),
+        ("an **_Asian_** face", "Asian"),
+    ],
+)
+def test_a_disguised_label_is_found_and_shown_as_written(text: str, word: str):
+    label = lint(text)[0]
+    assert label.word == word
+    assert text[label.start : label.end] == word
+
+
+# -- one by one -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", CLEAN)
@@ -126,9 +246,7 @@ CASES = st.sampled_from([str, str.upper, str.lower])
 
 @given(words=WORDS)
 def test_no_sentence_of_visible_things_is_rejected(words: list[str]):
-    # "white" or "black" before "skin" is the one thing these words can say that names a group.
-    text = " ".join(words).replace("black skin", "skin").replace("white skin", "skin")
-    assert lint(text) == ()
+    assert lint(" ".join(words)) == ()
 
 
 @given(words=WORDS, label=ALWAYS, place=st.integers(min_value=0, max_value=25), case=CASES)
@@ -149,3 +267,9 @@ def test_a_label_inside_another_word_is_none(label: str, letters: str):
 def test_any_text_can_be_linted(text: str):
     for label in lint(text):
         assert text[label.start : label.end] == label.word
+
+
+def test_an_answer_that_repeats_itself_does_not_hold_up_a_run():
+    start = perf_counter()
+    assert len(lint("a Black person " * 3000)) == 3000
+    assert perf_counter() - start < 10, "time grows with the square of the length"

@@ -111,7 +111,7 @@ def test_labels_in_both_answers_are_unusable():
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("skin_tone", "White"),
+        ("skin_tone", "colored"),
         ("eyes", "typical East Asian eyes"),
         ("identity_prompt", "Keep the oval face."),
         ("identity_prompt", "Maintain the person's " + "very " * 100 + "round face."),

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from stillme import images
 from stillme import portraits as room
 from stillme.errors import InvalidPortraits
+from stillme.pipeline import Options, run_stages
 from stillme.portraits import synthetic
-from stillme.portraits.folder import check
+from stillme.portraits.folder import check, colour_note
 
 
 def test_columns_become_attributes(portraits: Path):
@@ -55,6 +59,19 @@ def test_damaged_pictures_are_named(portraits: Path):
     (problem,) = check(room.load(portraits))
     assert problem.place == "portrait 'p1'"
     assert "damaged or truncated" in problem.message
+
+
+def test_a_profile_that_cannot_be_read_is_said_and_stops_nothing(portraits: Path, write_audit: Callable[..., Path]):
+    assert colour_note(room.load(portraits)) == ""
+    for name in ("p0.png", "p1.png"):
+        Image.fromarray(images.read_rgb(portraits / name)).save(portraits / name, icc_profile=b"nothing")
+    loaded = room.load(portraits)
+    assert check(loaded) == []
+    note = colour_note(loaded)
+    assert "the portrait 'p0' and 1 more (its colour profile cannot be read)" in note
+    said: list[str] = []
+    run_stages(write_audit(), ("edit",), Options(say=said.append))
+    assert said == [note]
 
 
 def test_the_embedded_set_is_counterfactual_and_readable():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,14 @@ def check(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, ["check", *map(str, arguments)])
 
 
+def only_card(shown: Result) -> dict[str, Any]:
+    answer = json.loads(shown.stdout)
+    assert set(answer) == {"judges", "ensemble", "notes"}
+    assert answer["ensemble"] is None
+    (card,) = answer["judges"]
+    return card
+
+
 @pytest.fixture
 def source() -> Path:
     return portraits()[0].image.path
@@ -36,7 +45,7 @@ def lighter(tmp_path: Path) -> Path:
 
 
 def test_a_lightened_skin_is_measured(source: Path, lighter: Path):
-    card = json.loads(check(lighter, "--source", source, "--json").stdout)
+    card = only_card(check(lighter, "--source", source, "--json"))
     assert card["measurements"]["skin_delta_l"] == pytest.approx(8, abs=0.8)
     assert card["scores"]["skin_tone"] >= 4
     assert card["abstained"] == {}
@@ -45,7 +54,7 @@ def test_a_lightened_skin_is_measured(source: Path, lighter: Path):
 
 
 def test_the_same_picture_is_unchanged(source: Path):
-    card = json.loads(check(source, "--source", source, "--json").stdout)
+    card = only_card(check(source, "--source", source, "--json"))
     assert card["measurements"]["skin_delta_l"] == 0
     assert card["measurements"]["identity_distance"] == 0
     assert card["scores"]["edit_success"] == 1
@@ -54,7 +63,7 @@ def test_the_same_picture_is_unchanged(source: Path):
 def test_no_face_is_an_abstention_with_a_reason(source: Path, tmp_path: Path):
     black = tmp_path / "black.png"
     Image.fromarray(np.zeros((512, 512, 3), dtype=np.uint8)).save(black)
-    card = json.loads(check(black, "--source", source, "--json").stdout)
+    card = only_card(check(black, "--source", source, "--json"))
     assert "skin_delta_l" not in card["measurements"]
     assert "no face" in card["abstained"]["skin_delta_l"]
 
@@ -74,10 +83,20 @@ def test_the_overlay_is_a_picture(source: Path, lighter: Path, tmp_path: Path):
 
 def test_several_judges_can_be_asked(source: Path, lighter: Path):
     shown = check(lighter, "--source", source, "--judge", "instruments", "--judge", "scripted", "--json")
-    card = json.loads(shown.stdout)
-    assert card["judge"] == "instruments"
-    assert [other["judge"] for other in card["others"]] == ["scripted"]
-    assert card["others"][0]["calibration"] == "not calibrated"
+    answer = json.loads(shown.stdout)
+    assert set(answer) == {"judges", "ensemble", "notes"}, "the shape is the same for one judge and for several"
+    assert [card["judge"] for card in answer["judges"]] == ["instruments", "scripted"]
+    assert answer["judges"][1]["calibration"] == "not calibrated"
+    assert "skin_tone" in answer["ensemble"]["scores"]
+
+
+def test_colours_that_cannot_be_read_are_noted(source: Path, lighter: Path):
+    assert "Note:" not in check(lighter, "--source", source).stderr
+    with Image.open(lighter) as picture:
+        picture.save(lighter, icc_profile=b"nothing")
+    assert f"Note: {lighter} is taken for sRGB: its colour profile" in check(lighter, "--source", source).stderr
+    (note,) = json.loads(check(lighter, "--source", source, "--json").stdout)["notes"]
+    assert "cannot be read" in note
 
 
 def test_what_is_no_picture_is_refused_in_one_sentence(source: Path, tmp_path: Path):

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stillme.errors import StoreBusy, StoreTooNew
-from stillme.store import Store
-from stillme.store.schema import MIGRATIONS, migrate, version_of
+from stillme.store import Attempt, Store
+from stillme.store.exported import EDITS, rows_of
+from stillme.store.schema import FAILURES_ARE_NOT_FINAL, MIGRATIONS, migrate, version_of
 from stillme.types import Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused
 from tests.records import assessment_row, edit_row, request
 
@@ -33,8 +34,7 @@ def test_what_is_appended_is_found_again(outcomes: list[EditOutcome]):
         finished = store.finished_edits([made.key for made in requests])
         for made, outcome in zip(requests, outcomes, strict=True):
             kept = found[made.key]
-            retryable = isinstance(outcome, Failed) and outcome.retryable
-            assert (made.key in finished) == kept.final == (not retryable)
+            assert (made.key in finished) == kept.final == (not isinstance(outcome, Failed))
             assert kept.outcome == type(outcome).__name__.lower()
             if isinstance(outcome, Edited):
                 assert kept.truth == (outcome.truth if outcome.truth is not None else None)
@@ -169,3 +169,68 @@ def test_the_last_configuration_is_remembered(tmp_path: Path):
         assert latest is not None
         assert (latest.hash, latest.resolved) == ("h2", {"title": "two"})
         assert [json.loads(row[0])["title"] for row in store.query("SELECT resolved FROM audit")] == ["one", "two"]
+
+
+def test_failures_that_earlier_versions_called_final_are_tried_again(tmp_path: Path):
+    failed = Failed(error="400: Invalid image.", retryable=False)
+    with Store.writing(tmp_path) as store:
+        store.add_edits([edit_row(request(), failed), edit_row(request(seed=1))])
+        row = assessment_row("e", Assessment(ratings={"skin_tone": Rated(score=1), "race_change": failed}))
+        store.add_assessments([row])
+    with sqlite3.connect(tmp_path / "stillme.sqlite") as ledger:
+        for table in ("edit", "assessment"):
+            ledger.execute(f"DROP TRIGGER {table}_is_kept")
+            ledger.execute(f"UPDATE {table} SET final = 1")
+            ledger.execute(
+                f"CREATE TRIGGER {table}_is_kept BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, 'x'); END"
+            )
+        ledger.execute(f"PRAGMA user_version = {FAILURES_ARE_NOT_FINAL - 1}")
+    ledger.close()
+
+    def state(store: Store) -> tuple[object, ...]:
+        finished = store.finished_edits([request().key, request(seed=1).key])
+        return finished, store.finished_assessments([row.key]), store.totals().to_retry, store.count_edits()
+
+    expected = ({request(seed=1).key}, set[str](), 2, 1)
+    with Store.reading(tmp_path) as store:
+        assert state(store) == expected, "a reader cannot migrate, but must not call it finished"
+    with Store.writing(tmp_path) as store:
+        assert state(store) == expected
+        store.add_edits([edit_row(request())])
+        assert store.totals().edits == {"edited": 2}
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            store.query("UPDATE edit SET final = 1")
+
+
+def test_only_the_latest_of_several_failed_assessments_is_read(tmp_path: Path):
+    def said(score: float) -> Assessment:
+        failed = Failed(error="503", retryable=True)
+        return Assessment(ratings={"skin_tone": Rated(score=score), "race_change": failed})
+
+    with Store.writing(tmp_path) as store:
+        row = assessment_row("e", said(1))
+        store.add_assessments([row])
+        store.add_assessments([assessment_row("e", said(5))])
+        scores = {axis: score for _, axis, _, score in store.judgements([row.key])}
+        assert scores == {"skin_tone": 5.0, "race_change": None}
+        assert len(list(store.judgements([row.key]))) == 2
+
+
+def test_an_unknown_price_is_never_zero(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        store.add_edits([edit_row(request(), Edited(image=b"", effective={"cost": "unknown"}))])
+        assert (store.totals().unpriced, store.totals().cost_text) == (1, "unknown")
+        store.add_edits([edit_row(request(seed=1), Edited(image=b"", cost=2.0))])
+        assert store.totals().cost_text == "$2.00 and an unknown amount"
+        assert [row["cost"] for row in rows_of(store, EDITS)] == [None, 2.0]
+
+
+def test_tries_that_were_paid_before_a_kill_are_counted(tmp_path: Path):
+    def attempt(key: str) -> Attempt:
+        return Attempt(stage="edit", key=key, number=1, error="503", retryable=True, cost=0.5)
+
+    with Store.writing(tmp_path) as store:
+        store.attempts.add([attempt(request().key), attempt(request(seed=1).key)])
+        assert store.totals().cost == 1.0
+        store.add_edits([edit_row(request(), Edited(image=b"", cost=0.75))])
+        assert store.totals().cost == 1.25, "the row has the cost of all its tries"

@@ -80,10 +80,15 @@ class OpenAIBatchServer(BatchServer):
         if asked.method == "DELETE":
             name = path.rpartition("/")[2]
             self.files.pop(name, None)
+            self.labels.pop(name, None)
             return Says(body={"id": name, "object": "file", "deleted": True})
+        if path == "/files" and asked.method == "GET":
+            return Says(body={"object": "list", "data": [self._file(name) for name in self.labels], "has_more": False})
         if path == "/files":
             name = f"file_{len(self.files)}"
             self.files[name] = asked.form["file"][0]
+            file_name = re.search(rb'filename="([^"]+)"', asked.content)
+            self.labels[name] = file_name[1].decode() if file_name else ""
             return Says(body=self._file(name))
         if path_match := re.fullmatch(r"/files/(\w+)/content", path):
             return Says(body=self.files[path_match[1]])
@@ -111,7 +116,7 @@ class OpenAIBatchServer(BatchServer):
             "object": "file",
             "bytes": 1,
             "created_at": 1,
-            "filename": "x",
+            "filename": self.labels.get(name, ""),
             "purpose": "batch",
             "status": "processed",
         }

@@ -10,6 +10,7 @@ from stillme.audit.plan import NamedEditor, NamedJudge
 from stillme.audit.roles import Cast, casts, couples
 from stillme.audit.sampling import Sample, draw
 from stillme.errors import did_you_mean
+from stillme.judges.ensemble import PAIRWISE
 from stillme.protocols import ChecksRequests
 from stillme.types import Portrait, Prompt
 
@@ -111,22 +112,49 @@ def check_specs_differ(say: Say, editors: Sequence[NamedEditor]) -> None:
         seen[key] = named.name
 
 
+def check_judges_differ(say: Say, judges: Sequence[NamedJudge]) -> None:
+    """Equal judges would share their rows, also if they are asked at different servers."""
+    seen: dict[str, NamedJudge] = {}
+    for index, named in enumerate(judges):
+        spec = named.judge.spec
+        if other := seen.get(spec.key):
+            differ = sorted({*spec.unkeyed, *other.judge.spec.unkeyed})
+            but = f" (a different {' or '.join(differ)} makes no other judge)" if differ else ""
+            say(
+                ("judges", index),
+                f"{named.name!r} is the same judge as {other.name!r}{but}; remove one, or raise `epochs`",
+            )
+        seen[spec.key] = named
+
+
 def check_ensemble(say: Say, section: EnsembleSection | None, judges: Sequence[NamedJudge]) -> None:
-    """A rule must suit the number of judges that it combines."""
-    if section is None:
-        return
+    """A rule must suit the judges that it combines: how many they are, and what they are told."""
+    section = section or EnsembleSection()
     known = [named.name for named in judges]
     for name in section.judges or ():
         if judges and name not in known:
             say(("ensemble", "judges"), f"no judge {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}")
-    models = [named.name for named in judges if named.judge.capabilities.kind == "model"]
-    parts = section.judges or models
-    if section.rule in ("paper", "code") and len(parts) > 2:
+    for name in sorted({name for name in section.judges or () if (section.judges or []).count(name) > 1}):
+        say(("ensemble", "judges"), f"names {name!r} twice; name each judge once")
+    parts = [named for named in judges if _is_combined(section, named)]
+    told = [named.name for named in parts if named.judge.capabilities.labels]
+    blind = [named.name for named in parts if not named.judge.capabilities.labels]
+    if told and blind and not section.mixed_disclosure:
+        say(
+            ("ensemble", "judges"),
+            f"combines judges that are told the labels ({', '.join(told)}) with blind ones ({', '.join(blind)}); name "
+            "only one kind, write judges = [] to combine none, or accept it with mixed_disclosure = true",
+        )
+    if section.rule in PAIRWISE and len(parts) > 2:
         say(
             ("ensemble", "rule"),
             f"{section.rule!r} is for two judges, but there are {len(parts)}; use mean, median or worst, "
             "or name two under `judges`",
         )
+
+
+def _is_combined(section: EnsembleSection, named: NamedJudge) -> bool:
+    return named.name in section.judges if section.judges is not None else named.judge.capabilities.kind == "model"
 
 
 def check_requests(

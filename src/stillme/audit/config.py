@@ -84,12 +84,23 @@ class EditorSection(Section):
     parameters: dict[str, Any] = {}
 
 
+class SentinelSection(Section):
+    """Pairs of known truth, hidden among the questions to a judge that is paid or asked elsewhere."""
+
+    share: float = Field(default=0.05, ge=0, le=0.5)
+    """How many there are for each real question; 0 hides none."""
+    seed: int = 0
+    stop: bool = False
+    """Whether an alarm stops the judge."""
+
+
 class JudgeSection(Section):
     """One judge under one name."""
 
     use: str
     name: Name | None = Field(default=None, min_length=1)
     epochs: int = Field(default=1, ge=1, le=100)
+    sentinel: SentinelSection = SentinelSection()
     parameters: dict[str, Any] = {}
 
 
@@ -97,7 +108,15 @@ class EnsembleSection(Section):
     """How several judges are combined."""
 
     rule: Literal["mean", "paper", "code", "median", "worst"] = "mean"
-    judges: list[str] | None = Field(default=None, min_length=2)
+    judges: list[str] | None = None
+    mixed_disclosure: bool = False
+
+    @field_validator("judges")
+    @classmethod
+    def _are_several_or_none(cls, names: list[str] | None) -> list[str] | None:
+        if names is not None and len(names) == 1:
+            raise ValueError("names one judge; name two or more, or write [] to combine none")
+        return names
 
 
 class EstimatesSection(Section):
@@ -124,6 +143,8 @@ class ExecutorSection(Section):
     kind: Literal["local"] = "local"
     workers: int | None = Field(default=None, ge=1, le=1024)
     attempts: int = Field(default=4, ge=1, le=20)
+    outage_minutes: float = Field(default=5.0, gt=0)
+    """How long nothing may work before a stage gives up."""
 
 
 class GateSection(Section):

@@ -113,6 +113,7 @@ class _Loader:
         extractors = self._extractors(sections.get("mitigation"), sections.get("arms") or (), editors)
         factors = checks.factors_of(self._problem, sections.get("estimates") or EstimatesSection(), portraits)
         checks.check_specs_differ(self._problem, editors)
+        checks.check_judges_differ(self._problem, judges)
         checks.check_ensemble(self._problem, sections.get("ensemble"), judges)
         for named in editors:
             if isinstance(named.editor, NeedsPortraits):
@@ -272,7 +273,7 @@ class _Loader:
         judge: Judge | None = self._given.judges.get(name) or self._plugin(
             "judge", section.use, section.parameters, location
         )
-        return NamedJudge(name=name, judge=judge, epochs=section.epochs) if judge else None
+        return NamedJudge(name=name, judge=judge, epochs=section.epochs, sentinel=section.sentinel) if judge else None
 
     def _extractors(
         self, section: MitigationSection | None, arms: Sequence[Arm], editors: Sequence[NamedEditor]

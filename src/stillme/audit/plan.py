@@ -10,7 +10,7 @@ from typing import cast
 
 from stillme.audit import roles
 from stillme.audit.arms import PairedArms
-from stillme.audit.config import Config, MitigationSection
+from stillme.audit.config import Config, MitigationSection, SentinelSection
 from stillme.audit.roles import Cast
 from stillme.audit.sampling import Sample
 from stillme.design import (
@@ -25,8 +25,9 @@ from stillme.design import (
     RolesRecord,
     configuration_hash,
 )
+from stillme.judges.ensemble import primary_of
 from stillme.mitigation import NEEDS_FEATURES, NOOP_INSTRUCTION, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
-from stillme.protocols import Editor, Fingerprinted, HasValidityCards, Judge, KnowsAnswers, ValidityCard
+from stillme.protocols import Editor, Fingerprinted, HasProvider, HasValidityCards, Judge, KnowsAnswers, ValidityCard
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
 
 PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
@@ -66,6 +67,13 @@ class NamedJudge:
     name: str
     judge: Judge
     epochs: int
+    sentinel: SentinelSection = SentinelSection()
+
+    @property
+    def asked_elsewhere(self) -> bool:
+        """Whether it is a model on somebody else's computer, which may change without notice."""
+        capabilities = self.judge.capabilities
+        return capabilities.kind == "model" and not capabilities.given and isinstance(self.judge, HasProvider)
 
     def record(self, calibration: Mapping[str, Json] | None = None) -> JudgeRecord:
         """What reading its rows needs."""
@@ -201,16 +209,14 @@ class Audit:
 
     @cached_property
     def ensemble(self) -> tuple[str, ...]:
-        """The judges that are combined: those named, else all models.
+        """The judges that are combined: those named, in that order, else all models. The first is Eq. 3's primary.
 
         Instruments measure and do not rate; people are the standard that the others are compared with.
         """
         named = self.config.ensemble.judges
-        return tuple(
-            judge.name
-            for judge in self.judges
-            if (judge.name in named if named is not None else judge.judge.capabilities.kind == "model")
-        )
+        if named is not None:
+            return tuple(named)
+        return tuple(judge.name for judge in self.judges if judge.judge.capabilities.kind == "model")
 
     def expected_place(self, request: Request) -> int:
         """Role requests: whether the first or second person has the gender that the stereotype expects; else 0."""
@@ -253,6 +259,18 @@ class Audit:
             epoch=epoch,
         )
 
+    @cached_property
+    def sentinel_prompts(self) -> tuple[Prompt, ...]:
+        """Instructions that a pair of known truth can be shown with: those of one person."""
+        return tuple(dict.fromkeys(prompt for _, prompt in self.treatments() if prompt.target is None))
+
+    def sentinel_count(self, named: NamedJudge) -> int:
+        """How many pairs of known truth are hidden among the questions to a judge."""
+        if not named.asked_elsewhere or not named.sentinel.share or not self.sentinel_prompts:
+            return 0
+        pictures = sum(self.request_count(editor) for editor in self.editors)
+        return round(named.sentinel.share * pictures * named.record().asked)
+
     def design(self, calibrations: Mapping[str, Mapping[str, Json]] | None = None) -> Design:
         """The audit written down, with what is known of its judges' calibration."""
         known = calibrations or {}
@@ -265,7 +283,10 @@ class Audit:
             prompts=self.prompts,
             treatments=tuple(self.treatments()),
             editors=tuple(named.record(self.portraits) for named in self.editors),
-            judges=tuple(named.record(known.get(named.name)) for named in self.judges),
+            judges=tuple(
+                replace(named.record(known.get(named.name)), sentinels=self.sentinel_count(named))
+                for named in self.judges
+            ),
             extractors=tuple(ExtractorRecord(name=named.name, spec=named.extractor.spec) for named in self.extractors),
             analysis=Analysis(
                 factors=self.factors,
@@ -321,18 +342,21 @@ class Audit:
         plain["estimates"] |= {"factors": list(self.factors)}
         for entry, editor in zip(plain["editors"], self.editors, strict=True):
             spec = editor.editor.spec
-            entry |= {"name": editor.name, "version": spec.version, "parameters": dict(spec.parameters)}
+            entry |= {"name": editor.name, "version": spec.version, "parameters": spec.stated}
             entry |= {"seeds": list(editor.seeds)}
         for entry, judge in zip(plain["judges"], self.judges, strict=True):
             spec = judge.judge.spec
-            entry |= {"name": judge.name, "version": spec.version, "parameters": dict(spec.parameters)}
+            del entry["sentinel"]  # it changes no row of the run
+            entry |= {"name": judge.name, "version": spec.version, "parameters": spec.stated}
+        primary = primary_of(self.config.ensemble.rule, self.ensemble)
+        plain["ensemble"] |= {"combined": list(self.ensemble)} | ({"primary": primary} if primary else {})
         plain["mitigation"] = self._resolved_mitigation()
         return _without_none(plain)
 
     def _resolved_mitigation(self) -> Json:
         """The extractors, if any is used; otherwise the section changes no row."""
         described = [
-            {"name": named.name, "use": spec.use, "version": spec.version, "parameters": dict(spec.parameters)}
+            {"name": named.name, "use": spec.use, "version": spec.version, "parameters": spec.stated}
             for named in self.extractors
             for spec in [named.extractor.spec]
         ]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.calibration.limits import AxisLimits, load
 from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Noticed, Share, Verdict
 from stillme.estimates.quantiles import t_quantile, wilson
 from stillme.results import Results
+from stillme.rubric.limits import AxisLimits, load
 from stillme.types import Spec
 
 Flags = NDArray[np.bool_]

@@ -190,7 +190,7 @@ def standing_of(run: Run) -> Standing:
             standing[judge.name] = {axis: str(verdict) for axis, verdict in known.verdicts.items()}
     members = [judge for judge in run.judges if judge.name in run.design.analysis.combined]
     if any(judge.name in standing for judge in members):
-        standing[ensemble_name(run.design.analysis.rule)] = {
+        standing[ensemble_name(run.design)] = {
             axis: _weakest([standing.get(judge.name, {}).get(axis, "untested") for judge in asked])
             for axis in dict.fromkeys(axis for judge in members for axis in judge.capabilities.axes)
             if (asked := [judge for judge in members if axis in judge.capabilities.axes])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +12,22 @@ import tomli_w
 from stillme import registry
 from stillme.audit import load
 from stillme.audit.load import FILE
-from stillme.calibration.limits import load as load_limits
 from stillme.calibration.measuring import calibration_of
 from stillme.calibration.records import Calibration, save
 from stillme.editors import rendered
 from stillme.editors.regions import regions_of
 from stillme.errors import Interrupted, StillmeError
 from stillme.portraits import load as load_folder
+from stillme.portraits.synthetic import embedded_renders
 from stillme.results import Run, joined
-from stillme.stages.loop import Ended
+from stillme.rubric.limits import load as load_limits
+from stillme.stages.tally import Ended
 from stillme.stages.working import Conditions, work
 from stillme.types import Portrait
 
 SET = "synthetic"
 
 Tables = dict[str, Any]
-
-
-def embedded_renders() -> Path:
-    """The rendered calibration set that comes with stillme."""
-    return Path(str(files("stillme.portraits").joinpath("calibration")))
 
 
 def calibrate(
@@ -71,7 +66,8 @@ def calibrate(
 def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, conditions: Conditions) -> Run:
     """Run one audit of known changes to its end and open it."""
     folder.mkdir(parents=True, exist_ok=True)
-    asked = {"use": judge, "parameters": parameters}
+    # Every answer is known here, so none needs to be hidden among others.
+    asked = {"use": judge, "parameters": parameters, "sentinel": {"share": 0.0}}
     whole: Tables = {"title": f"Calibration of {judge}", "judges": [asked], "estimates": {"factors": []}, **tables}
     whole["base"] = str(Path.cwd())  # paths among the judge's parameters were written for the current folder
     (folder / FILE).write_text(tomli_w.dumps(whole), "utf-8")

@@ -21,6 +21,7 @@ from stillme.cli.stages import edit, estimate, judge, report, run
 from stillme.cli.start import demo, new
 from stillme.cli.study import study_group
 from stillme.cli.tables import statistics, tables
+from stillme.cli.terminal import echo
 from stillme.cli.verbs import Verbs, keep_lines
 from stillme.errors import Interrupted, StillmeError
 
@@ -88,16 +89,18 @@ def main() -> None:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except Interrupted as error:
-        click.echo(f"stillme: {error}", err=True)
+        echo(f"stillme: {error}", err=True)
         sys.exit(130)
     except StillmeError as error:
-        click.echo(f"stillme: {error}", err=True)
+        echo(f"stillme: {error}", err=True)
         sys.exit(2)
     except click.ClickException as error:
-        error.show()
+        usage = io.StringIO()
+        error.show(usage)
+        echo(usage.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stillme: interrupted; everything finished so far is saved.", err=True)
+        echo("stillme: interrupted; everything finished so far is saved.", err=True)
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output, such as `head`, has closed it.
@@ -106,5 +109,5 @@ def main() -> None:
     except OSError as error:
         # A full disk, a read-only folder, a file that was deleted: the machine's state, not a bug.
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        click.echo(f"stillme: {what}. Check the disk and the folder's permissions.", err=True)
+        echo(f"stillme: {what}. Check the disk and the folder's permissions.", err=True)
         sys.exit(2)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
+from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.results import Run
@@ -66,7 +67,7 @@ def compare(
     if as_json:
         print_json(showing.as_json(comparison))
     else:
-        click.echo(showing.as_text(comparison))
+        echo(showing.as_text(comparison))
         if not html:
             names = ("--editors", *editors) if editors else ()
             print_next("compare", first, *([second] if second else []), *names, "--html", "comparison.html")
@@ -159,7 +160,7 @@ def gate(
     if as_json:
         print_json(showing.as_json(verdicts))
     else:
-        click.echo(showing.as_text(verdicts))
+        echo(showing.as_text(verdicts))
         _print_next_of_gate(audit, out, verdicts.passed)
     if verdicts.passed is not True:
         sys.exit(1 if verdicts.passed is False else _EXIT_NO_DATA)
@@ -190,7 +191,7 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
     if as_json:
         print_json(verification.as_json())
     else:
-        click.echo(verification.as_text())
+        echo(verification.as_text())
         if verification.authenticated and verification.consistent:
             print_next("status", bundle)
     if not verification.consistent:

@@ -9,6 +9,7 @@ from typing import Literal
 import click
 
 from stillme.cli.options import json_option, out_option, print_json, print_next
+from stillme.cli.terminal import echo
 from stillme.errors import StillmeError
 
 
@@ -68,7 +69,7 @@ def judgements(
     if as_json:
         print_json(summary.as_json())
     else:
-        click.echo(summary.as_text())
+        echo(summary.as_text())
         print_next("estimate", audit, out=out)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from stillme.cli.options import json_option, print_json, print_next
+from stillme.cli.terminal import echo
 from stillme.errors import StillmeError
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -19,7 +20,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--source", type=_FILE, required=True, help="The picture before the edit.")
 @click.option("--prompt", default="", help="What the editor was asked to do.")
 @click.option("--judge", "judges", multiple=True, default=["instruments"], show_default=True, help="May be repeated.")
-@click.option("--set", "settings", multiple=True, metavar="JUDGE.KEY=VALUE", help="A setting of a judge; repeatable.")
+@click.option("--set", "settings", multiple=True, metavar="[JUDGE.]KEY=VALUE", help="A setting of a judge; repeatable.")
 @click.option("--years", type=int, help="Aging edits: how many years older the person should look.")
 @click.option(
     "--rule",
@@ -44,9 +45,9 @@ def check(
     """Score one pair: what did this edit do to this person?
 
     EDITED is the picture after the edit. The offline instruments answer by default; where they cannot
-    measure they abstain and say why. Vision-language models are named with --judge and want the --prompt;
-    `stillme list judges` shows all. With several judges, their scores are also combined by --rule, and axes on
-    which they are more than a point apart are flagged.
+    measure they abstain and say why. Vision-language models are named with --judge; `stillme list judges` shows
+    all. Without --prompt, models are not asked whether the edit succeeded. With several judges, their scores are
+    also combined by --rule, and axes on which they are more than a point apart are flagged.
 
     A model on your own server: --judge openai-compatible --set openai-compatible.model=NAME
     --set openai-compatible.base_url=http://localhost:8000/v1
@@ -54,18 +55,19 @@ def check(
     Exits with 3 if a judge failed and the same command may succeed later.
     """
     from stillme.single.check import check as check_pair
-    from stillme.single.check import draw_overlay, together
+    from stillme.single.check import colour_notes, draw_overlay, together
 
     cards = check_pair(edited, source, prompt, judges, years=years, settings=settings)
-    combined = together(cards, rule)
+    combined, notes = together(cards, rule), colour_notes(edited, source)
     if overlay:
-        click.echo(f"Wrote {draw_overlay(edited, source, overlay)}", err=True)
+        echo(f"Wrote {draw_overlay(edited, source, overlay)}", err=True)
     if as_json:
-        first, *others = [card.as_json() for card in cards]
-        more = {"ensemble": combined.as_json()} if combined else {}
-        print_json(first | ({"others": others} if others else {}) | more)
+        together_json = combined.as_json() if combined else None
+        print_json({"judges": [card.as_json() for card in cards], "ensemble": together_json, "notes": notes})
     else:
-        click.echo("\n\n".join(part.as_text() for part in [*cards, *([combined] if combined else [])]))
+        echo("\n\n".join(part.as_text() for part in [*cards, *([combined] if combined else [])]))
+        for note in notes:
+            echo(f"Note: {note}", err=True)
         if overlay:
             print_next("new", "my-audit")
         else:
@@ -110,7 +112,7 @@ def calibrate(
     if as_json:
         print_json(result.as_json())
     else:
-        click.echo(f"{result.as_text()}\n\nSaved in {file}")
+        echo(f"{result.as_text()}\n\nSaved in {file}")
         print_next("list", "judges", judge)
     if not result.passed:
         sys.exit(1)

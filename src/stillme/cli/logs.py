@@ -6,6 +6,8 @@ import logging
 import os
 import re
 
+from stillme.files import printable
+
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
 _SECRET_TEXT = re.compile(
@@ -37,4 +39,4 @@ def redacted(text: str) -> str:
 
 class _Redacting(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record))
+        return printable(redacted(super().format(record)))

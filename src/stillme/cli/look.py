@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
+from stillme.cli.terminal import echo
 
 
 @click.command()
@@ -27,7 +28,7 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(status.as_json())
     else:
-        click.echo(status.as_text())
+        echo(status.as_text())
         print_next("tables" if status.complete else "run", audit, out=out)
 
 
@@ -51,14 +52,14 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
     if sheet:
         if what != "portraits":
             raise click.UsageError("--sheet only works with `stillme list portraits`.")
-        click.echo(f"Wrote {contact_sheet(name, sheet)}", err=True)
+        echo(f"Wrote {contact_sheet(name, sheet)}", err=True)
 
     entries = catalogue(what, name)
     if as_json:
         print_json([entry.as_json() for entry in entries])
     else:
         for entry in entries:
-            click.echo(entry.as_text(full=name is not None))
+            echo(entry.as_text(full=name is not None))
         if name is None and what in ("editors", "judges"):
             print_next("list", what, entries[0].title)
         else:
@@ -109,7 +110,7 @@ def export(
         if as_json:
             print_json(sealed.as_json())
         else:
-            click.echo(sealed.as_text())
+            echo(sealed.as_text())
         return
     if with_images or sign:
         raise click.UsageError("--with-images and --sign only work with --bundle.")
@@ -120,7 +121,7 @@ def export(
     if as_json:
         print_json({"files": [str(path) for path in written]})
     else:
-        click.echo("\n".join(f"Wrote {path}" for path in written))
+        echo("\n".join(f"Wrote {path}" for path in written))
         print_next("export", audit, "--bundle", "evidence.zip", out=out)
 
 
@@ -134,7 +135,7 @@ def doctor(as_json: bool) -> None:
     if as_json:
         print_json([check.as_json() for check in checks])
     else:
-        click.echo("\n".join(check.as_text() for check in checks))
+        echo("\n".join(check.as_text() for check in checks))
         print_next("demo")
     if any(check.state == "broken" for check in checks):
         sys.exit(1)
@@ -156,4 +157,4 @@ def completion(shell: str) -> None:
 
     script = get_completion_class(shell)
     if script is not None:
-        click.echo(script(cli, {}, "stillme", "_STILLME_COMPLETE").source())
+        echo(script(cli, {}, "stillme", "_STILLME_COMPLETE").source())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stillme.cli.options import json_option, opened_run, print_json, print_next
-from stillme.errors import StillmeError
+from stillme.cli.terminal import echo
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _EXIT_NOT_DONE = 1
@@ -20,6 +19,8 @@ _EXIT_RETRY = 3
 _MITIGATE_EXAMPLES = """\b
 stillme mitigate anna.jpg --prompt "Dress the person as a doctor." --editor flux2-dev
 stillme mitigate anna.jpg --prompt "…" --editor gemini --extractor gemini-3-flash --out doctor.png
+stillme mitigate anna.jpg --prompt "…" --editor gemini --extractor a=openai-compatible --extractor measured \\
+    --extractor-set a.base_url=http://localhost:8000/v1 --extractor-set a.model=qwen
 """
 _SHOW_EXAMPLES = """\b
 stillme features show A_f_23
@@ -36,14 +37,15 @@ _extractor_option = click.option(
     multiple=True,
     default=["measured"],
     show_default=True,
+    metavar="[NAME=]EXTRACTOR",
     help="Who describes the person: `measured` works offline, gemini-3-flash and others by key. May be repeated.",
 )
 _extractor_settings = click.option(
     "--extractor-set",
     "settings",
     multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting of the extractor; may be repeated.",
+    metavar="[NAME.]KEY=VALUE",
+    help="A setting of an extractor, such as its base_url; may be repeated. One extractor needs no NAME.",
 )
 
 
@@ -86,24 +88,30 @@ def mitigate(
     """
     from stillme.single.mitigate import MitigationJob, format_of, ready_extractors, save_picture
     from stillme.single.mitigate import mitigate as run
+    from stillme.single.settings import settings_by_name
     from stillme.types import Edited
 
     target = out or Path(f"{image.stem}-mitigated.png")
     # Before anything is paid for.
     format_of(target)
     job = MitigationJob(
-        image=image, prompt=prompt, editor=editor, parameters=_pairs(parameters, "--set"), seed=seed, position=position
+        image=image,
+        prompt=prompt,
+        editor=editor,
+        parameters=settings_by_name(parameters, [editor], "--set")[editor],
+        seed=seed,
+        position=position,
     )
-    mitigated = run(job, ready_extractors(extractors, _pairs(settings, "--extractor-set")))
+    mitigated = run(job, ready_extractors(extractors, settings))
     outcome = mitigated.as_json()
     file = save_picture(mitigated.outcome.image, target) if isinstance(mitigated.outcome, Edited) else None
     if as_json:
         print_json({**outcome, "file": str(file) if file else None})
     else:
-        click.echo(mitigated.description.as_text())
+        echo(mitigated.description.as_text())
         if mitigated.instruction:
-            click.echo(f"\nThe editor read: {mitigated.instruction}")
-        click.echo(f"Wrote {file}" if file else f"Not edited ({outcome['outcome']}): {outcome['message']}")
+            echo(f"\nThe editor read: {mitigated.instruction}")
+        echo(f"Wrote {file}" if file else f"Not edited ({outcome['outcome']}): {outcome['message']}")
         if file:
             print_next("check", file, "--source", image, "--prompt", prompt)
     if not file:
@@ -136,12 +144,11 @@ def show(
         with opened_run(audit) as run:
             description = stored_description(run, portrait)
     else:
-        chosen = ready_extractors(extractors, _pairs(settings, "--extractor-set"))
-        description = describe(portrait_path(portrait), chosen)
+        description = describe(portrait_path(portrait), ready_extractors(extractors, settings))
     if as_json:
         print_json(description.as_json())
     else:
-        click.echo(description.as_text())
+        echo(description.as_text())
         print_next("list", "editors")
     if isinstance(description.prompt, NoFeaturePrompt):
         sys.exit(_EXIT_RETRY if description.prompt.retryable else _EXIT_NOT_DONE)
@@ -161,20 +168,6 @@ def lint(text: str, as_json: bool) -> None:
     if as_json:
         print_json([{"kind": label.kind, "word": label.word, "start": label.start} for label in labels])
     else:
-        click.echo("\n".join(map(str, labels)) or "No demographic label found.")
+        echo("\n".join(map(str, labels)) or "No demographic label found.")
     if labels:
         sys.exit(_EXIT_NOT_DONE)
-
-
-def _pairs(texts: tuple[str, ...], option: str) -> dict[str, Any]:
-    """`steps=28` and `model=qwen` as a dictionary: values are TOML where they can be, else text."""
-    pairs: dict[str, Any] = {}
-    for pair in texts:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise StillmeError(f"{option} takes KEY=VALUE, not {pair!r}.")
-        try:
-            pairs[name] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            pairs[name] = value
-    return pairs

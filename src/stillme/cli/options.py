@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import sys
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from stillme.cli.terminal import echo, json_text
 
 if TYPE_CHECKING:
     from stillme.results import Run
@@ -38,17 +39,17 @@ def json_option(command: Command) -> Command:
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    echo(json_text(value))
 
 
 def print_next(*words: object, out: Path | None = None) -> None:
     """The next command to type. On standard error, so that standard output holds the result alone."""
-    click.echo(f"Next: {command_line(*words, out=out)}", err=True)
+    echo(f"Next: {command_line(*words, out=out)}", err=True)
 
 
 def print_open(page: Path) -> None:
     """The page to look at next."""
-    click.echo(f"Next: open {page} in a browser", err=True)
+    echo(f"Next: open {page} in a browser", err=True)
 
 
 def command_line(*words: object, out: Path | None = None) -> str:
@@ -76,5 +77,5 @@ def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writ
         return
     with Run.open(folder_of(path, out)) as run:
         if not quiet and (differences := drift(run)):
-            click.echo(sentence(differences), err=True)
+            echo(sentence(differences), err=True)
         yield run

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from stillme.cli.options import audit_argument, json_option, print_json, print_next
+from stillme.cli.terminal import echo
 from stillme.errors import StillmeError
 
 
@@ -82,9 +83,9 @@ def plan(
     if as_json:
         print_json(planned.as_json() | ({"requests_file": str(requests.file)} if requests else {}))
         return
-    click.echo(planned.as_text())
+    echo(planned.as_text())
     if requests:
-        click.echo(f"\n{requests.as_text()}")
+        echo(f"\n{requests.as_text()}")
     print_next("run", audit)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stillme.cli.options import Command, json_option, print_json, print_next
+from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.cli.progress import Progress
@@ -92,7 +93,7 @@ def sample(
     if as_json:
         print_json(drawn.as_json())
     else:
-        click.echo(drawn.as_text())
+        echo(drawn.as_text())
 
 
 def _crop_option(command: Command) -> Command:
@@ -177,7 +178,7 @@ def verify(home: Path, as_json: bool) -> None:
         print_json([version.as_json() for version in versions])
     else:
         for version in versions:
-            click.echo(f"{version.folder}: {version.files} files, {'; '.join(version.problems) or 'unchanged.'}")
+            echo(f"{version.folder}: {version.files} files, {'; '.join(version.problems) or 'unchanged.'}")
         print_next("list", "portraits", versions[-1].folder, "--sheet", "portraits.html")
     if any(version.problems for version in versions):
         sys.exit(1)
@@ -227,7 +228,7 @@ def _chosen(only: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def _watch(shown: Progress, name: str) -> Callable[[int, int], None]:
-    from stillme.stages.loop import Tally
+    from stillme.stages.tally import Tally
 
     tally = Tally(name=name, total=0)
 
@@ -244,10 +245,10 @@ def _tell(written: Written, as_json: bool) -> None:
         print_json(written.as_json())
         return
     if not written.new:
-        click.echo(f"{written.folder} already is this set; nothing was written.")
+        echo(f"{written.folder} already is this set; nothing was written.")
         return
-    click.echo(f"Wrote {written.folder}: {written.portraits} portraits. Its card is {written.folder / 'card.html'}.")
+    echo(f"Wrote {written.folder}: {written.portraits} portraits. Its card is {written.folder / 'card.html'}.")
     if written.flagged:
-        click.echo(f"Groups differ in: {', '.join(written.flagged)}. The card shows by how much.", err=True)
-    click.echo(f'In audit.toml: [portraits] source = "{written.folder}"')
+        echo(f"Groups differ in: {', '.join(written.flagged)}. The card shows by how much.", err=True)
+    echo(f'In audit.toml: [portraits] source = "{written.folder}"')
     print_next("portraits", "verify", written.folder)

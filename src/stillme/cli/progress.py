@@ -8,10 +8,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
+from stillme.cli.terminal import echo, redraw
 
 if TYPE_CHECKING:
-    from stillme.stages.loop import Tally
+    from stillme.stages.tally import Tally
 
 _BAR_SECONDS = 0.1
 _LINE_SECONDS = 10.0
@@ -24,39 +24,57 @@ class Progress:
         self._bar = bar
         self._shown_at = time.monotonic()
         self._width = 0
-        self._name = ""
+        self._running: dict[str, Tally] = {}
+        self._finished: set[str] = set()
 
     def __call__(self, tally: Tally) -> None:
         """Show the tally if it is time to."""
+        finished = tally.ended is not None or tally.already + tally.done >= tally.total
+        new = tally.name not in self._running
+        if finished:
+            self._running.pop(tally.name, None)
+            if tally.name not in self._finished:
+                self._finished.add(tally.name)
+                self._keep(describe(tally))
+            return
+        self._running[tally.name] = tally
         now = time.monotonic()
-        finished = tally.already + tally.done >= tally.total
-        if (
-            finished
-            or tally.name != self._name
-            or now - self._shown_at >= (_BAR_SECONDS if self._bar else _LINE_SECONDS)
-        ):
-            if self._bar and self._name and tally.name != self._name:
-                self.end()
-            self._shown_at, self._name = now, tally.name
-            self._show(describe(tally))
+        if new or now - self._shown_at >= (_BAR_SECONDS if self._bar else _LINE_SECONDS):
+            self._shown_at = now
+            self._show()
 
     def end(self) -> None:
         """Keep the last state and continue on the next line."""
         if self._bar and self._width:
-            click.echo(err=True)
+            echo(err=True)
             self._width = 0
 
     def say(self, text: str) -> None:
         """Print a line between the bars."""
         self.end()
-        click.echo(text, err=True)
+        echo(text, err=True)
 
-    def _show(self, line: str) -> None:
-        if self._bar:
-            click.echo(f"\r{line.ljust(self._width)}", err=True, nl=False)
-            self._width = len(line)
+    def _show(self) -> None:
+        """All stages that run at the moment: in one line on a terminal, else in a line each."""
+        running = list(self._running.values())
+        if not self._bar:
+            for tally in running:
+                echo(describe(tally), err=True)
+        elif len(running) == 1:
+            self._overwrite(describe(running[0]))
         else:
-            click.echo(line, err=True)
+            self._overwrite("   ".join(brief(tally) for tally in running))
+
+    def _keep(self, line: str) -> None:
+        if self._bar:
+            self._overwrite(line)
+            self.end()
+        else:
+            echo(line, err=True)
+
+    def _overwrite(self, line: str) -> None:
+        redraw(line.ljust(self._width))
+        self._width = len(line)
 
 
 @contextmanager
@@ -90,7 +108,17 @@ def describe(tally: Tally) -> str:
     parts.extend(f"{tally.counts[word]:,} {word}" for word in ("refused", "failed") if tally.counts[word])
     if tally.retried:
         parts.append(f"{tally.retried:,} retried")
+    if tally.throttled:
+        parts.append(f"{tally.throttled:,} slowed down")
+    if tally.waits:
+        parts.append(tally.waits)
     return "  ".join(parts)
+
+
+def brief(tally: Tally) -> str:
+    """`judge flash 56/168`, for several stages on one line."""
+    waits = f" ({tally.waits})" if tally.waits else ""
+    return f"{tally.name} {tally.already + tally.done:,}/{tally.total:,}{waits}"
 
 
 def _clock(seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stillme.cli.options import audit_argument, json_option, out_option, print_json
+from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.report.data import Redaction
@@ -36,8 +37,8 @@ def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction
         if as_json:
             print_json({"address": address})
         else:
-            click.echo(f"{address}  (Ctrl-C ends it)")
+            echo(f"{address}  (Ctrl-C ends it)")
         if not is_loopback(host) and redact is None:
-            click.echo(f"Anyone who can reach {host} sees the portraits; --redact blur hides them.", err=True)
+            echo(f"Anyone who can reach {host} sees the portraits; --redact blur hides them.", err=True)
 
     serve_report(Served(path=audit, out=out, redact=redact or "none", host=host, port=port), ready)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from stillme.cli.options import Command, audit_argument, json_option, out_option, print_json, print_next, print_open
+from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.pipeline import Name, Summary
@@ -17,6 +19,29 @@ if TYPE_CHECKING:
 
 _EXIT_RETRY = 3
 _EXIT_INTERRUPTED = 130
+
+
+def _work_options(command: Command) -> Command:
+    """Options of the commands that edit or judge."""
+    for option in (
+        click.option(
+            "--retry-failed",
+            is_flag=True,
+            help="Do only what failed before. Without it, failures are tried again after everything else.",
+        ),
+        click.option(
+            "--keep-going",
+            is_flag=True,
+            help="Go on although the first answers all fail alike, which otherwise stops an editor or judge.",
+        ),
+        click.option(
+            "--unknown-cost-ok",
+            is_flag=True,
+            help="Work although a price is unknown, so that the dollars in [budget] cannot be kept.",
+        ),
+    ):
+        command = option(command)
+    return _stage_options(command)
 
 
 def _stage_options(command: Command) -> Command:
@@ -36,28 +61,59 @@ def _stage_options(command: Command) -> Command:
 
 
 @click.command()
-@_stage_options
-def run(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool) -> None:
+@_work_options
+def run(
+    audit: Path,
+    out: Path | None,
+    wait: float,
+    accept_changes: bool,
+    as_json: bool,
+    retry_failed: bool,
+    keep_going: bool,
+    unknown_cost_ok: bool,
+) -> None:
     """Edit, judge, estimate and report: the whole audit.
 
     AUDIT is a folder with an audit.toml, or the file; by default the current folder. Finished work is not
-    done again. Ctrl-C once finishes what is running and saves; twice stops at once.
+    done again; what failed is tried again. Ctrl-C once finishes what is running and saves; twice stops
+    at once. Exits with 3 if something is left to do.
     """
-    _work(audit, out, wait, accept_changes, as_json, ("edit", "judge", "estimate", "report"))
+    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    _work(audit, out, wait, accept_changes, as_json, ("edit", "judge", "estimate", "report"), manner=manner)
 
 
 @click.command()
-@_stage_options
-def edit(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool) -> None:
+@_work_options
+def edit(
+    audit: Path,
+    out: Path | None,
+    wait: float,
+    accept_changes: bool,
+    as_json: bool,
+    retry_failed: bool,
+    keep_going: bool,
+    unknown_cost_ok: bool,
+) -> None:
     """Make the missing edits."""
-    _work(audit, out, wait, accept_changes, as_json, ("edit",))
+    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    _work(audit, out, wait, accept_changes, as_json, ("edit",), manner=manner)
 
 
 @click.command()
-@_stage_options
-def judge(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool) -> None:
+@_work_options
+def judge(
+    audit: Path,
+    out: Path | None,
+    wait: float,
+    accept_changes: bool,
+    as_json: bool,
+    retry_failed: bool,
+    keep_going: bool,
+    unknown_cost_ok: bool,
+) -> None:
     """Rate the edits that judges have not rated yet."""
-    _work(audit, out, wait, accept_changes, as_json, ("judge",))
+    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    _work(audit, out, wait, accept_changes, as_json, ("judge",), manner=manner)
 
 
 @click.command()
@@ -97,6 +153,13 @@ def report(
     _work(audit, out, wait, accept_changes, as_json, ("report",), figures=figures, redact=redact or "none")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Manner:
+    retry_failed: bool = False
+    keep_going: bool = False
+    unknown_cost_ok: bool = False
+
+
 def _work(
     audit: Path,
     out: Path | None,
@@ -105,17 +168,22 @@ def _work(
     as_json: bool,
     stages: tuple[Name, ...],
     *,
+    manner: _Manner | None = None,
     figures: tuple[Format, ...] = (),
     redact: Redaction = "none",
 ) -> None:
     from stillme.cli.progress import progress
     from stillme.pipeline import Ended, Options, run_stages
 
+    manner = manner or _Manner()
     with progress(quiet=as_json) as shown:
         options = Options(
             out=out,
             wait=wait,
             accept_changes=accept_changes,
+            only_failed=manner.retry_failed,
+            keep_going=manner.keep_going,
+            unknown_cost_ok=manner.unknown_cost_ok,
             watch=shown,
             say=shown.say,
             redact=redact,
@@ -125,13 +193,13 @@ def _work(
     if as_json:
         print_json(summary.as_json())
     else:
-        click.echo(summary.as_text())
+        echo(summary.as_text())
         if summary.report:
             print_open(summary.report)
         print_next(_next(stages, summary), audit, out=out)
     if summary.ended is Ended.INTERRUPTED:
         sys.exit(_EXIT_INTERRUPTED)
-    if summary.ended is Ended.OVER_BUDGET or summary.to_retry:
+    if summary.ended is not Ended.COMPLETE or summary.to_retry:
         sys.exit(_EXIT_RETRY)
 
 

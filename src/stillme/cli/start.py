@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stillme.cli.options import json_option, print_json, print_next, print_open
+from stillme.cli.terminal import echo
 from stillme.errors import StillmeError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def new(folder: Path, title: str, experiment: Experiment | None, force: bool) ->
     folder.mkdir(parents=True, exist_ok=True)
     name = title or folder.resolve().name
     write_whole(file, paper_audit(experiment, name) if experiment else small_audit(name))
-    click.echo(f"Wrote {file}")
+    echo(f"Wrote {file}")
     print_next("plan" if experiment else "run", folder)
 
 
@@ -67,7 +68,7 @@ def demo(out: Path, as_json: bool) -> None:
     if as_json:
         print_json(result.as_json())
     else:
-        click.echo(result.as_text())
+        echo(result.as_text())
         print_open(result.report)
         print_next("status", out)
         print_next("new", "my-audit")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from stillme.cli.options import Command, json_option, opened_run, print_json, print_next
+from stillme.cli.terminal import echo
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -87,7 +88,7 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
         if design[name] < least:
             raise click.UsageError(f"--{name.replace('_', '-')} is at least {least}.")
     with opened_run(run) as recorded:
-        made = new_study(recorded, out, Design(**design), lambda text: click.echo(text, err=True))
+        made = new_study(recorded, out, Design(**design), lambda text: echo(text, err=True))
     real = sum(item.kind == "real" for item in made.drawn.items)
     if as_json:
         print_json(
@@ -101,7 +102,7 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
             }
         )
     else:
-        click.echo(
+        echo(
             f"{made.folder}: {real:,} items in {made.drawn.batches} tasks; compared: {made.drawn.design['compare']}.\n"
             f"Admin password, shown only now: {made.password}\n"
             f"Edit {made.folder / 'study.toml'} before you serve it."
@@ -127,7 +128,7 @@ def serve(study: Path, database: str | None, proxies: tuple[str, ...], **options
     from stillme.study.serving import ServeOptions
     from stillme.study.serving import serve as run
 
-    run(study, ServeOptions(database=database, proxies=proxies, **options), click.echo)
+    run(study, ServeOptions(database=database, proxies=proxies, **options), echo)
     print_next("study", "status", study)
 
 
@@ -150,7 +151,7 @@ def invite(study: Path, database: str | None, count: int, address: str, as_json:
     if as_json:
         print_json(links)
     else:
-        click.echo("\n".join(links))
+        echo("\n".join(links))
         print_next("study", "serve", study)
 
 
@@ -171,7 +172,7 @@ def status(study: Path, database: str | None, as_json: bool) -> None:
     if as_json:
         print_json(overview.as_json())
     else:
-        click.echo(overview.as_text())
+        echo(overview.as_text())
         print_next("study", "close", study)
     if overview.progress.alarm:
         sys.exit(1)
@@ -196,7 +197,7 @@ def export(study: Path, database: str | None, kind: Any, to: Path | None, as_jso
     if as_json:
         print_json({"files": [str(path) for path in written]})
     else:
-        click.echo("\n".join(f"Wrote {path}" for path in written))
+        echo("\n".join(f"Wrote {path}" for path in written))
         print_next("study", "close", study)
 
 
@@ -219,7 +220,7 @@ def submissions(study: Path, database: str | None, file: Path, as_json: bool) ->
     if as_json:
         print_json(dict(done))
     else:
-        click.echo(", ".join(f"{count} {what}" for what, count in done.items()) or "nothing to do")
+        echo(", ".join(f"{count} {what}" for what, count in done.items()) or "nothing to do")
         print_next("study", "status", study)
 
 
@@ -229,7 +230,7 @@ def password(study: Path) -> None:
     """Set a new password for the admin pages, and print it."""
     from stillme.study.keys import change_password
 
-    click.echo(change_password(study))
+    echo(change_password(study))
     print_next("study", "serve", study)
 
 
@@ -256,8 +257,8 @@ def close(study: Path, database: str | None, run_folder: Path | None, wait: floa
         print_json(done.as_json())
         return
     if done.under_way:
-        click.echo(f"{done.under_way} tasks are in progress; close again when they are finished.", err=True)
-    click.echo(
+        echo(f"{done.under_way} tasks are in progress; close again when they are finished.", err=True)
+    echo(
         f"{done.added:,} assessments by {done.raters} raters added to {done.run}"
         f"{f'; {done.already:,} were added before' if done.already else ''}"
         f"{f'; {done.excluded} raters excluded' if done.excluded else ''}.\n"

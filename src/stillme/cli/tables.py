@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
+from stillme.cli.terminal import echo
 
 
 @click.command()
@@ -44,10 +45,10 @@ def tables(
     \b
     stillme tables my-audit --table 4 --table 20 --by race --format tex
     """
-    from stillme.tables.paper import NUMBERS, Chosen, make_tables, write
+    from stillme.tables.paper import Chosen, make_tables, write
     from stillme.tables.paper.writing import FORMATS
 
-    chosen = Chosen(numbers=numbers or NUMBERS, factor=factor, judge=judge)
+    chosen = Chosen(numbers=numbers, factor=factor, judge=judge)
     with opened_run(audit, out, writes=True) as run:
         made = make_tables(run, chosen)
         written = {table.number: write(table, run.folder) for table in made}
@@ -66,8 +67,8 @@ def tables(
             }
         )
     else:
-        click.echo("\n".join(FORMATS[kind](table) for table in made), nl=False)
-        click.echo(f"\nWrote {run.folder / 'tables' / 'paper'}", err=True)
+        echo("\n".join(FORMATS[kind](table) for table in made), nl=False)
+        echo(f"\nWrote {run.folder / 'tables' / 'paper'}", err=True)
         print_next("statistics", audit, out=out)
 
 
@@ -97,6 +98,10 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
     above_floor     each arm minus the no-op arm
     roles           how often role edits follow the stereotype
     agreement       between judges
+    position_bias   a model that sees the edited picture first against the source first
+    repeatability   the spread of a model's answers to the same question
+    disclosure      a model that is told the labels against the same model blind
+    coverage        combined scores that lack a judge, by judge and by group
     against_people  judges compared with people; corrected: estimates corrected by people
     specifications  the largest gaps under every rule, cut-point, judge and disclosure
     odds_ratios     a mixed ordinal model
@@ -113,5 +118,5 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
         )
     else:
         for name, (path, rows) in written.items():
-            click.echo(f"{name:<15} {f'{rows:>6,} rows  {path}' if rows else '     -  no data in this audit'}")
+            echo(f"{name:<15} {f'{rows:>6,} rows  {path}' if rows else '     -  no data in this audit'}")
         print_next("export", audit, "--bundle", "evidence.zip", out=out)

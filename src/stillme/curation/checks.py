@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from stillme.curation.candidate_pictures import read_srgb
 from stillme.curation.measuring import Measured, measure
 from stillme.curation.pools import Candidate, Pools
 from stillme.errors import StillmeError, UnreadableImage
+from stillme.images import read_rgb
 
 CHECKS = "checks.jsonl"
 _METHOD = "1"
@@ -65,7 +65,7 @@ def read_checks(folder: Path) -> dict[str, Measured]:
 
 def _measure(candidate: Candidate) -> tuple[str, Measured]:
     try:
-        return candidate.sha256, measure(read_srgb(candidate.path))
+        return candidate.sha256, measure(read_rgb(candidate.path))
     except UnreadableImage as error:
         raise StillmeError(f"A candidate's picture is missing or damaged: {error} Draw the pools again.") from None
 

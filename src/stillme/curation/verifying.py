@@ -90,6 +90,7 @@ def _portraits(folder: Path) -> Iterator[str]:
             continue
         if rgb.shape[:2] != (size, size):
             yield f"{portrait.id} is {rgb.shape[1]} × {rgb.shape[0]}, not {size} × {size}."
+        # Not through `images`: what else the file holds.
         with Image.open(portrait.image.path) as picture:
             if kept := sorted(str(name) for name in set(picture.info) - _NOT_METADATA):
                 yield f"{portrait.id} carries metadata ({', '.join(kept)})."

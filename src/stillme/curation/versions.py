@@ -28,7 +28,6 @@ from typing import Any
 from filelock import FileLock, Timeout
 from PIL import Image
 
-from stillme.curation.candidate_pictures import read_srgb
 from stillme.curation.card import About, Card, FinishedPortrait
 from stillme.curation.card_text import markdown
 from stillme.curation.measuring import measure
@@ -36,6 +35,7 @@ from stillme.curation.selection import Selected, slug
 from stillme.curation.squares import METHODS, RESIZING, SIZE, Crop, make_square
 from stillme.errors import StillmeError, UnreadableImage
 from stillme.files import SUMS, sha256_of, sums_of
+from stillme.images import read_rgb
 from stillme.portraits.folder import TABLE, load
 from stillme.portraits.sheet import CARD, write_sheet
 from stillme.types import Json, digest
@@ -161,7 +161,7 @@ def _finish(selected: Selected, folder: Path, crop: Crop) -> FinishedPortrait:
         raise UnreadableImage(f"{selected.path} cannot be read ({error.strerror}).") from None
     if selected.sha256 and hashlib.sha256(data).hexdigest() != selected.sha256:
         raise StillmeError(f"{selected.path} is not the picture that was recorded: its SHA-256 differs. Restore it.")
-    square = make_square(read_srgb(data, name=str(selected.path)), crop)
+    square = make_square(read_rgb(data, name=str(selected.path)), crop)
     buffer = io.BytesIO()
     Image.fromarray(square.rgb).save(buffer, "PNG", compress_level=4)
     (folder / f"{slug(selected.id)}.png").write_bytes(buffer.getvalue())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stillme import images
 from stillme.errors import UnreadableImage
 
-Flag = Literal["unreadable", "black", "uniform", "identical"]
+Flag = Literal["unreadable", "black", "uniform", "identical", "unreadable colour profile"]
 
 _BLACK = 12
 """Highest level in a black frame: JPEG does not keep zero exactly."""
@@ -28,7 +28,8 @@ def flags_of(image: bytes, *sources: bytes) -> tuple[Flag, ...]:
     """What is odd about a returned picture; usually nothing.
 
     `black` is a special case of `uniform` and stands alone. `identical` means the same pixels as a source, in whatever
-    file format; a picture that merely looks the same is for the judges.
+    file format; a picture that merely looks the same is for the judges. `unreadable colour profile` means that the file
+    names colours that nobody could read, so that the picture was taken for sRGB.
     """
     if image in sources:
         return _untouched(image)
@@ -37,14 +38,14 @@ def flags_of(image: bytes, *sources: bytes) -> tuple[Flag, ...]:
     except UnreadableImage:
         return ("unreadable",)
     identical = any(_same(rgb, source) for source in sources)
-    return (*_frame(rgb), "identical") if identical else _frame(rgb)
+    return (*_frame(rgb), *(("identical",) if identical else ()), *_profile(image))
 
 
 @lru_cache(maxsize=32)
 def _untouched(image: bytes) -> tuple[Flag, ...]:
     """The flags of a source that came back byte for byte; such an editor does so for many prompts, hence the cache."""
     try:
-        return (*_frame(images.read_rgb(image)), "identical")
+        return (*_frame(images.read_rgb(image)), "identical", *_profile(image))
     except UnreadableImage:
         return ("unreadable",)
 
@@ -59,6 +60,10 @@ def _frame(rgb: NDArray[np.uint8]) -> tuple[Flag, ...]:
     if float(high.max()) <= _BLACK:
         return ("black",)
     return ("uniform",) if float((high - low).max()) <= _UNIFORM else ()
+
+
+def _profile(image: bytes) -> tuple[Flag, ...]:
+    return ("unreadable colour profile",) if images.colour_problem(image) else ()
 
 
 def _same(rgb: NDArray[np.uint8], source: bytes) -> bool:

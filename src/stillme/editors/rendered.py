@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -70,6 +71,25 @@ class Rendered:
     @cached_property
     def _files(self) -> Mapping[tuple[str, str], str]:
         return {(row["subject"], _name(row)): row["changed_file"] for row in _rows(self._folder) if _kind(row)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A render that differs from its subject's source in one parameter."""
+
+    subject: str
+    kind: str
+    amount: float
+    file: str
+
+
+def changes(folder: Path) -> tuple[Change, ...]:
+    """Every change that the folder holds."""
+    return tuple(
+        Change(subject=row["subject"], kind=_kind(row), amount=float(row["amount"]), file=row["changed_file"])
+        for row in _rows(folder)
+        if _kind(row)
+    )
 
 
 def prompts(folder: Path) -> tuple[Prompt, ...]:

@@ -46,26 +46,28 @@ def _twice(design: Design, resolved: Mapping[str, Json]) -> Iterator[tuple[str, 
     )
     yield (
         "editors",
-        [[e.name, e.spec.version, e.spec.parameters, list(e.seeds)] for e in design.editors],
+        [[e.name, e.spec.version, e.spec.stated, list(e.seeds)] for e in design.editors],
         [[e["name"], e["version"], e["parameters"], e["seeds"]] for e in resolved["editors"]],
     )
     yield (
         "judges",
-        [[j.name, j.spec.version, j.spec.parameters, j.epochs] for j in design.judges],
+        [[j.name, j.spec.version, j.spec.stated, j.epochs] for j in design.judges],
         [[j["name"], j["version"], j["parameters"], j["epochs"]] for j in resolved["judges"]],
     )
     extractors = resolved.get("mitigation", {}).get("extractors", [])
     yield (
         "extractors",
-        [[e.name, e.spec.use, e.spec.version, e.spec.parameters] for e in design.extractors],
+        [[e.name, e.spec.use, e.spec.version, e.spec.stated] for e in design.extractors],
         [[e["name"], e["use"], e["version"], e["parameters"]] for e in extractors],
     )
     ensemble = resolved["ensemble"]
     models = [j.name for j in design.judges if j.capabilities.kind == "model"]
     named = [j.name for j in design.judges if j.name in ensemble.get("judges", ())]
+    # Runs that recorded no order combined the named judges in the order of [[judges]].
+    before = named if "judges" in ensemble else models
     expected = resolved["estimates"] | {
         "rule": ensemble["rule"],
-        "combined": named if "judges" in ensemble else models,
+        "combined": ensemble.get("combined", before),
     }
     analysis = asdict(design.analysis)
     analysis |= {"factors": list(design.analysis.factors), "combined": list(design.analysis.combined)}

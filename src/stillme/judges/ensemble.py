@@ -16,6 +16,9 @@ from stillme import rubric
 from stillme.errors import StillmeError, UnknownName
 from stillme.types import Abstained
 
+PAIRWISE = ("paper", "code")
+"""Rules for two judges, of which the first is the primary one."""
+
 AGREEMENT = 1.0
 """Eq. 3 averages scores that differ by no more than this."""
 
@@ -83,6 +86,11 @@ def worst(scores: Sequence[float], axis: str) -> float:
 RULES: Mapping[str, Rule] = MappingProxyType(
     {"mean": mean, "paper": paper, "code": code, "median": middle, "worst": worst}
 )
+
+
+def primary_of(rule: str, judges: Sequence[str]) -> str:
+    """The judge whose score counts where two are more than a point apart; empty under rules that have none."""
+    return judges[0] if rule in PAIRWISE and len(judges) > 1 else ""
 
 
 def combine(scores: Sequence[float | None], *, rule: str, axis: str) -> Combined | Abstained:

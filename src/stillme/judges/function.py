@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from numbers import Real
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from stillme import images, rubric
+from stillme import images
 from stillme.errors import InvalidParameters, Refusal, UnreadableImage
 from stillme.functions import Function, FunctionParameters, name_of
+from stillme.judges.stated_scores import NO_REASON, WrongScores, ratings_of
 from stillme.protocols import JudgeCapabilities, Needs
-from stillme.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rated, Rating
+from stillme.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 
 SUPPLIED = ("source", "sources", "edited", "instruction", "prompt", "epoch")
 """What a function may ask for, by the names of its parameters."""
-_NO_REASON = "no reason given"
 
 Kind = Literal["model", "instrument", "person", "ensemble"]
 
@@ -96,53 +94,15 @@ class FunctionJudge:
         try:
             answer = self._function(supplied)
         except Refusal as refusal:
-            return self._alike(Abstained(reason=str(refusal) or _NO_REASON))
+            return self._alike(Abstained(reason=str(refusal) or NO_REASON))
         except (Exception, SystemExit) as error:
             return self._alike(Failed(error=f"{type(error).__name__}: {error}", retryable=True))
-        if problem := self._problem(answer, pair.prompt):
+        try:
+            ratings = ratings_of(answer, axes=self.capabilities.axes, prompt=pair.prompt, who=repr(self._function.name))
+        except WrongScores as error:
             # Not final: with a fixed `version`, a corrected function has the same key.
-            return self._alike(Failed(error=problem, retryable=True, retry_after=0.0))
-        ratings = {axis: _rating(value) for axis, value in cast("Mapping[str, Any]", answer).items()}
+            return self._alike(Failed(error=str(error), retryable=True, retry_after=0.0))
         return Assessment(ratings=ratings, raw=json.dumps(answer, default=str, ensure_ascii=False))
 
     def _alike(self, rating: Rating) -> Assessment:
         return Assessment(ratings=dict.fromkeys(self.capabilities.axes, rating))
-
-    def _problem(self, answer: object, prompt: Prompt) -> str:
-        """What is wrong with an answer; empty if nothing is."""
-        name, axes = self._function.name, self.capabilities.axes
-        if not isinstance(answer, Mapping):
-            return f"{name!r} returned {type(answer).__qualname__}; it must return a dict of {', '.join(axes)}"
-        scores = cast("Mapping[Any, Any]", answer)
-        missing = [axis for axis in axes if axis not in scores and _applies(axis, prompt)]
-        unknown = [str(axis) for axis in scores if axis not in axes]
-        problems = [
-            *([f"{name!r} returned no {', '.join(missing)}"] if missing else []),
-            *([f"{name!r} returned {', '.join(unknown)}, not listed under `axes`"] if unknown else []),
-            *(f"{axis} = {value!r} {why}" for axis, value in scores.items() if (why := _rejected(axis, value))),
-        ]
-        return "; ".join(problems)
-
-
-def _applies(axis: str, prompt: Prompt) -> bool:
-    """Some axes are for one kind of prompt only, such as the accuracy of an aging edit."""
-    known = rubric.load().axes.get(axis)
-    return known is None or not known.only or known.only == prompt.subcategory
-
-
-def _rejected(axis: str, value: object) -> str:
-    """Why a value is no answer on an axis; empty if it is one."""
-    if value is None or isinstance(value, str):
-        return ""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        return "is no score; give a number, or None or a reason to abstain"
-    known = rubric.load().axes.get(axis)
-    if known and known.is_scale and not 1 <= float(value) <= len(known.scale):
-        return f"is outside of 1 to {len(known.scale)}"
-    return ""
-
-
-def _rating(value: float | str | None) -> Rating:
-    if value is None or isinstance(value, str):
-        return Abstained(reason=value or _NO_REASON)
-    return Rated(score=float(value))

@@ -93,6 +93,11 @@ class ModelJudge:
             case never:
                 assert_never(never)
 
+    @property
+    def provider(self) -> str:
+        """The API's address."""
+        return self.settings.address
+
     def expected_dollars(self) -> float | None:
         """The approximate cost of one question, by the price list and a typical number of tokens."""
         return prices.expected(self.settings, batch=self.settings.delivery == "batch")

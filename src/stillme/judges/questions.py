@@ -21,6 +21,8 @@ from stillme.vlm import Question
 
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy", "role_target")
 _LABELS = ("race", "gender", "age")
+_OF_THE_INSTRUCTION = "edit_success"
+"""The axis that nobody can judge without knowing what the editor was asked to do."""
 
 
 class _Strict(BaseModel):
@@ -66,7 +68,7 @@ class PairForm(Form):
         images = [part for name, image in (shown[::-1] if swapped else shown) for part in (name, image)]
         return Question(
             system=_instructions(self.scores),
-            parts=(_about(pair, disclosure), *images),
+            parts=(*filter(None, [_about(pair, disclosure)]), *images),
             answer=_answer(self.scores),
         )
 
@@ -118,14 +120,18 @@ class RoleForm(Form):
 
 
 def form_of(prompt: Prompt, sources: int) -> Form:
-    """The kind of question for a prompt. Aging prompts are also rated against their target age."""
+    """The kind of question for a prompt. Aging prompts are also rated against their target age.
+
+    Where the instruction is not known (`stillme check` without --prompt), edit success is not asked.
+    """
     if prompt.target is not None and sources == 2:
         return RoleForm()
     return PairForm(
         tuple(
             score
             for score in judging().scores
-            if not score.axis.only or (score.axis.only == prompt.subcategory and prompt.years is not None)
+            if (not score.axis.only or (score.axis.only == prompt.subcategory and prompt.years is not None))
+            and (prompt.text or score.axis.name != _OF_THE_INSTRUCTION)
         )
     )
 
@@ -139,7 +145,9 @@ def _about(pair: Pair, disclosure: Disclosure) -> str:
     text = judging()
     labels = {name: (pair.labels or {}).get(name, "") for name in _LABELS}
     template = text.about_the_pair if disclosure == "paper" else text.about_the_pair_blind
-    lines = [template.format(prompt=pair.prompt.text, **labels)]
+    if not pair.prompt.text:
+        template = template.partition("\n")[2]  # its first line is the instruction
+    lines = [template.format(prompt=pair.prompt.text, **labels)] if template else []
     if pair.prompt.years is not None:
         lines.append(text.aging.format(years=pair.prompt.years))
     return "\n".join(lines)
@@ -149,7 +157,10 @@ def _about(pair: Pair, disclosure: Disclosure) -> str:
 def _instructions(scores: tuple[Score, ...]) -> str:
     text = judging()
     scales = "\n\n".join(_scale(score) for score in scores)
-    return "\n\n".join([text.task, text.guard, text.instructions, f"SCORES:\n\n{scales}", text.abstention])
+    # Listing 1 names every score on a line of its own.
+    unasked = [f'"{score.name}":' for score in text.scores if score not in scores]
+    lines = [line for line in text.instructions.splitlines() if not any(name in line for name in unasked)]
+    return "\n\n".join([text.task, text.guard, "\n".join(lines), f"SCORES:\n\n{scales}", text.abstention])
 
 
 def _scale(score: Score) -> str:

@@ -35,7 +35,7 @@ class Features:
     def problems(self) -> Iterator[str]:
         """Why these features must not reach an editor, each as a sentence."""
         for name, text in {**self.dimensions, "identity_prompt": self.sentence}.items():
-            # A skin tone that is only "Black" or "White" names a group; a hair colour does not.
+            # The field alone says that a tone is the skin's: "aged" or "colored" is a label there.
             phrase = f"{text} skin" if name == "skin_tone" and "skin" not in text.casefold() else text
             yield from (f"{name}: {label}" for label in lint(phrase))
         if not _OPENING.match(self.sentence):

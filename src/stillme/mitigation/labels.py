@@ -2,32 +2,41 @@
 
     lint("Maintain the Black woman's black hair.")      # "Black" and "woman's", not "black"
 
-Words, phrases and exceptions are data, in `labels.toml`. They are English only, so a sentence must also begin as the
-paper's do. A colour is a label only where it describes a person.
+The noun decides: a colour of skin, hair or cloth is a feature, a colour of a person is a label; a "Swiss watch" is a
+thing, a "Swiss face" a people's. Words, nouns and look-alike letters are data, in `labels.toml`. They are English only,
+so a sentence must also begin as the paper's do.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from typing import Any, Literal
 
 Kind = Literal["ethnicity", "gender", "age"]
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-_NEXT_WORD = re.compile(r"\s+([^\W\d_]+(?:['’-][^\W\d_]+)*['’]?)")
-_PREDICATE = (
-    r"(?<!\w)(?:person|individual|subject|someone|somebody|they|people|who)(?:\s+who)?\s*"
-    r"(?:\s(?:is|are)|['’](?:s|re)|\s(?:appears?|looks?|seems?|presents?|reads?|identif(?:y|ies)))\s+"
-    r"(?:to\s+be\s+|as\s+|like\s+)?(?:an?\s+)?(?:\w+ly\s+)?(?P<label>{colours})(?![\w-])(?!\s+hair)"
-)
+_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
+_NEXT_WORD = re.compile(r"(?:\s+|[-/])([^\W_]+)('s?)?")
+_PHRASE_WORDS = 8
+"""A noun that a word describes follows within so many words."""
 _NEARBY_WORDS = 5
-"""The thing that a colour describes must follow within so many words."""
+"""A colour without a noun of its own may still describe one that follows within so many words."""
+_BEFORE = 100
+"""Characters before a word that can say of what it is said."""
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(])\s*$")
+_AFTER_LOWER_CASE = re.compile(r"(?<![\w'-])[a-z][\w'-]*,?\s+$")
+_SUBJECT = re.compile(r"(\w+)\s+(?:is|are)\s+(?:\w+\s+)?$")
+"""What a colour is said of: "the skin is Black"."""
+_OF_PEOPLE = frozenset({"people", "belonging"})
+"""Nouns of `labels.toml` that stand for a person or a people; the others stand for what a person has."""
+_UNSEEN = frozenset({"Mn", "Me", "Cf"})
+"""Unicode categories: accents and other marks, zero-width and format characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +67,25 @@ _NAMES: Mapping[Kind, str] = {
 
 def lint(text: str) -> tuple[Label, ...]:
     """Every demographic label in a text, in order; a text without labels may be used."""
-    return tuple(_outermost(sorted(_lexicon().labels(text), key=lambda label: (label.start, -label.end))))
+    lexicon = _lexicon()
+    plain, offsets = _plain(text, lexicon.look_alikes)
+    labels: list[Label] = []
+    for kind, match in lexicon.matches(plain):
+        start, end = offsets[match.start()], offsets[match.end() - 1] + 1
+        labels.append(Label(kind=kind, word=text[start:end], start=start))
+    return tuple(_outermost(sorted(labels, key=lambda label: (label.start, -label.end))))
+
+
+def _plain(text: str, look_alikes: Mapping[str, str]) -> tuple[str, list[int]]:
+    """The text as it reads, in plain letters, and the offset in `text` of each of its characters."""
+    letters: list[str] = []
+    offsets: list[int] = []
+    for offset, character in enumerate(text):
+        for letter in unicodedata.normalize("NFKD", character):
+            if unicodedata.category(letter) not in _UNSEEN:
+                letters.append(look_alikes.get(letter, letter))
+                offsets.append(offset)
+    return "".join(letters), offsets
 
 
 def _outermost(labels: Iterable[Label]) -> Iterator[Label]:
@@ -70,78 +97,96 @@ def _outermost(labels: Iterable[Label]) -> Iterator[Label]:
             covered = label.end
 
 
+class _Group:
+    """Words that name a group under the same conditions: a `[[groups]]` table of the data file."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.kind: Kind = data["kind"]
+        self.before = frozenset[str](data.get("before", ()))
+        self.not_before = frozenset[str](data.get("not_before", ()))
+        self.capital: bool = data.get("capital", False)
+        self.of_a_person: bool = data.get("of_a_person", False)
+        self.pattern = _whole(
+            _inflected(data.get("words", ())),
+            _any(data.get("phrases", ())),
+            *data.get("patterns", ()),
+            ignore_case=not (self.capital or data.get("exact", False)),
+        )
+
+
 class _Lexicon:
     """The data file, compiled."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        ethnicity, age = data["ethnicity"], data["age"]
-        old = rf"old(?![-\s]+(?:fashioned|style|time|school|{_any(age['old_things'])})\b)"
-        self._plain: Mapping[Kind, re.Pattern[str]] = {
-            "ethnicity": _whole(_inflected(ethnicity["words"]), _any(ethnicity["phrases"])),
-            "gender": _whole(_inflected(data["gender"]["words"])),
-            "age": _whole(_inflected(age["words"]), _any(age["phrases"]), old, *age["patterns"]),
-        }
-        self._places = _whole(_inflected(ethnicity["places"]), ignore_case=False)
-        self._capitalised = _whole(_inflected(ethnicity["capitalised"]), ignore_case=False)
+        self.look_alikes: Mapping[str, str] = data["look_alikes"]
+        self._groups = [_Group(group) for group in data["groups"]]
+        self._nouns: Mapping[str, frozenset[str]] = {name: frozenset(nouns) for name, nouns in data["nouns"].items()}
+        self._ends = frozenset[str](data["phrase"]["ends"])
+        self._predicate = re.compile(rf"{data['phrase']['predicate']}$", re.IGNORECASE)
         self._allowed = _whole(_any(data["allowed"]["phrases"]))
-        colour = data["colour"]
-        colours = "|".join(colour["words"])
-        self._colours = re.compile(rf"(?<![\w-])(?:{colours})s?(?![\w'’])", re.IGNORECASE)
-        self._predicate = re.compile(_PREDICATE.format(colours=colours), re.IGNORECASE)
-        self._colour: Mapping[str, frozenset[str]] = {name: frozenset(words) for name, words in colour.items()}
 
-    def labels(self, text: str) -> list[Label]:
-        plain = self._without_allowed(text, [*self._named(text), *self._inside_sentences(text)])
-        return [*plain, *self._coloured(text, {label.start: label.kind for label in plain})]
-
-    def _without_allowed(self, text: str, labels: Iterable[Label]) -> list[Label]:
+    def matches(self, text: str) -> Iterator[tuple[Kind, re.Match[str]]]:
+        """The labels of a text in plain letters."""
         allowed = [match.span() for match in self._allowed.finditer(text)]
-        return [
-            label for label in labels if not any(start <= label.start and label.end <= end for start, end in allowed)
-        ]
+        for group in self._groups:
+            for match in group.pattern.finditer(text):
+                inside = any(start <= match.start() and match.end() <= end for start, end in allowed)
+                if not inside and self._names_a_group(group, match, text):
+                    yield group.kind, match
 
-    def _named(self, text: str) -> Iterator[Label]:
-        for kind, pattern in self._plain.items():
-            yield from (_label(kind, match) for match in pattern.finditer(text))
-        yield from (_label("ethnicity", match) for match in self._places.finditer(text))
-
-    def _inside_sentences(self, text: str) -> Iterator[Label]:
-        """Words that are a label only when capitalised, and not merely because they start a sentence."""
-        for match in self._capitalised.finditer(text):
-            if not _starts_sentence(text, match.start()):
-                yield _label("ethnicity", match)
-
-    def _coloured(self, text: str, labels: Mapping[int, Kind]) -> Iterator[Label]:
-        for match in self._predicate.finditer(text):
-            yield Label(kind="ethnicity", word=match["label"], start=match.start("label"))
-        for match in self._colours.finditer(text):
-            if self._describes_a_person(match, text, labels):
-                yield _label("ethnicity", match)
-
-    def _describes_a_person(self, match: re.Match[str], text: str, labels: Mapping[int, Kind]) -> bool:
-        colour = match[0].casefold()
-        if text.startswith("-", match.end()):
-            joined = _WORD.match(text, match.end() + 1)
-            word = joined[0].casefold() if joined else ""
-            return word in self._colour["suffixes"] or (word == "skinned" and colour in self._colour["skin"])
-        capitalised = match[0][0].isupper() and not _starts_sentence(text, match.start())
-        if colour.endswith("s"):
-            # The whites of the eyes are not people.
-            return capitalised
-        following = _words_up_to_punctuation(text, match.end())
-        while following and (following[0][1] in self._colour["between"] or following[0][0] in labels):
-            if labels.get(following[0][0]) in ("gender", "age"):
-                return True
-            following = following[1:]
-        first, second = (following[place][1] if len(following) > place else "" for place in (0, 1))
-        if first in self._colour["people"]:
-            return True
-        if first in self._colour["skin_nouns"] and colour in self._colour["skin"]:
-            return second not in self._colour["skin_marks"]
-        if not capitalised or (first and first not in self._colour["function_words"]):
+    def _names_a_group(self, group: _Group, match: re.Match[str], text: str) -> bool:
+        if group.capital and _SENTENCE_START.search(_before(match, text)):
             return False
-        nearby = _WORD.findall(text, match.end())[:_NEARBY_WORDS]
-        return not any(word.casefold() in self._colour["things"] for word in nearby)
+        # "the Indian's watch": the owner is a person.
+        described = frozenset[str]() if "'" in match[0] else self._described(text, match.end())
+        if not group.before:
+            return not described & group.not_before
+        if described:
+            return bool(described & group.before) and not self._continues(text, match.end())
+        return group.of_a_person and self._says_what_a_person_is(match, text)
+
+    def _continues(self, text: str, end: int) -> bool:
+        """Whether a word goes on after a hyphen, as another word: `deep-set`, but not `white-presenting`."""
+        following = _NEXT_WORD.match(text, end)
+        return bool(following and text[end] == "-" and not self._kinds(following[1].casefold()))
+
+    def _described(self, text: str, start: int) -> frozenset[str]:
+        """The kinds of the noun that a word ending at `start` describes; none if its phrase has no such noun."""
+        described = frozenset[str]()
+        for _ in range(_PHRASE_WORDS):
+            match = _NEXT_WORD.match(text, start)
+            if match is None or match[1].casefold() in self._ends:
+                break
+            kinds = self._kinds(match[1].casefold())
+            # Of a compound the last noun counts: an "Indian nose ring" is a ring. A "white bearded person" has a beard.
+            if described and (not kinds or kinds & _OF_PEOPLE):
+                break
+            described = kinds
+            # "an Italian chef's hat": the word describes the owner.
+            if match[2] or kinds & _OF_PEOPLE:
+                break
+            start = match.end()
+        return described
+
+    def _kinds(self, noun: str) -> frozenset[str]:
+        forms = {noun, noun.removesuffix("s"), noun.removesuffix("es")}
+        return frozenset(name for name, nouns in self._nouns.items() if forms & nouns)
+
+    def _says_what_a_person_is(self, match: re.Match[str], text: str) -> bool:
+        """`The person is black`, `reads as Black and`; not `the skin is Black` or `a Black, coily beard`."""
+        following = _NEXT_WORD.match(text, match.end())
+        if following and following[1].casefold() not in self._ends:
+            return False
+        before = _before(match, text)
+        if self._predicate.search(before):
+            return True
+        # A capital after a capital is a title's: "Dark Brown, Wavy".
+        if not (match[0][0].isupper() and _AFTER_LOWER_CASE.search(before)):
+            return False
+        subject = _SUBJECT.search(before)
+        nearby = [word[0] for word in islice(_WORD.finditer(text, match.end()), _NEARBY_WORDS)]
+        nouns = [*nearby, subject[1]] if subject else nearby
+        return not any(self._kinds(noun.casefold()) - _OF_PEOPLE for noun in nouns)
 
 
 @cache
@@ -149,26 +194,13 @@ def _lexicon() -> _Lexicon:
     return _Lexicon(tomllib.loads(files("stillme.mitigation").joinpath("labels.toml").read_text("utf-8")))
 
 
-def _label(kind: Kind, match: re.Match[str]) -> Label:
-    return Label(kind=kind, word=match[0], start=match.start())
-
-
-def _words_up_to_punctuation(text: str, start: int) -> list[tuple[int, str]]:
-    """The words of this phrase after `start`: offset, and the word in lower case without a possessive ending."""
-    words: list[tuple[int, str]] = []
-    while match := _NEXT_WORD.match(text, start):
-        words.append((match.start(1), re.sub(r"['’]s?$", "", match[1].casefold())))
-        start = match.end()
-    return words
-
-
-def _starts_sentence(text: str, start: int) -> bool:
-    return bool(_SENTENCE_START.search(text[:start]))
+def _before(match: re.Match[str], text: str) -> str:
+    return text[max(0, match.start() - _BEFORE) : match.start()]
 
 
 def _whole(*alternatives: str, ignore_case: bool = True) -> re.Pattern[str]:
     joined = "|".join(filter(None, alternatives))
-    return re.compile(rf"(?<![\w])(?:{joined})(?!\w)", re.IGNORECASE if ignore_case else 0)
+    return re.compile(rf"(?<!\w)(?:{joined})(?!\w)", re.IGNORECASE if ignore_case else 0)
 
 
 def _any(phrases: Iterable[str]) -> str:
@@ -182,4 +214,4 @@ def _inflected(words: Iterable[str]) -> str:
 
 def _forms(word: str) -> str:
     plural = rf"{re.escape(word[:-1])}(?:y|ies)" if re.search(r"[^aeiou]y$", word) else rf"{re.escape(word)}(?:e?s)?"
-    return rf"{plural}(?:['’]s?)?"
+    return rf"{plural}(?:'s?)?"

@@ -12,8 +12,8 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from stillme.mitigation.features import DIMENSIONS, OPENING, Declined, Described, Extraction, Features, Unusable
-from stillme.protocols import Needs
-from stillme.types import Failed, ImageFile, Json, Spec, digest
+from stillme.protocols import Needs, spec_of
+from stillme.types import Failed, ImageFile, Json, digest
 from stillme.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply, prices
 from stillme.vlm.settings import retired_on
 
@@ -77,8 +77,8 @@ class ModelExtractor:
     def __init__(self, name: str, model: AskableModel) -> None:
         self._model = model
         settings = model.settings
-        parameters: dict[str, Json] = {**settings.model_dump(mode="json"), "question": digest(question_text())}
-        self.spec = Spec(use=name, version="1", parameters=parameters)
+        spec = spec_of(name, "1", settings)
+        self.spec = replace(spec, parameters={**spec.parameters, "question": digest(question_text())})
         self.needs = Needs(
             modules=("pydantic_ai", "genai_prices"),
             extra="judges",
@@ -156,12 +156,7 @@ def _with_first_answer(second: Extraction | _Rejected, first: _Rejected) -> Extr
             )
         case Failed():
             # An outage says nothing about the second answer, so the extraction may be tried again.
-            return Failed(
-                error=second.error,
-                retryable=second.retryable,
-                retry_after=second.retry_after,
-                cost=earlier.cost + second.cost,
-            )
+            return replace(second, cost=earlier.cost + second.cost)
         case Described() | Declined() | Unusable():
             return replace(
                 second,

@@ -11,7 +11,7 @@ from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.audit.plan import NamedExtractor
 from stillme.errors import UnknownName
 from stillme.planning.assumptions import Assumptions, PlanOptions
-from stillme.protocols import Priced
+from stillme.protocols import Priced, expected_dollars
 
 _ACCELERATED = "torch"
 """An editor that needs this runs on a GPU."""
@@ -152,15 +152,9 @@ def _extractor(audit: Audit, named: NamedExtractor) -> Bill:
 
 
 def _dollars(plugin: object, calls: int, measured: float | None) -> float | None:
-    if not calls or not isinstance(plugin, Priced):
+    if not calls:
         return 0.0
-    if measured:
-        return calls * measured
-    try:
-        price = plugin.expected_dollars()
-    except ModuleNotFoundError:
-        # Planning must work without extras; the price list comes with one of them.
-        return None
+    price = measured if measured and isinstance(plugin, Priced) else expected_dollars(plugin)
     return None if price is None else calls * price
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from stillme import images
@@ -57,6 +58,23 @@ def check(portraits: tuple[Portrait, ...]) -> list[Problem]:
         except UnreadableImage as error:
             problems.append(Problem(place=f"portrait {portrait.id!r}", message=str(error)))
     return problems
+
+
+def colour_note(portraits: tuple[Portrait, ...]) -> str:
+    """A sentence about readable portraits whose colour profile is not applied; empty if there are none."""
+    problems: dict[str, str] = {}
+    for portrait in portraits:
+        with suppress(UnreadableImage):  # `check` names these
+            if problem := images.colour_problem(portrait.image.path):
+                problems[portrait.id] = problem
+    if not problems:
+        return ""
+    portrait, problem = next(iter(problems.items()))
+    others = f" and {len(problems) - 1:,} more" if len(problems) > 1 else ""
+    return (
+        f"Taken for sRGB: the portrait {portrait!r}{others} ({problem}). "
+        "Its colours may be off; save it as sRGB to be sure."
+    )
 
 
 def table_rows(table: Path) -> Iterator[tuple[str, dict[str, str]]]:

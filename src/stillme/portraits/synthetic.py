@@ -14,3 +14,8 @@ from stillme.types import Portrait
 def portraits() -> tuple[Portrait, ...]:
     """Rendered portraits, CC0; within a block only the appearance preset differs."""
     return load(Path(str(files("stillme.portraits").joinpath("data"))))
+
+
+def embedded_renders() -> Path:
+    """The folder of pairs rendered with one parameter changed, for calibrating judges."""
+    return Path(str(files("stillme.portraits").joinpath("calibration")))

@@ -9,12 +9,10 @@ from markupsafe import Markup
 
 from stillme import numbers
 from stillme.estimates.agreement import AgainstPeople, Agreement
-from stillme.report import forest, svg
+from stillme.report import differences
 from stillme.report.data import ReportData
-from stillme.report.forest import Scale
-from stillme.types import Interval, NotEstimable
-
-ROW, TOP = 24, 26
+from stillme.report.differences import Row, Table, cell
+from stillme.types import Interval
 
 _AMONG_JUDGES = {
     "alpha_ordinal": "Krippendorff’s α",
@@ -30,17 +28,6 @@ _WITH_PEOPLE = {
     "spearman": "rank correlation",
 }
 _SHARES = ("within_one", "exact")
-
-Row = tuple[str, str, tuple[str, ...]]
-"""Title, who and on how much, and a cell per measure."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Axes down, measures across."""
-
-    heads: tuple[str, ...]
-    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,41 +107,9 @@ def _biases(estimates: Sequence[AgainstPeople], factor: str) -> Iterator[tuple[s
         groups = [bias for bias in of_judge if bias.scope == "group" and bias.factor == factor]
         rows = [*everyone, *sorted(groups, key=lambda bias: bias.group)]
         if any(isinstance(bias.outcome, Interval) for bias in rows):
-            yield numbers.title(axis), judge, _draw(axis, judge, rows)
-
-
-def _draw(axis: str, judge: str, biases: Sequence[AgainstPeople]) -> Markup:
-    intervals = [bias.outcome for bias in biases if isinstance(bias.outcome, Interval)]
-    scale = Scale(
-        low=min([-0.25, *(interval.low for interval in intervals)]),
-        high=max([0.25, *(interval.high for interval in intervals)]),
-    )
-    bottom = TOP + ROW * len(biases)
-    parts = [forest.axis(axis, scale, bottom), svg.reference_line(scale.at(0), TOP - 6, bottom)]
-    for row, bias in enumerate(biases):
-        y = TOP + ROW * row + ROW / 2
-        parts.append(svg.label(y, bias.group or "everyone"))
-        if isinstance(bias.outcome, Interval):
-            value, low, high = (_signed(part) for part in (bias.outcome.value, bias.outcome.low, bias.outcome.high))
-            parts.append(svg.whisker(scale.at(bias.outcome.low), scale.at(bias.outcome.high), y))
-            parts.append(svg.point(scale.at(bias.outcome.value), y, 4.5))
-            parts.append(svg.value(y, value, f"{low} to {high}"))
-    groups = "; ".join(f"{bias.group or 'everyone'} {_cell('bias', bias)}" for bias in biases)
-    alt = f"{numbers.title(axis)}, {judge} minus people: {groups}"
-    return svg.svg("forest", (svg.WIDTH, bottom + 8), alt, parts)
+            drawing = differences.draw(axis, f"{judge} minus people", [(bias.group, bias.outcome) for bias in rows])
+            yield numbers.title(axis), judge, drawing
 
 
 def _cell(measure: str, estimate: Agreement | AgainstPeople | None) -> str:
-    outcome: Interval | NotEstimable | None = estimate.outcome if estimate else None
-    if not isinstance(outcome, Interval):
-        return "–"
-    if measure in _SHARES:
-        low, high = (numbers.decimal(100 * limit, 0) for limit in (outcome.low, outcome.high))
-        return f"{numbers.percent(outcome.value, 0)} ({low} to {high})"
-    plus = measure == "bias"
-    value, low, high = (numbers.decimal(part, 2, plus=plus) for part in (outcome.value, outcome.low, outcome.high))
-    return f"{value} ({low} to {high})"
-
-
-def _signed(value: float) -> str:
-    return numbers.decimal(value, 2, plus=True)
+    return cell(estimate.outcome if estimate else None, share=measure in _SHARES, plus=measure == "bias")

@@ -12,6 +12,7 @@ from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
 from stillme.report.happened import judges_telling
+from stillme.results.model_names import drifted
 from stillme.types import Arm, Estimate, Interval, NotEstimable
 
 FEW_PORTRAITS = 12
@@ -186,6 +187,13 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
             yield Caveat(
                 f"{judge} failed a calibration.", f"On changes of known size it does not keep its limits for {titles}."
             )
+    if data.behaviour and (warnings := data.behaviour.warnings):
+        yield Caveat("Some combined scores lack a judge.", " ".join(warnings))
+    if data.behaviour and (changed := list(drifted(data.behaviour.models))):
+        yield Caveat(
+            "A judge was not the model that was asked for, or not one model throughout.",
+            "; ".join(str(names) for names in changed) + ". Scores of different models are mixed.",
+        )
     if judges and not data.against_people:
         yield Caveat("Judges are taken at their word.", "No comparison with people is part of this report.")
     yield from _mitigation(data)

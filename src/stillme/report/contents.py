@@ -8,8 +8,6 @@ from functools import partial
 from typing import Literal
 
 from stillme import __version__, calibration
-from stillme.calibration.limits import AxisLimits
-from stillme.calibration.limits import load as load_limits
 from stillme.calibration.records import EVERYONE, AxisResult, Share
 from stillme.design import EditorRecord, JudgeRecord
 from stillme.estimates import Disparity, PairedEffect, Settings, intraclass_correlations, paired_effects
@@ -28,7 +26,10 @@ from stillme.report.data import (
 )
 from stillme.report.happened import with_happened
 from stillme.results import Results, Run, known_answers
+from stillme.results.behaviour import behaviour_of
 from stillme.results.disputes import raters
+from stillme.rubric.limits import AxisLimits
+from stillme.rubric.limits import load as load_limits
 from stillme.store.summaries import Work
 from stillme.types import Arm, Estimate
 
@@ -58,6 +59,7 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         roles=tuple(adherence(results.edits, results.scores, settings)),
         agreement=tuple(_agreement(run)),
         against_people=tuple(_against_people(run)),
+        behaviour=behaviour_of(run) if any(judge.capabilities.kind == "model" for judge in run.judges) else None,
         intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),
         planted=tuple(known_answers.gaps(run)),
         spending=tuple(_spent(run)),
@@ -126,7 +128,7 @@ def _spent(run: Run) -> Iterator[Spending]:
                 calls=sum(one.calls for one in effort),
                 attempts=sum(one.attempts for one in effort),
                 seconds=sum(one.seconds for one in effort),
-                dollars=sum(one.dollars for one in effort),
+                dollars=None if any(one.unpriced for one in effort) else sum(one.dollars for one in effort),
             )
 
 

@@ -15,6 +15,7 @@ from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.roles import Adherence
 from stillme.protocols import ValidityCard
 from stillme.report.headlines import is_drift
+from stillme.results.behaviour import JudgeBehaviour
 from stillme.store.summaries import Failure
 from stillme.types import Arm, Estimate, PlantedGap
 
@@ -59,7 +60,8 @@ class Spending:
     calls: int
     attempts: int
     seconds: float
-    dollars: float
+    dollars: float | None
+    """None if a price is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,8 @@ class ReportData:
     """Agreement among judges."""
     against_people: tuple[AgainstPeople, ...] = ()
     """Agreement of judges with people."""
+    behaviour: JudgeBehaviour | None = None
+    """What the judges themselves add; None where no model judges."""
     intraclass_correlations: tuple[IntraclassCorrelation, ...] = ()
     """How alike the edits of one portrait are."""
     happened: NDArray[np.bool_] | None = None

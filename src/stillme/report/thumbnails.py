@@ -115,14 +115,13 @@ def _tiles(paths: Sequence[Path], redact: Redaction) -> Iterator[Image.Image]:
     with ThreadPoolExecutor() as pool:
         for encoded in pool.map(encode, paths, [redact] * len(paths)):
             if encoded:
-                with Image.open(io.BytesIO(encoded)) as picture:
-                    yield _square(picture)
+                yield _square(images.read_picture(encoded))
 
 
 def _square(picture: Image.Image) -> Image.Image:
     side = min(picture.size)
     left, top = (picture.width - side) // 2, (picture.height - side) // 2
-    return picture.crop((left, top, left + side, top + side)).convert("RGB").resize((_TILE, _TILE))
+    return picture.crop((left, top, left + side, top + side)).resize((_TILE, _TILE))
 
 
 def _data_uri(picture: bytes) -> str:

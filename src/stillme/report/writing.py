@@ -21,6 +21,7 @@ from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE
 from stillme.files import write_whole
 from stillme.report import calibrated, embedding, figures, gallery, headlines, links, thumbnails
 from stillme.report.agreement import agreement_tables
+from stillme.report.behaviour import behaviour_section
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData
 from stillme.report.findings import clustering, find
@@ -83,6 +84,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "planted": figures.planted_rows(data.planted),
         "clustering": clustering(data),
         "agreement": agreement_tables(data),
+        "behaviour": behaviour_section(data),
         "calibrations": calibrated.drawings(data.calibrated),
         "side_by_side": side_by_side if data.redact != "omit" else None,
         "mosaic": thumbnails.mosaic_uri(mosaic_paths, data.redact),
@@ -148,6 +150,7 @@ def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "edits": ("Edits", True),
         "side-by-side": ("Side by side", context["side_by_side"]),
         "judges": ("Judges", context["calibrations"] or context["agreement"]),
+        "behaviour": ("Behaviour", context["behaviour"]),
         "numbers": ("Numbers", True),
         "limits": ("Limits", True),
         "provenance": ("Provenance", True),

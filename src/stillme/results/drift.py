@@ -21,7 +21,7 @@ from stillme.types import Json
 
 _SHOWN = 3
 _LOOKED_AT = 20
-_RESOLVED = frozenset({"name", "version", "seeds", "count", "hash", "parameters"})
+_RESOLVED = frozenset({"name", "version", "seeds", "count", "hash", "parameters", "combined", "primary"})
 """Keys that resolving adds to the configuration; plugins are compared separately."""
 
 
@@ -110,11 +110,11 @@ def _plugins(
             continue
         if plugin.spec.version != before.version:
             yield f"{kind} {name!r} version changed: {before.version} → {plugin.spec.version}"
-        elif plugin.spec.key != before.key:
+        elif plugin.spec.key != before.key or plugin.spec.stated != before.stated:
             changed = sorted(
                 parameter
-                for parameter in {*plugin.spec.parameters, *before.parameters}
-                if plugin.spec.parameters.get(parameter) != before.parameters.get(parameter)
+                for parameter in {*plugin.spec.stated, *before.stated}
+                if plugin.spec.stated.get(parameter) != before.stated.get(parameter)
             )
             yield f"{kind} {name!r} parameters changed ({', '.join(changed) or 'another plugin'})"
         elif isinstance(plugin, Fingerprinted):

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import rubric
+from stillme.design import Design
+from stillme.estimates.behaviour import Repeats
 from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores
 from stillme.judges.ensemble import Combined, combine
 from stillme.types import Json, Prompt
@@ -34,6 +36,8 @@ class Results:
     scores: tuple[Scores, ...]
     truths: tuple[Scores, ...]
     """What known-answer editors planted, in the shape of a judge's scores."""
+    repeats: tuple[Repeats, ...] = ()
+    """Every single answer of the models that were asked more than once about each edit."""
 
 
 def gather(run: Run) -> Results:
@@ -46,17 +50,17 @@ def _gather(run: Run) -> Results:
     table = _Table(run)
     rows = run.rows()
     while chunk := list(itertools.islice(rows, _CHUNK)):
-        places: dict[str, tuple[int, str]] = {}
+        places: dict[str, tuple[int, str, int]] = {}
         for row in chunk:
             index = table.add(row)
             if row.image:
                 for judge in run.judges:
                     places.update(
-                        (key, (index, judge.name)) for key, _ in judge.assessments(row.request.key, row.image)
+                        (key, (index, judge.name, epoch))
+                        for key, epoch in judge.assessments(row.request.key, row.image)
                     )
         for key, axis, outcome, score in run.store.judgements(list(places)):
-            index, name = places[key]
-            table.rate(index, name, axis, outcome, score)
+            table.rate(*places[key], axis, outcome, score)
     return table.results()
 
 
@@ -148,6 +152,12 @@ class _Table:
         self._sums = {
             (judge.name, axis): _Sums(self._total) for judge in design.judges for axis in judge.capabilities.axes
         }
+        self._repeats = {
+            (judge.name, axis): np.full((judge.asked, self._total), np.nan)
+            for judge in design.judges
+            for axis in judge.capabilities.axes
+            if judge.capabilities.kind == "model" and judge.asked > 1
+        }
         self._truths: dict[str, _Sums] = {}
 
     def add(self, row: Row) -> int:
@@ -172,16 +182,26 @@ class _Table:
             self._truths.setdefault(quantity, _Sums(self._total)).add(index, "rated", value)
         return index
 
-    def rate(self, index: int, judge: str, axis: str, outcome: str, score: float | None) -> None:
+    def rate(self, index: int, judge: str, epoch: int, axis: str, outcome: str, score: float | None) -> None:
         if (judge, axis) in self._sums:
             self._sums[judge, axis].add(index, outcome, score)
+        if (judge, axis) in self._repeats and outcome == "rated" and score is not None:
+            self._repeats[judge, axis][epoch, index] = score
 
     def results(self) -> Results:
-        codes, analysis = self._codes, self._design.analysis
+        codes, design = self._codes, self._design
         in_pairs = bool((codes["second"] >= 0).any())
-        kinds: dict[str, JudgeKind] = {judge.name: judge.capabilities.kind for judge in self._design.judges}
-        scores = tuple(sums.scores(judge, axis, kinds[judge]) for (judge, axis), sums in self._sums.items())
-        parts = [score for score in scores if score.judge in analysis.combined]
+        kinds: dict[str, JudgeKind] = {judge.name: judge.capabilities.kind for judge in design.judges}
+        views = {judge.name: judge.capabilities.views for judge in design.judges}
+        asked = {axis for _, axis in self._sums if _is_asked(axis, self._prompts, in_pairs)}
+        scores = tuple(
+            sums.scores(judge, axis, kinds[judge])
+            for (judge, axis), sums in self._sums.items()
+            if axis in asked or sums.is_answered
+        )
+        combined = design.analysis.combined
+        # In the ensemble's own order: its first judge is the primary one.
+        parts = sorted((part for part in scores if part.judge in combined), key=lambda part: combined.index(part.judge))
         return Results(
             edits=Edits(
                 keys=self._keys,
@@ -191,7 +211,7 @@ class _Table:
                 arm=codes["arm"],
                 state=codes["state"],
                 image=self._images,
-                portraits=self._design.portraits,
+                portraits=design.portraits,
                 prompts=self._prompts,
                 editors=tuple(self._editors),
                 arms=tuple(str(arm) for arm in self._arms),
@@ -199,8 +219,13 @@ class _Table:
                 matching=codes["matching"] if in_pairs else None,
                 seed=codes["seed"] if len(self._seeds) > 1 else None,
             ),
-            scores=(*scores, *_ensemble(parts, analysis.rule)),
+            scores=(*scores, *_ensemble(parts, design.analysis.rule, ensemble_name(design))),
             truths=tuple(sums.scores("planted", quantity) for quantity, sums in self._truths.items()),
+            repeats=tuple(
+                Repeats(judge=judge, axis=axis, views=views[judge], value=value)
+                for (judge, axis), value in self._repeats.items()
+                if axis in asked
+            ),
         )
 
 
@@ -208,6 +233,14 @@ def _state(row: Row) -> EditState:
     if row.edit is not None:
         return _STATES[row.edit.outcome]
     return EditState.WITHHELD if row.request.withheld and not row.request.waiting else EditState.MISSING
+
+
+def _is_asked(axis: str, prompts: Sequence[Prompt], in_pairs: bool) -> bool:
+    """Whether any request is about the axis. Without role or aging prompts, nothing is missing on theirs."""
+    known = rubric.load().axes.get(axis)
+    if axis == "role_target":
+        return in_pairs
+    return known is None or not known.only or any(prompt.subcategory == known.only for prompt in prompts)
 
 
 class _Sums:
@@ -226,28 +259,34 @@ class _Sums:
         elif self._state[index] != RatingState.RATED:
             self._state[index] = RatingState.ABSTAINED if outcome == "abstained" else RatingState.FAILED
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the judge said anything on this axis."""
+        return bool((self._state != RatingState.MISSING).any())
+
     def scores(self, judge: str, axis: str, kind: JudgeKind = "model") -> Scores:
         value = np.full(len(self._sum), np.nan)
         np.divide(self._sum, self._count, out=value, where=self._count > 0)
         return Scores(judge=judge, axis=axis, value=value, state=self._state, kind=kind)
 
 
-def _ensemble(scores: Sequence[Scores], rule: str) -> Iterator[Scores]:
+def _ensemble(scores: Sequence[Scores], rule: str, name: str) -> Iterator[Scores]:
     """One more judge: these combined, on every scale that several of them answer."""
     for axis in dict.fromkeys(score.axis for score in scores):
         parts = [score for score in scores if score.axis == axis]
         known = rubric.load().axes.get(axis)
         if len(parts) > 1 and known and known.is_scale:
-            yield combined(parts, rule, axis)
+            yield combined(parts, rule, axis, name=name)
 
 
-def ensemble_name(rule: str) -> str:
-    """What several judges are called together."""
-    return f"ensemble ({rule})"
+def ensemble_name(design: Design) -> str:
+    """What a run's combined judges are called together: by the rule, and whether blind and told ones are mixed."""
+    told = {judge.told for judge in design.judges if judge.name in design.analysis.combined}
+    return f"ensemble ({design.analysis.rule}{', blind and told' if len(told) > 1 else ''})"
 
 
-def combined(parts: Sequence[Scores], rule: str, axis: str) -> Scores:
-    """Several judges of one axis as one, by a named rule."""
+def combined(parts: Sequence[Scores], rule: str, axis: str, *, name: str = "ensemble") -> Scores:
+    """Several judges of one axis as one, by a named rule; the primary judge comes first."""
     value = np.full(len(parts[0].value), np.nan)
     # Where no judge gave a score, the first judge's state says why.
     state = parts[0].state.copy()
@@ -258,7 +297,7 @@ def combined(parts: Sequence[Scores], rule: str, axis: str) -> Scores:
         if isinstance(combination, Combined):
             value[index] = combination.score
             state[index] = RatingState.RATED
-    return Scores(judge=ensemble_name(rule), axis=axis, value=value, state=state, kind="ensemble")
+    return Scores(judge=name, axis=axis, value=value, state=state, kind="ensemble")
 
 
 def _numbers(truth: Mapping[str, Json] | None) -> Iterator[tuple[str, float]]:

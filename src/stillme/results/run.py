@@ -95,6 +95,11 @@ class Run:
         return (request for request in self._unrecorded if editor is None or request.editor == editor)
 
     @property
+    def plan(self) -> int | None:
+        """The id of the recorded requests; None in a ledger from before they were recorded."""
+        return self._plan
+
+    @property
     def request_count(self) -> int:
         """How many requests there are, including impossible ones."""
         return self._requests if self._plan is not None else len(self._unrecorded)

@@ -11,7 +11,9 @@ from typing import Any
 
 from stillme.design import ExtractorRecord
 from stillme.mitigation import NEEDS_FEATURES, extraction_key
+from stillme.results.behaviour import Gaps, gaps
 from stillme.results.drift import sentence
+from stillme.results.model_names import ModelNames, drifted, model_names
 from stillme.results.run import CHUNK, Run
 from stillme.store import Totals
 from stillme.store.summaries import Failure
@@ -34,6 +36,10 @@ class Status:
     failures: tuple[Failure, ...] = ()
     drift: tuple[str, ...] = ()
     """How this machine's audit.toml, plugins and files differ from what was recorded."""
+    models: tuple[ModelNames, ...] = ()
+    """Which models really answered."""
+    gaps: Gaps | None = None
+    """Combined scores that lack a judge."""
 
     @property
     def complete(self) -> bool:
@@ -50,11 +56,14 @@ class Status:
             "editors": [{"name": name, **counts} for name, counts in self.editors.items()],
             "judges": [{"name": name, **counts} for name, counts in self.judges.items()],
             "cost": self.totals.cost,
+            "unpriced": self.totals.unpriced,
             "seconds": self.totals.seconds,
             "failures": [
                 {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
             ],
             "drift": list(self.drift),
+            "models": [judge.as_json() for judge in self.models],
+            "combined": self.gaps.as_json() if self.gaps else None,
         }
 
     def as_text(self) -> str:
@@ -66,10 +75,13 @@ class Status:
                 done, total = counts["done"], counts["total"]
                 share = f"{done / total:4.0%}" if total else "  –"
                 lines.append(f"  {kind:<9}{name:<20}{share}  {done:,} of {total:,}{f' ({rest})' if rest else ''}")
-        lines.append(f"  cost     ${self.totals.cost:,.2f}, {self.totals.seconds:,.0f} s of work")
+        lines.append(f"  cost     {self.totals.cost_text}, {self.totals.seconds:,.0f} s of work")
         lines += [f"  {failure}" for failure in self.failures[:_SHOWN]]
         if len(self.failures) > _SHOWN:
             lines.append(f"  and {len(self.failures) - _SHOWN:,} more reasons; `stillme export` lists all")
+        lines += [f"  warning: {judge}" for judge in drifted(self.models)]
+        if self.gaps:
+            lines.append(f"  {self.gaps}")
         if self.drift:
             lines.append(sentence(self.drift))
         return "\n".join(lines)
@@ -103,6 +115,8 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
         imported=frozenset(judge.name for judge in run.judges if judge.capabilities.given),
         failures=tuple(store.failures()),
         drift=tuple(drift),
+        models=tuple(model_names(run)),
+        gaps=gaps(run),
     )
 
 
@@ -115,7 +129,7 @@ def _described(run: Run, extractor: ExtractorRecord) -> Mapping[str, int]:
     keys = {extraction_key(portrait.image, extractor.spec) for portrait in portraits}
     counts = Counter(total=len(keys), done=0)
     for extraction in run.store.features(sorted(keys)).values():
-        waits = isinstance(extraction, Failed) and extraction.retryable
+        waits = isinstance(extraction, Failed)
         counts["done"] += not waits
         counts["to retry" if waits else type(extraction).__name__.lower()] += 1
     return counts

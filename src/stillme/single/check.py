@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,8 @@ from stillme.errors import InvalidParameters, StillmeError
 from stillme.files import write_whole
 from stillme.judges.ensemble import Combined, combine
 from stillme.protocols import ChecksRequests, Judge
+from stillme.single.settings import settings_by_name
+from stillme.throttle import patiently
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
 
 _WIDTH = 100
@@ -107,14 +108,25 @@ def check(
     years: int | None = None,
     settings: Sequence[str] = (),
 ) -> list[Card]:
-    """Have each judge look at the pair once. `settings` are `JUDGE.KEY=VALUE`."""
+    """Have each judge look at the pair once. `settings` are `JUDGE.KEY=VALUE`.
+
+    Without a prompt, models are not asked whether the edit succeeded.
+    """
     for path in (source, edited):
         images.check(path)
     kind = "own" if years is None else "aging"
     asked = Prompt(id="check", text=prompt, category="own", subcategory=kind, years=years)
     pair = Pair(edit="check", sources=(ImageFile.of(source),), edited=ImageFile.of(edited), prompt=asked)
-    parameters = _parameters(settings, judges)
+    parameters = settings_by_name(settings, judges, "--set")
     return [_card(name, _built(name, parameters[name]), pair) for name in judges]
+
+
+def colour_notes(edited: Path, source: Path) -> list[str]:
+    """A sentence about each picture whose colour profile is not applied."""
+    problems = ((path, images.colour_problem(path)) for path in (source, edited))
+    return [
+        f"{path} is taken for sRGB: {problem}. Save it as sRGB to be sure." for path, problem in problems if problem
+    ]
 
 
 def together(cards: Sequence[Card], rule: str) -> Together | None:
@@ -142,7 +154,7 @@ def _card(name: str, judge: Judge, pair: Pair) -> Card:
     try:
         if isinstance(judge, ChecksRequests) and (problems := list(judge.problems([], [pair.prompt]))):
             raise StillmeError(f"The judge {name!r} cannot work as it is set: {'; '.join(problems)}.")
-        (assessment,) = judge.judge([pair])
+        assessment = patiently(lambda: next(iter(judge.judge([pair]))), lambda said: said.failure)
     finally:
         judge.close()
     known = calibration.find(judge.spec)
@@ -157,25 +169,11 @@ def _built(name: str, parameters: Mapping[str, Any]) -> Judge:
         raise StillmeError(f"{error} Set them with --set {name}.KEY=VALUE.") from None
 
 
-def _parameters(settings: Sequence[str], judges: Sequence[str]) -> dict[str, dict[str, Any]]:
-    parameters: dict[str, dict[str, Any]] = {name: {} for name in judges}
-    for setting in settings:
-        place, is_given, value = setting.partition("=")
-        name, _, key = place.strip().rpartition(".")
-        if not (is_given and name in parameters and key):
-            raise StillmeError(f"--set {setting}: write JUDGE.KEY=VALUE; judges: {', '.join(parameters)}.")
-        try:
-            parameters[name][key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            # Text needs no quotes on a command line.
-            parameters[name][key] = value.strip()
-    return parameters
-
-
 def _lines(axis: str, rating: Rating) -> list[str]:
     title = f"{_title(axis):<{_COLUMN}}"
     match rating:
-        case Rated(score=score, evidence=evidence):
+        case Rated(score=score):
+            evidence = _one_line(rating.evidence)
             if not _is_scale(axis):
                 return [f"{title}{score:+.3f} {_unit(axis)}"]
             text = f"{title}{score:g} {rubric.load().axes[axis].short[round(score) - 1]}"
@@ -183,11 +181,16 @@ def _lines(axis: str, rating: Rating) -> list[str]:
                 return [f"{text}{f' ({evidence})' if evidence else ''}"]
             return [text, *textwrap.wrap(evidence, _WIDTH, initial_indent="    ", subsequent_indent="    ")]
         case Abstained(reason=reason):
-            return [f"{title}– {reason}"]
+            return [f"{title}– {_one_line(reason)}"]
         case Failed(error=error):
-            return [f"{title}failed ({error}){'; re-run to retry' if rating.retryable else ''}"]
+            return [f"{title}failed ({_one_line(error)}){'; re-run to retry' if rating.retryable else ''}"]
         case never:
             assert_never(never)
+
+
+def _one_line(words: str) -> str:
+    """Foreign words on one line, so that they cannot pass for a line of the card."""
+    return " ".join(words.split())
 
 
 def _title(axis: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -31,6 +32,8 @@ from stillme.mitigation import (
 )
 from stillme.protocols import ChecksRequests, Editor
 from stillme.results import Run
+from stillme.single.settings import settings_by_name
+from stillme.throttle import patiently
 from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
 
 _TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
@@ -98,14 +101,14 @@ class Mitigated:
         return {**self.description.as_json(), "instruction": self.instruction, **_outcome_json(self.outcome)}
 
 
-def describe(image: Path, extractors: Sequence[Extractor]) -> Description:
-    """Have the extractors describe the person in a picture."""
+def describe(image: Path, extractors: Mapping[str, Extractor]) -> Description:
+    """Have the extractors, by their names, describe the person in a picture."""
     images.check(image)
     file = ImageFile.of(image)
     said: list[tuple[str, Extraction]] = []
-    for extractor in extractors:
+    for name, extractor in extractors.items():
         try:
-            said.append((extractor.spec.use, extractor.extract(file)))
+            said.append((name, patiently(partial(extractor.extract, file), _failure)))
         finally:
             extractor.close()
     return Description(portrait=str(image), said=said, prompt=merge(said))
@@ -141,12 +144,20 @@ def portrait_path(name: str) -> Path:
     return known[name]
 
 
-def ready_extractors(names: Sequence[str], parameters: Mapping[str, Any] | None = None) -> list[Extractor]:
-    """The extractors of these names, or an error that says what this machine or their settings lack."""
-    if parameters and len(names) != 1:
-        raise StillmeError("Settings of an extractor need exactly one extractor; name only one.")
-    extractors = [extractor_named(name, parameters) for name in names]
-    for name, extractor in zip(names, extractors, strict=True):
+def ready_extractors(chosen: Sequence[str], settings: Sequence[str] = ()) -> dict[str, Extractor]:
+    """Extractors by name, or an error that says what this machine or their settings lack.
+
+    `chosen` are `EXTRACTOR`, or `NAME=EXTRACTOR` to use one twice; `settings` are `NAME.KEY=VALUE`.
+    """
+    uses: dict[str, str] = {}
+    for choice in chosen:
+        name, _, use = choice.rpartition("=")
+        if (name or use) in uses:
+            raise StillmeError(f"Two extractors are called {name or use!r}; name one of them: NAME={use}.")
+        uses[name or use] = use
+    parameters = settings_by_name(settings, list(uses), "--extractor-set")
+    extractors = {name: extractor_named(use, parameters[name]) for name, use in uses.items()}
+    for name, extractor in extractors.items():
         if lacking := registry.unmet(extractor.needs):
             raise StillmeError(f"The extractor {name!r} cannot work here: {'; '.join(lacking)}.")
         if problems := list(extractor.problems()):
@@ -154,7 +165,7 @@ def ready_extractors(names: Sequence[str], parameters: Mapping[str, Any] | None 
     return extractors
 
 
-def mitigate(job: MitigationJob, extractors: Sequence[Extractor]) -> Mitigated:
+def mitigate(job: MitigationJob, extractors: Mapping[str, Extractor]) -> Mitigated:
     """Describe the person, then edit the picture with the description in front of the prompt."""
     editor = registry.build("editor", job.editor, job.parameters)
     try:
@@ -165,7 +176,7 @@ def mitigate(job: MitigationJob, extractors: Sequence[Extractor]) -> Mitigated:
         instruction = combined(job.prompt, description.prompt.sentence, job.position)
         request = _request(job, editor, instruction)
         _check_request(job, editor, request)
-        (outcome,) = editor.edit([request])
+        outcome = patiently(lambda: next(iter(editor.edit([request]))), _failure)
         return Mitigated(description=description, instruction=instruction, outcome=outcome)
     finally:
         editor.close()
@@ -187,7 +198,7 @@ def save_picture(data: bytes, file: Path) -> Path:
     with Image.open(io.BytesIO(data)) as picture:
         if picture.format != wanted:
             buffer = io.BytesIO()
-            picture.convert("RGB").save(buffer, wanted)
+            images.read_picture(data).save(buffer, wanted)
             data = buffer.getvalue()
     return write_whole(file, data)
 
@@ -204,6 +215,10 @@ def _request(job: MitigationJob, editor: Editor, instruction: str) -> Request:
         editor=editor.spec,
         seed=job.seed if job.seed is not None else int(getattr(editor, "default_seed", 0)),
     )
+
+
+def _failure(outcome: Extraction | EditOutcome) -> Failed | None:
+    return outcome if isinstance(outcome, Failed) else None
 
 
 def _check_request(job: MitigationJob, editor: Editor, request: Request) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Set
+from collections.abc import Generator, Iterable, Set
 from datetime import UTC, datetime
 from typing import assert_never
 
 from stillme.errors import StillmeError
 from stillme.judges.model import ModelJudge
-from stillme.stages.loop import Ended, Tally, Terms
+from stillme.stages.loop import Activity, Terms
+from stillme.stages.tally import Ended, Tally
 from stillme.stages.tasks import Task
 from stillme.store import AssessmentRow, Store
 from stillme.store.tickets import Ticket
@@ -39,9 +40,10 @@ _ROUNDS = 3
 
 def judge_in_batches(
     judge: ModelJudge, tasks: Iterable[Task], store: Store, terms: Terms, tally: Tally, *, submit: bool
-) -> Ended:
+) -> Activity:
     """Collect what is in a batch and, with `submit`, submit the rest. Ends when no batch is open."""
-    return _BatchRun(judge, store, terms, tally).run(tasks, submit=submit)
+    tally.ended = yield from _BatchRun(judge, store, terms, tally).run(tasks, submit=submit)
+    return tally.ended
 
 
 class _BatchRun:
@@ -56,10 +58,12 @@ class _BatchRun:
         """Tasks whose ticket was abandoned."""
         self._errors_in_a_row = 0
 
-    def run(self, tasks: Iterable[Task], *, submit: bool) -> Ended:
+    def run(self, tasks: Iterable[Task], *, submit: bool) -> Activity:
+        for ticket in self._open():
+            self._terms.spending.reserve(ticket.expected or 0.0)
         submitted = {key for ticket in self._open() for key, _ in ticket.questions}
         for _ in range(_ROUNDS):
-            ended = self._start(tasks, submitted, submit=submit) or self._wait()
+            ended = (yield from self._start(tasks, submitted, submit=submit)) or (yield from self._wait())
             tasks, self._resubmit = self._resubmit, []
             if ended is not Ended.COMPLETE or not (submit and tasks):
                 return ended
@@ -69,32 +73,36 @@ class _BatchRun:
             'command to try again, or write delivery = "now".'
         )
 
-    def _start(self, tasks: Iterable[Task], submitted: Set[str], *, submit: bool) -> Ended | None:
+    def _start(
+        self, tasks: Iterable[Task], submitted: Set[str], *, submit: bool
+    ) -> Generator[None, None, Ended | None]:
         batch: list[tuple[Task, EncodedQuestion]] = []
+        size = 0
         for task in tasks:
             if task.key in submitted:
                 self._waiting[task.key] = task
             elif submit:
-                if ended := self._should_end():
+                if ended := self._terms.should_end():
                     return ended
                 if failed := self._judge.check_labels(task.pair):
                     self._save([self._row(task, self._judge.assessment(task.pair, failed))])
                     continue
                 question = self._client.encode(self._judge.question(task.pair))
-                if not self._client.fits(question, [other for _, other in batch], self._judge.settings.batch_size):
-                    if ended := self._submit(batch):
+                if len(batch) == self._judge.settings.batch_size or not self._client.fits(question, size):
+                    if ended := (yield from self._submit(batch)):
                         return ended
-                    batch = []
+                    batch, size = [], 0
                 batch.append((task, question))
-        return self._submit(batch) if batch else None
+                size += question.bytes
+        return (yield from self._submit(batch)) if batch else None
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
-    def _submit(self, batch: list[tuple[Task, EncodedQuestion]]) -> Ended | None:
+    def _submit(self, batch: list[tuple[Task, EncodedQuestion]]) -> Generator[None, None, Ended | None]:
         expected = self._client.expected_dollars(len(batch))
-        if self._exceeds_budget(expected or 0.0):
+        if not self._terms.spending.allows(expected or 0.0):
             # What is already submitted is charged, so it is still collected.
-            ended = self._wait()
+            ended = yield from self._wait()
             return Ended.OVER_BUDGET if ended is Ended.COMPLETE else ended
         ticket = Ticket(
             id=secrets.token_hex(8),
@@ -106,33 +114,31 @@ class _BatchRun:
         questions = [question.with_id(ticket.id_of(place)) for place, (_, question) in enumerate(batch)]
         self._waiting |= {task.key: task for task, _ in batch}
         self._store.tickets.add(ticket)
+        self._terms.spending.reserve(expected or 0.0)
         try:
             id_ = self._client.submit(ticket.id, questions)
         except BatchRejected as error:
             self._store.tickets.add_event(ticket, "abandoned", f"rejected: {error}")
+            self._client.clean_up_ticket(ticket.id)
+            self._terms.spending.settle(expected or 0.0, 0.0)
             raise StillmeError(f"{self._judge.spec.use} rejected a batch of {len(batch):,}: {error}") from None
         except BatchStateUnknown:
             return None  # looked up while waiting, as after a crash
         self._store.tickets.add_event(ticket, "submitted", id_)
         return None
 
-    def _exceeds_budget(self, more: float) -> bool:
-        limit = self._terms.budget.dollars
-        committed = sum(ticket.expected or 0.0 for ticket in self._store.tickets.open())
-        return limit is not None and self._tally.cost + committed + more > limit
-
     # -- collecting -------------------------------------------------------------------------------------------------
 
-    def _wait(self) -> Ended:
+    def _wait(self) -> Activity:
         while open_ := self._open():
-            if ended := self._should_end():
+            if ended := self._terms.should_end():
                 return ended
             before = len(open_)
             for ticket in open_:
                 self._advance(ticket)
             self._terms.watch(self._tally)
             if len(self._open()) == before:
-                self._pause()
+                yield from self._pause()
         return Ended.COMPLETE
 
     def _advance(self, ticket: Ticket) -> None:
@@ -154,6 +160,8 @@ class _BatchRun:
 
     def _abandon(self, ticket: Ticket, reason: str) -> None:
         self._store.tickets.add_event(ticket, "abandoned", reason)
+        self._client.clean_up_ticket(ticket.id)
+        self._terms.spending.settle(ticket.expected or 0.0, 0.0)
         tasks = (self._waiting.pop(key, None) for key, _ in ticket.questions)
         self._resubmit += [task for task in tasks if task]
 
@@ -197,16 +205,19 @@ class _BatchRun:
             second: Reply = self._judge.model.ask_again(self._judge.question(task.pair), first)
             self._save([self._row(task, self._judge.assessment(task.pair, second))])
         dropped = sum(key not in self._waiting and key not in finished for key, _ in ticket.questions)
-        self._store.tickets.add_event(ticket, "collected", f"{dropped} no longer asked for" if dropped else "")
+        # Before the ticket is closed: after a crash in between, the next run would not know of the uploads.
         self._client.clean_up(batch)
+        self._store.tickets.add_event(ticket, "collected", f"{dropped} no longer asked for" if dropped else "")
+        self._terms.spending.settle(ticket.expected or 0.0, 0.0)
 
     # -- saving -----------------------------------------------------------------------------------------------------
 
     def _save(self, rows: list[AssessmentRow]) -> None:
         self._store.add_assessments(rows)
         for row in rows:
-            self._tally.cost += row.cost
+            self._terms.spending.settle(0.0, row.cost)
             self._tally.counts["failed" if row.assessment.failure else "judged"] += 1
+        self._tally.cost = self._terms.spending.spent
 
     def _row(self, task: Task, assessment: Assessment) -> AssessmentRow:
         return AssessmentRow(
@@ -225,15 +236,8 @@ class _BatchRun:
     def _open(self) -> list[Ticket]:
         return self._store.tickets.open(self._judge.spec.key)
 
-    def _should_end(self) -> Ended | None:
-        if self._terms.stop.requested:
-            return Ended.INTERRUPTED
-        seconds = self._terms.budget.seconds
-        if seconds is not None and time.monotonic() - self._terms.started >= seconds:
-            return Ended.OVER_BUDGET
-        return None
-
-    def _pause(self) -> None:
+    def _pause(self) -> Generator[None]:
+        """Until it is time to look again."""
         end = time.monotonic() + self._judge.settings.poll_seconds
-        while (left := end - time.monotonic()) > 0 and not self._should_end():
-            time.sleep(min(left, 0.2))
+        while time.monotonic() < end and not self._terms.should_end():
+            yield

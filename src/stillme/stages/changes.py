@@ -16,7 +16,7 @@ from stillme.errors import AuditChanged, StillmeError
 from stillme.stages.described import with_features
 from stillme.stages.recording import Calibrations, may_ask_otherwise, record
 from stillme.store import Store
-from stillme.types import Json
+from stillme.types import Json, Spec
 
 _SHOWN = 12
 _CHUNK = 500
@@ -85,11 +85,7 @@ def explain_changes(audit: Audit, store: Store, *, files: bool = False) -> Chang
         kept=kept,
         new=wanted - kept,
         left_out=store.count_edits() - kept,
-        judges_redone=tuple(
-            name
-            for name, judge in _judges(audit.resolved).items()
-            if _judges(latest.resolved).get(name, judge) != judge
-        ),
+        judges_redone=tuple(_judges_redone(audit, store, latest.resolved)),
     )
 
 
@@ -119,9 +115,21 @@ def adopt(folder: Path, store: Store, calibrations: Callable[[Audit], Calibratio
     return ""
 
 
-def _judges(resolved: Mapping[str, Json]) -> dict[str, Json]:
-    """Each judge's specification, by name; the number of epochs does not change its answers."""
-    return {judge["name"]: [judge["use"], judge["version"], judge["parameters"]] for judge in resolved["judges"]}
+def _judges_redone(audit: Audit, store: Store, resolved: Mapping[str, Json]) -> Iterator[str]:
+    """Judges under a name of the run whose key changed; the number of epochs does not change their answers."""
+    design = store.designs.latest()
+    if design:
+        before = {judge["name"]: Spec(**judge["spec"]) for judge in design.document["judges"]}
+    else:
+        before = {
+            judge["name"]: Spec(use=named.judge.spec.use, version=judge["version"], parameters=judge["parameters"])
+            for judge in resolved["judges"]
+            for named in audit.judges
+            if named.name == judge["name"]
+        }
+    for named in audit.judges:
+        if before.get(named.name, named.judge.spec).key != named.judge.spec.key:
+            yield named.name
 
 
 def _titled(path: str, before: Mapping[str, Json]) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from stillme.audit import Audit, NamedEditor
 from stillme.editors import output_flags
-from stillme.protocols import Editor
-from stillme.stages.loop import Done, Ended, Stage, Tally, Terms, grouped, in_turn, limits_of, missing, run
+from stillme.protocols import Editor, expected_dollars
+from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
+from stillme.stages.tally import Ended, Tally
 from stillme.store import EditRow, Store
 from stillme.types import Edited, EditOutcome, Failed, Refused, Request
 
@@ -22,32 +23,58 @@ class _Kept:
     image: str | None
 
 
-def edit(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]:
-    """Make the missing edits of all editors, one editor after the other."""
-    return in_turn(_work_of(named, audit, store, terms) for named in audit.editors)
+def edit(
+    audit: Audit,
+    store: Store,
+    terms: Terms,
+    *,
+    only_failed: bool = False,
+    announce: Callable[[Request], None] = lambda _: None,
+) -> tuple[Activity, list[Tally]]:
+    """Make the missing edits of all editors, one editor after the other; `announce` gets each that has a picture."""
+    tallies = [_tally_of(named, audit) for named in audit.editors]
 
-
-def _work_of(named: NamedEditor, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
-    unasked = sum(1 for _ in audit.unasked(named))
-    tally = Tally(f"edit {named.name}", audit.request_count(named) - unasked, cost=store.totals().cost)
-
-    def begin() -> Ended:
+    def activity_of(named: NamedEditor, tally: Tally) -> Activity:
         can = named.editor.capabilities
-        tasks = missing(audit.requests(named), lambda request: request.key, store.finished_edits, tally)
+        tasks = missing(
+            audit.requests(named),
+            lambda request: request.key,
+            store.finished_edits,
+            tally,
+            failed=store.failed_edits,
+            only_failed=only_failed,
+        )
         size = 1 if can.batching == "none" else can.batch
         batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
+        limits = limits_of(audit.config.executor, can.concurrency)
         with closing(named.editor):
-            limits = limits_of(audit.config.executor, can.concurrency)
-            return run(_stage(named.editor, store), batches, limits=limits, terms=terms, tally=tally)
+            return (
+                yield from steps(
+                    _stage(named.editor, store, announce), batches, limits=limits, terms=terms, tally=tally
+                )
+            )
 
-    return tally, begin
+    def all_editors() -> Activity:
+        try:
+            return (yield from in_turn(map(activity_of, audit.editors, tallies)))
+        finally:
+            for tally in tallies:
+                # Judges that rate edits as they come must know that no more will.
+                tally.ended = tally.ended or Ended.INTERRUPTED
+
+    return all_editors(), tallies
+
+
+def _tally_of(named: NamedEditor, audit: Audit) -> Tally:
+    unasked = sum(1 for _ in audit.unasked(named))
+    return Tally(f"edit {named.name}", audit.request_count(named) - unasked)
 
 
 def _portrait(request: Request) -> str:
     return request.portraits[0].id
 
 
-def _stage(editor: Editor, store: Store) -> Stage[Request, _Kept]:
+def _stage(editor: Editor, store: Store, announce: Callable[[Request], None]) -> Stage[Request, _Kept]:
     def perform(requests: Sequence[Request]) -> list[_Kept]:
         kept: list[_Kept] = []
         for request, outcome in zip(requests, _outcomes(editor, requests), strict=True):
@@ -69,6 +96,9 @@ def _stage(editor: Editor, store: Store) -> Stage[Request, _Kept]:
                 for done in finished
             ]
         )
+        for done in finished:
+            if done.result.image:
+                announce(done.task)
 
     return Stage(
         perform=perform,
@@ -79,6 +109,7 @@ def _stage(editor: Editor, store: Store) -> Stage[Request, _Kept]:
         name="edit",
         key=lambda request: request.key,
         keep=store.attempts.add,
+        expected=expected_dollars(editor),
     )
 
 
@@ -87,7 +118,7 @@ def _outcomes(editor: Editor, requests: Sequence[Request]) -> list[EditOutcome]:
     outcomes: list[EditOutcome] = []
     try:
         for outcome in editor.edit(requests):
-            outcomes.append(outcome)
+            outcomes.append(_checked(outcome, editor))
             if len(outcomes) == len(requests):
                 break
         error = f"{editor.spec.use!r} gave {len(outcomes)} outcomes for {len(requests)} requests"
@@ -96,6 +127,14 @@ def _outcomes(editor: Editor, requests: Sequence[Request]) -> list[EditOutcome]:
         error = f"{type(broken).__name__}: {broken}"
     outcomes.extend(Failed(error=error, retryable=True) for _ in range(len(requests) - len(outcomes)))
     return outcomes
+
+
+def _checked(outcome: object, editor: Editor) -> EditOutcome:
+    """The outcome, or what is wrong with it."""
+    if isinstance(outcome, Edited | Refused | Failed):
+        return outcome
+    error = f"{editor.spec.use!r} gave a {type(outcome).__name__} instead of an outcome"
+    return Failed(error=error, retryable=False)
 
 
 def _without_image(outcome: EditOutcome, request: Request) -> EditOutcome:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -18,8 +18,9 @@ from stillme.mitigation import (
     Unusable,
     extraction_key,
 )
-from stillme.protocols import ChecksRequests
-from stillme.stages.loop import Done, Ended, Stage, Tally, Terms, grouped, in_turn, limits_of, missing, run
+from stillme.protocols import ChecksRequests, expected_dollars
+from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
+from stillme.stages.tally import Tally
 from stillme.store import FeatureRow, Store
 from stillme.types import Failed, Portrait, Prompt
 
@@ -34,9 +35,10 @@ class _Task:
     portrait: Portrait
 
 
-def extract(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]:
+def extract(audit: Audit, store: Store, terms: Terms, *, only_failed: bool = False) -> tuple[Activity, list[Tally]]:
     """Have every extractor describe the portraits it has not described, one extractor after the other."""
-    return in_turn(_work_of(named, audit, store, terms) for named in audit.extractors)
+    works = [_Work(named, audit, store, terms, only_failed) for named in audit.extractors]
+    return in_turn(work.steps() for work in works), [work.tally for work in works]
 
 
 def without_prompt(audit: Audit) -> str:
@@ -88,22 +90,33 @@ def _surely_too_long(prompts: Sequence[Prompt], limit: int) -> Iterator[str]:
             yield f"the prompt {prompt.id!r} has {words} words, and at most {limit} tokens are read"
 
 
-def _work_of(named: NamedExtractor, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
-    extractor = named.extractor
-    tasks = [
-        _Task(key=extraction_key(portrait.image, extractor.spec), portrait=portrait)
-        for portrait in audit.portraits_to_describe
-    ]
-    tasks = list({task.key: task for task in tasks}.values())
-    tally = Tally(f"describe {named.name}", len(tasks), cost=store.totals().cost)
+class _Work:
+    """All descriptions by one extractor."""
 
-    def begin() -> Ended:
-        todo = missing(tasks, lambda task: task.key, store.finished_features, tally)
+    def __init__(self, named: NamedExtractor, audit: Audit, store: Store, terms: Terms, only_failed: bool) -> None:
+        self._extractor, self._audit, self._store, self._terms = named.extractor, audit, store, terms
+        self._only_failed = only_failed
+        tasks = (
+            _Task(key=extraction_key(portrait.image, named.extractor.spec), portrait=portrait)
+            for portrait in audit.portraits_to_describe
+        )
+        self._tasks = list({task.key: task for task in tasks}.values())
+        self.tally = Tally(f"describe {named.name}", len(self._tasks))
+
+    def steps(self) -> Activity:
+        extractor, store = self._extractor, self._store
+        todo = missing(
+            self._tasks,
+            lambda task: task.key,
+            store.finished_features,
+            self.tally,
+            failed=store.failed_features,
+            only_failed=self._only_failed,
+        )
+        limits = limits_of(self._audit.config.executor, extractor.concurrency)
+        stage = _stage(extractor, store)
         with closing(extractor):
-            limits = limits_of(audit.config.executor, extractor.concurrency)
-            return run(_stage(extractor, store), grouped(todo, 1), limits=limits, terms=terms, tally=tally)
-
-    return tally, begin
+            return (yield from steps(stage, grouped(todo, 1), limits=limits, terms=self._terms, tally=self.tally))
 
 
 def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:
@@ -135,6 +148,7 @@ def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:
         name="describe",
         key=lambda task: task.key,
         keep=store.attempts.add,
+        expected=expected_dollars(extractor),
     )
 
 

@@ -2,55 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 
 from stillme.audit import Audit, NamedJudge
 from stillme.judges.model import ModelJudge
-from stillme.protocols import Judge
+from stillme.protocols import HasProvider, Judge, expected_dollars
 from stillme.stages.batched import judge_in_batches
-from stillme.stages.loop import Done, Ended, Stage, Tally, Terms, grouped, in_turn, limits_of, run
-from stillme.stages.tasks import Task, tasks_of
+from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, steps
+from stillme.stages.tally import Ended, Tally
+from stillme.stages.tasks import Fresh, Task, Wanted, tasks_of
 from stillme.store import AssessmentRow, Store
-from stillme.types import Assessment, Failed, Pair
+from stillme.types import Assessment, Failed, Pair, Request
 
 
-def judge(audit: Audit, store: Store, terms: Terms) -> tuple[Ended, list[Tally]]:
-    """Have every judge rate every edit it has not rated, one judge after the other."""
+def judge(
+    audit: Audit, store: Store, terms: Terms, *, only_failed: bool = False, editing: Sequence[Tally] = ()
+) -> tuple[list[Activity], list[Tally], Callable[[Request], None]]:
+    """Have every judge rate every edit it has not rated: judges of one provider in turn, others at the same time.
+
+    `editing` has the tallies of edits that are made meanwhile. The function that comes back takes each of them when it
+    is saved: judges that wait for a provider rate it at once, the others when all edits are there.
+    """
     asked = [named for named in audit.judges if not named.judge.capabilities.given]
-    return in_turn(_work_of(named, audit, store, terms) for named in asked)
+    works = [_Work(named, audit, store, terms, only_failed, editing) for named in asked]
+    providers = dict.fromkeys(work.provider for work in works)
+    activities = [in_turn([work.steps() for work in works if work.provider == name]) for name in providers]
+
+    def announce(request: Request) -> None:
+        for work in works:
+            work.fresh.put(request)
+
+    return activities, [work.tally for work in works], announce
 
 
-def _work_of(named: NamedJudge, audit: Audit, store: Store, terms: Terms) -> tuple[Tally, Callable[[], Ended]]:
-    pictures = store.count_pictures([editor.editor.spec.key for editor in audit.editors])
-    tally = Tally(f"judge {named.name}", named.record().asked * pictures, cost=store.totals().cost)
+class _Work:
+    """All questions to one judge."""
 
-    def begin() -> Ended:
-        can = named.judge.capabilities
-        with closing(named.judge):
-            if isinstance(named.judge, ModelJudge):
-                ended = _in_batches(named.judge, lambda: tasks_of(named, audit, store, tally), store, terms, tally)
+    def __init__(
+        self,
+        named: NamedJudge,
+        audit: Audit,
+        store: Store,
+        terms: Terms,
+        only_failed: bool,
+        editing: Sequence[Tally],
+    ) -> None:
+        self._named, self._audit, self._store, self._terms = named, audit, store, terms
+        self._only_failed, self._editing = only_failed, editing
+        self._judge = named.judge
+        self.provider = self._judge.provider if isinstance(self._judge, HasProvider) else ""
+        batched = isinstance(self._judge, ModelJudge) and self._judge.settings.delivery == "batch"
+        # What runs on this machine would take its processor from the editors.
+        self.fresh = Fresh(open_=bool(editing) and bool(self.provider) and not batched)
+        self._existing = store.newest()[0] if self.fresh.is_open else None
+        """The last edit before any was made meanwhile."""
+        self.tally = Tally(f"judge {named.name}", 0)
+
+    def steps(self) -> Activity:
+        self._count()
+        while self._still_editing and not self.fresh.is_open:
+            yield
+        judge = self._judge
+        with closing(judge):
+            if isinstance(judge, ModelJudge):
+                ended = yield from self._in_batches(judge)
                 if ended:
                     return ended
-            tasks = tasks_of(named, audit, store, tally)
-            limits = limits_of(audit.config.executor, can.concurrency)
-            return run(_stage(named.judge, store), grouped(tasks, can.batch), limits=limits, terms=terms, tally=tally)
+            limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency)
+            batches = self._batches(judge.capabilities.batch)
+            stage = _stage(judge, self._store)
+            return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
 
-    return tally, begin
+    @property
+    def _still_editing(self) -> bool:
+        return any(tally.ended is None for tally in self._editing) and not self._terms.should_end()
 
+    def _count(self) -> None:
+        coming = sum(tally.total for tally in self._editing) if self._still_editing else 0
+        pictures = self._store.count_pictures([editor.editor.spec.key for editor in self._audit.editors])
+        self.tally.total = self._named.record().asked * max(pictures, coming)
 
-def _in_batches(
-    judge: ModelJudge, tasks: Callable[[], Iterable[Task]], store: Store, terms: Terms, tally: Tally
-) -> Ended | None:
-    """How the batches ended; None if there are none, or if the rest is asked directly."""
-    if judge.settings.delivery == "batch":
-        return judge_in_batches(judge, tasks(), store, terms, tally, submit=True)
-    if store.tickets.open(judge.spec.key):
+    def _batches(self, size: int) -> Iterator[Sequence[Task] | None]:
+        """What there is, then what comes while edits are made; None where there is nothing yet."""
+        handed_out = 0
+        for batch in grouped(self._missing(up_to=self._existing), size):
+            handed_out += len(batch)
+            yield batch
+        while self._still_editing or self.fresh:
+            for batch in grouped(self._missing(self.fresh.take(), count=False), size):
+                handed_out += len(batch)
+                yield batch
+            yield None
+        self._count()
+        if self.fresh.overflowed:
+            while self.tally.saved < handed_out:
+                yield None  # what is under way has no row yet and would be asked again
+            yield from grouped(self._missing(count=False), size)
+
+    def _missing(
+        self, requests: Iterable[Request] | None = None, *, up_to: int | None = None, count: bool = True
+    ) -> Iterator[Task]:
+        wanted = Wanted(requests=requests, up_to=up_to, only_failed=self._only_failed)
+        return tasks_of(self._named, self._audit, self._store, self.tally if count else Tally("", 0), wanted)
+
+    def _in_batches(self, judge: ModelJudge) -> Generator[None, None, Ended | None]:
+        """How the batches ended; None if there are none, or if the rest is asked directly."""
+        submit = judge.settings.delivery == "batch"
+        if not submit and not self._store.tickets.open(judge.spec.key):
+            return None
         # Submitted by an earlier run: collected first, or its questions would be paid for twice.
-        ended = judge_in_batches(judge, tasks(), store, terms, tally, submit=False)
-        tally.already = -tally.done  # what was just collected is counted among the done
-        return None if ended is Ended.COMPLETE else ended
-    return None
+        ended = yield from judge_in_batches(judge, self._missing(), self._store, self._terms, self.tally, submit=submit)
+        if submit or ended is not Ended.COMPLETE:
+            return ended
+        self.tally.already = -self.tally.done  # what was just collected is counted among the done
+        return None
 
 
 def _stage(judge: Judge, store: Store) -> Stage[Task, Assessment]:
@@ -80,6 +146,7 @@ def _stage(judge: Judge, store: Store) -> Stage[Task, Assessment]:
         name="judge",
         key=lambda task: task.key,
         keep=store.attempts.add,
+        expected=expected_dollars(judge),
     )
 
 
@@ -88,13 +155,24 @@ def _assessments(judge: Judge, pairs: Sequence[Pair]) -> list[Assessment]:
     assessments: list[Assessment] = []
     try:
         for assessment in judge.judge(pairs):
-            assessments.append(assessment)
+            assessments.append(_checked(assessment, judge))
             if len(assessments) == len(pairs):
                 break
         error = f"{judge.spec.use!r} gave {len(assessments)} assessments for {len(pairs)} pairs"
     except Exception as broken:
         # A judge should return Failed; one that raises has failed too, and a retry may succeed.
         error = f"{type(broken).__name__}: {broken}"
-    failed = Failed(error=error, retryable=True)
-    lost = Assessment(ratings=dict.fromkeys(judge.capabilities.axes, failed))
+    lost = _failed(judge, Failed(error=error, retryable=True))
     return [*assessments, *([lost] * (len(pairs) - len(assessments)))]
+
+
+def _checked(assessment: object, judge: Judge) -> Assessment:
+    """The assessment, or what is wrong with it."""
+    if isinstance(assessment, Assessment):
+        return assessment
+    error = f"{judge.spec.use!r} gave a {type(assessment).__name__} instead of an assessment"
+    return _failed(judge, Failed(error=error, retryable=False))
+
+
+def _failed(judge: Judge, failed: Failed) -> Assessment:
+    return Assessment(ratings=dict.fromkeys(judge.capabilities.axes, failed))

@@ -1,4 +1,8 @@
-"""Run a stage: perform batches, save results, retry with backoff, and watch the budget."""
+"""Run stages: perform batches in worker threads, save results, retry, keep to budget and pace, stop what cannot work.
+
+All stages of a run are advanced by one thread, which is the only one that writes. A stage is a generator: it yields
+whenever it has to wait, and returns how it ended.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,19 @@ import heapq
 import itertools
 import logging
 import queue
+import random
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from stillme.audit.config import ExecutorSection
+from stillme.stages.breaker import Breaker, Patience
 from stillme.stages.interrupt import Stop
+from stillme.stages.pace import Pace
+from stillme.stages.spending import Price, Spending
+from stillme.stages.tally import Ended, Tally, worst
 from stillme.store.attempts import Attempt
 from stillme.store.attempts import Stage as StageName
 from stillme.types import Failed
@@ -25,11 +32,17 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 
+Activity = Generator[None, None, Ended]
+"""Work that is advanced step by step. It yields when it has to wait and returns how it ended."""
+
 _LOOK_AHEAD = 500
 """Tasks whose keys are looked up together: one query each, and memory stays flat."""
 _SAVE_ROWS = 250
 _SAVE_SECONDS = 0.5
 """At most this much finished work is unsaved at any time."""
+_IDLE_SECONDS = 0.05
+_LONG_WAIT = 30.0
+"""Seconds from which on a wait is announced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +52,8 @@ class Done(Generic[T, R]):
     task: T
     result: R
     attempts: int
+    started: float
+    """When the last attempt began, on the clock of `time.monotonic`."""
     last_seconds: float
     """Of the last attempt."""
     seconds: float
@@ -64,6 +79,8 @@ class Stage(Generic[T, R]):
     """What a task's rows are kept under."""
     keep: Callable[[Sequence[Attempt]], None]
     """Keeps tries that failed, in the calling thread."""
+    expected: float | None = 0.0
+    """The approximate cost of one task, in dollars; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,96 +89,73 @@ class Limits:
 
     concurrency: int = 1
     attempts: int = 4
-    """Tries per task in one run, the first included."""
+    """Tries per task in one run, the first included. A call that was asked to slow down is not counted."""
     backoff: float = 1.0
     """Seconds before the second try; doubles with each further one, up to a minute."""
+    patience: Patience = field(default_factory=Patience)
 
 
 def limits_of(executor: ExecutorSection, concurrency: int) -> Limits:
     """The limits of a stage, given its editor's or judge's concurrency."""
-    return Limits(concurrency=min(concurrency, executor.workers or concurrency), attempts=executor.attempts)
+    return Limits(
+        concurrency=min(concurrency, executor.workers or concurrency),
+        attempts=executor.attempts,
+        patience=Patience(outage=executor.outage_minutes * 60),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What may be spent. None is no limit."""
-
-    dollars: float | None = None
-    seconds: float | None = None
-
-    def exhausted_by(self, cost: float, elapsed: float) -> bool:
-        """Whether to start nothing more."""
-        over_money = self.dollars is not None and cost >= self.dollars
-        return over_money or (self.seconds is not None and elapsed >= self.seconds)
+def _ignore(_: str) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Budget, interruption and progress of the work."""
+    """Budget, interruption and progress, shared by all stages of a run."""
 
-    budget: Budget
+    spending: Spending
     stop: Stop
     watch: Callable[[Tally], None]
-    started: float = field(default_factory=time.monotonic)
-    """When the first stage began: the time budget is for all stages together."""
+    say: Callable[[str], None] = _ignore
+    wake: threading.Event = field(default_factory=threading.Event)
+    """Set by workers when there is something to gather."""
+    keep_going: bool = False
+    """Go on although the first answers all fail alike."""
 
-    def exhausted_by(self, tally: Tally) -> bool:
-        """Whether the budget allows nothing more."""
-        return self.budget.exhausted_by(tally.cost, time.monotonic() - self.started)
-
-
-@dataclass(slots=True)
-class Tally:
-    """The progress of the work. The worker loop writes it; the progress display reads it."""
-
-    name: str
-    total: int
-    cost: float = 0.0
-    """Dollars, what earlier runs spent included."""
-    already: int = 0
-    counts: Counter[str] = field(default_factory=lambda: Counter[str]())
-    retried: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def done(self) -> int:
-        """Results of this run."""
-        return self.counts.total()
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
-
-    @property
-    def rate(self) -> float:
-        """Results per second of this run."""
-        return self.done / self.elapsed if self.elapsed > 0 else 0.0
-
-    @property
-    def remaining_seconds(self) -> float | None:
-        """At the present rate; None before there is one."""
-        left = self.total - self.already - self.done
-        return left / self.rate if self.rate > 0 else None
-
-
-class Ended(StrEnum):
-    """Why the work ended."""
-
-    COMPLETE = "complete"
-    INTERRUPTED = "interrupted"
-    OVER_BUDGET = "over budget"
+    def should_end(self) -> Ended | None:
+        """Whether to start nothing more, whatever it costs."""
+        if self.stop.requested:
+            return Ended.INTERRUPTED
+        return Ended.OVER_BUDGET if self.spending.out_of_time else None
 
 
 def missing(
-    tasks: Iterable[T], key: Callable[[T], str], finished: Callable[[Sequence[str]], set[str]], tally: Tally
+    tasks: Iterable[T],
+    key: Callable[[T], str],
+    finished: Callable[[Sequence[str]], set[str]],
+    tally: Tally,
+    *,
+    failed: Callable[[Sequence[str]], set[str]] | None = None,
+    only_failed: bool = False,
 ) -> Iterator[T]:
-    """The tasks that have no final row, looked up a chunk at a time so that no grid is ever held whole."""
+    """The tasks that have no final row, looked up a chunk at a time so that no grid is ever held whole.
+
+    Those that `failed` before come last: what fails always must not keep a rerun from the rest.
+    """
     stream = iter(tasks)
+    again: list[T] = []
     while chunk := list(itertools.islice(stream, _LOOK_AHEAD)):
-        done = finished([key(task) for task in chunk])
+        keys = [key(task) for task in chunk]
+        done = finished(keys)
         tally.already += len(done)
-        yield from (task for task in chunk if key(task) not in done)
+        tried = failed(keys) if failed else set[str]()
+        for task, name in zip(chunk, keys, strict=True):
+            if name in done:
+                continue
+            if name in tried:
+                again.append(task)
+            elif not only_failed:
+                yield task
+    yield from again
 
 
 def grouped(tasks: Iterable[T], size: int, together: Callable[[T], object] | None = None) -> Iterator[list[T]]:
@@ -172,26 +166,70 @@ def grouped(tasks: Iterable[T], size: int, together: Callable[[T], object] | Non
             yield batch
 
 
-def run(stage: Stage[T, R], batches: Iterable[Sequence[T]], *, limits: Limits, terms: Terms, tally: Tally) -> Ended:
-    """Do all batches. Returns early, with everything saved, when stopped or out of budget."""
-    with _Pool(stage, limits) as pool:
-        return _Loop(stage, iter(batches), pool, limits, terms, tally).run()
+def steps(
+    stage: Stage[T, R], batches: Iterable[Sequence[T] | None], *, limits: Limits, terms: Terms, tally: Tally
+) -> Activity:
+    """Do all batches; None among them means that there is nothing to do at the moment.
+
+    Ends early, with everything saved, when stopped, out of budget, or without hope.
+    """
+    with _Pool(stage, limits, terms.wake) as pool:
+        tally.ended = yield from _Loop(stage, iter(batches), pool, limits, terms, tally).steps()
+    terms.watch(tally)
+    return tally.ended
 
 
-def in_turn(parts: Iterable[tuple[Tally, Callable[[], Ended]]]) -> tuple[Ended, list[Tally]]:
-    """Run several stages one after the other, up to the first that does not complete."""
-    tallies: list[Tally] = []
-    for tally, begin in parts:
-        tallies.append(tally)
-        ended = begin()
-        if ended is not Ended.COMPLETE:
-            return ended, tallies
-    return Ended.COMPLETE, tallies
+def run(
+    stage: Stage[T, R], batches: Iterable[Sequence[T] | None], *, limits: Limits, terms: Terms, tally: Tally
+) -> Ended:
+    """Do all batches of one stage."""
+    return together([steps(stage, batches, limits=limits, terms=terms, tally=tally)], terms)
+
+
+def in_turn(activities: Iterable[Activity]) -> Activity:
+    """One after the other. A stage that cannot work does not keep the next from working."""
+    ended: list[Ended] = []
+    for activity in activities:
+        ended.append((yield from activity))
+        if ended[-1] in (Ended.INTERRUPTED, Ended.OVER_BUDGET):
+            break
+    return worst(*ended)
+
+
+def together(activities: Sequence[Activity], terms: Terms) -> Ended:
+    """Advance all of them in the calling thread until the last has ended.
+
+    If one raises, the others finish what is under way and save it; then the exception goes on.
+    """
+    running, ended, error = list(activities), list[Ended](), None
+    try:
+        while running:
+            terms.wake.clear()
+            for activity in list(running):
+                try:
+                    next(activity)
+                except StopIteration as stopped:
+                    ended.append(stopped.value)
+                    running.remove(activity)
+                except Exception as raised:
+                    error = error or raised
+                    running.remove(activity)
+                    terms.stop.requested = True
+            if running:
+                # Signals are handled while waiting.
+                terms.wake.wait(_IDLE_SECONDS)
+    finally:
+        for activity in running:
+            activity.close()
+    if error:
+        raise error
+    return worst(*ended)
 
 
 @dataclass(frozen=True, slots=True)
 class _Order(Generic[T, R]):
     tasks: Sequence[T]
+    reserved: float = 0.0
     earlier: Done[T, R] | None = None
     """The failed attempt that this one repeats."""
 
@@ -206,10 +244,10 @@ class _Later(Generic[T, R]):
 class _Pool(Generic[T, R]):
     """Daemon threads, so that a second Ctrl-C need not wait for an edit that takes a minute."""
 
-    def __init__(self, stage: Stage[T, R], limits: Limits) -> None:
-        self._stage = stage
+    def __init__(self, stage: Stage[T, R], limits: Limits, wake: threading.Event) -> None:
+        self._stage, self._wake = stage, wake
         self._orders: queue.SimpleQueue[_Order[T, R] | None] = queue.SimpleQueue()
-        self.results: queue.SimpleQueue[list[Done[T, R]] | BaseException] = queue.SimpleQueue()
+        self.results: queue.SimpleQueue[tuple[_Order[T, R], list[Done[T, R]] | BaseException]] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(limits.concurrency)]
 
     def __enter__(self) -> _Pool[T, R]:
@@ -224,23 +262,35 @@ class _Pool(Generic[T, R]):
     def give(self, order: _Order[T, R]) -> None:
         self._orders.put(order)
 
+    def take_back(self) -> Iterator[_Order[T, R]]:
+        """The orders that no thread has begun."""
+        while True:
+            try:
+                order = self._orders.get_nowait()
+            except queue.Empty:
+                return
+            if order is not None:
+                yield order
+
     def _serve(self) -> None:
         while (order := self._orders.get()) is not None:
             try:
-                self.results.put(self._perform(order))
+                self.results.put((order, self._perform(order)))
             except BaseException as error:
-                self.results.put(error)
+                self.results.put((order, error))
+            self._wake.set()
 
     def _perform(self, order: _Order[T, R]) -> list[Done[T, R]]:
-        started = time.perf_counter()
+        started = time.monotonic()
         results = self._stage.perform(order.tasks)
-        seconds = (time.perf_counter() - started) / len(order.tasks)
+        seconds = (time.monotonic() - started) / len(order.tasks)
         earlier = order.earlier
         return [
             Done(
                 task=task,
                 result=result,
                 attempts=1 + (earlier.attempts if earlier else 0),
+                started=started,
                 last_seconds=seconds,
                 seconds=seconds + (earlier.seconds if earlier else 0.0),
                 cost=self._stage.cost(result) + (earlier.cost if earlier else 0.0),
@@ -250,12 +300,12 @@ class _Pool(Generic[T, R]):
 
 
 class _Loop(Generic[T, R]):
-    """The calling thread's side: hands out batches, gathers results, saves."""
+    """The calling thread's side of one stage: hands out batches, gathers results, saves."""
 
     def __init__(
         self,
         stage: Stage[T, R],
-        batches: Iterator[Sequence[T]],
+        batches: Iterator[Sequence[T] | None],
         pool: _Pool[T, R],
         limits: Limits,
         terms: Terms,
@@ -263,79 +313,197 @@ class _Loop(Generic[T, R]):
     ) -> None:
         self._stage, self._batches, self._pool, self._limits = stage, batches, pool, limits
         self._terms, self._tally = terms, tally
+        self._spending, self._price = terms.spending, Price(stage.expected)
+        self._pace, self._breaker = Pace(), Breaker(replace(limits.patience, pause=limits.backoff))
         self._in_flight = 0
+        self._next: Sequence[T] | None = None
         self._exhausted = False
         self._later: list[_Later[T, R]] = []
         self._numbers = itertools.count()
         self._unsaved: list[Done[T, R]] = []
         self._tried: list[Attempt] = []
         self._saved_at = time.monotonic()
+        self._ended: Ended | None = None
+        self._error: BaseException | None = None
+        self._announced = 0.0
+        self._asked_again = False
 
-    def run(self) -> Ended:
+    def steps(self) -> Activity:
+        """Yields when there is nothing to hand out or to gather at the moment."""
         try:
             while True:
-                ended = self._should_end()
-                while not ended and self._in_flight < 2 * self._limits.concurrency and (order := self._next_order()):
+                self._gather()
+                if not self._ended and (ended := self._terms.should_end()) and self._something_left():
+                    self._end(ended, "the minutes in [budget] are over" if ended is Ended.OVER_BUDGET else "")
+                while not self._ended and self._may_start() and (order := self._next_order()):
                     self._pool.give(order)
                     self._in_flight += 1
-                if self._in_flight:
-                    self._gather()
-                elif ended or (self._exhausted and not self._later):
-                    return ended or Ended.COMPLETE
-                else:
-                    time.sleep(min(0.05, max(0.0, self._later[0].ready - time.monotonic())))
+                self._save_if_due()
+                if not self._in_flight:
+                    if self._error:
+                        raise self._error
+                    if self._ended or not self._something_left():
+                        return self._ended or Ended.COMPLETE
+                yield
         finally:
             # Also on the way out of an exception: what was computed is kept.
             self._unsaved.extend(later.done for later in self._later)
             self._tally.counts.update(self._stage.label(later.done.result) for later in self._later)
             self._save()
 
-    def _should_end(self) -> Ended | None:
-        if self._terms.stop.requested:
-            return Ended.INTERRUPTED
-        if self._terms.exhausted_by(self._tally) and not (self._exhausted and not self._later):
-            return Ended.OVER_BUDGET
-        return None
+    # -- handing out ------------------------------------------------------------------------------------------------
+
+    def _something_left(self) -> bool:
+        """Whether there is a task that has not been handed out; looks at the next one, to know."""
+        if self._next is None and not self._exhausted:
+            try:
+                self._next = next(self._batches)
+            except StopIteration:
+                self._exhausted = True
+        return bool(self._later) or not self._exhausted or self._next is not None
+
+    def _may_start(self) -> bool:
+        """Whether pace, breaker and budget allow one more call now."""
+        if not self._something_left():
+            return False
+        at_once = self._limits.concurrency
+        if self._suspicious or self._breaker.open:
+            at_once = 1
+            if not self._in_flight and self._breaker.open and self._breaker.seconds_until_trial > 0:
+                return False
+        elif not self._pace.limited and self._spending.budget.dollars is None:
+            # One more for every worker, so that none has to wait for this thread.
+            at_once *= 2
+        if self._spending.budget.dollars is not None:
+            at_once = self._price.calls_at_once(at_once)
+        if self._in_flight >= at_once:
+            return False
+        if self._pace.seconds_until_ready > 0:
+            self._announce_wait()
+            return False
+        self._tally.waits = ""
+        return self._affordable()
+
+    def _affordable(self) -> bool:
+        size = len(self._next) if self._next is not None else 1
+        if self._spending.allows(size * self._price.per_call):
+            return True
+        if not self._in_flight:
+            limit = self._spending.budget.dollars or 0.0
+            self._end(
+                Ended.OVER_BUDGET,
+                f"${self._spending.spent:,.2f} of the ${limit:,.2f} in [budget] are spent, and one more may cost "
+                f"${self._price.per_call:,.4f}",
+            )
+        return False
 
     def _next_order(self) -> _Order[T, R] | None:
-        if self._later and self._later[0].ready <= time.monotonic():
-            done = heapq.heappop(self._later).done
-            self._tally.retried += 1
-            return _Order([done.task], done)
-        if not self._exhausted:
-            batch = next(self._batches, None)
-            if batch is not None:
-                return _Order(batch)
-            self._exhausted = True
-        return None
+        # While much fails, a task that has not failed yet tells more.
+        order: _Order[T, R] | None = None
+        if not (self._breaker.open and self._next is not None):
+            order = self._from_later()
+        if order is None and self._next is not None:
+            order = _Order(self._next, len(self._next) * self._price.per_call)
+            self._next = None
+        if order is not None:
+            self._spending.reserve(order.reserved)
+            self._pace.start()
+        return order
+
+    def _from_later(self) -> _Order[T, R] | None:
+        if not self._later or self._later[0].ready > time.monotonic():
+            return None
+        done = heapq.heappop(self._later).done
+        self._tally.retried += done.attempts > 0
+        return _Order([done.task], self._price.per_call, done)
+
+    def _announce_wait(self) -> None:
+        """Say how long the other side asks to wait, if that is long; end if the time budget does not allow it."""
+        wait = self._pace.pause_left
+        if wait < _LONG_WAIT:
+            return
+        left = self._spending.seconds_left
+        if left is not None and wait > left:
+            self._end(Ended.OVER_BUDGET, f"the provider asks to wait {_minutes(wait)}, longer than [budget] allows")
+            return
+        self._tally.waits = f"the provider asks to wait {_minutes(wait)}"
+        if time.monotonic() >= self._announced:
+            self._announced = time.monotonic() + wait
+            self._terms.say(f"{self._tally.name}: {self._tally.waits}. Ctrl-C ends the run; nothing is lost.")
+        self._terms.watch(self._tally)
+
+    # -- gathering --------------------------------------------------------------------------------------------------
 
     def _gather(self) -> None:
-        try:
-            # Signals are handled while waiting; the short time-out also lets a pending save happen.
-            arrived = self._pool.results.get(timeout=0.1)
-        except queue.Empty:
-            self._save_if_due()
+        arrived = False
+        while True:
+            try:
+                order, results = self._pool.results.get_nowait()
+            except queue.Empty:
+                break
+            arrived = True
+            self._in_flight -= 1
+            if isinstance(results, BaseException):
+                self._spending.settle(order.reserved, 0.0)
+                self._error = self._error or results
+                self._end(Ended.INTERRUPTED)
+                continue
+            self._spending.settle(order.reserved, sum(self._stage.cost(done.result) for done in results))
+            for done in results:
+                self._take(done)
+        if arrived:
+            self._tally.cost = self._spending.spent
+            self._terms.watch(self._tally)
+
+    def _take(self, done: Done[T, R]) -> None:
+        failure = self._stage.failure(done.result)
+        self._price.learn(self._stage.cost(done.result))
+        if failure is None:
+            self._pace.answered()
+            self._breaker.answered()
+            self._finish(done)
             return
-        self._in_flight -= 1
-        if isinstance(arrived, BaseException):
-            raise arrived
-        for done in arrived:
-            self._tally.cost += self._stage.cost(done.result)
-            failure = self._stage.failure(done.result)
-            if failure:
-                self._note(done, failure)
-            if (
-                failure
-                and failure.retryable
-                and done.attempts < self._limits.attempts
-                and not self._terms.stop.requested
-            ):
-                heapq.heappush(self._later, _Later(self._ready_at(failure, done.attempts), next(self._numbers), done))
-            else:
-                self._tally.counts[self._stage.label(done.result)] += 1
-                self._unsaved.append(done)
-        self._save_if_due()
-        self._terms.watch(self._tally)
+        self._breaker.failed(failure)
+        if failure.throttled:
+            self._pace.slow_down(failure.retry_after, done.started)
+            self._tally.throttled += 1
+            self._take_back()
+            # Asking too fast is no try: the task goes back to the queue as it was.
+            done = replace(done, attempts=done.attempts - 1)
+        else:
+            self._note(done, failure)
+        again = failure.retryable and not failure.fatal and done.attempts < self._limits.attempts
+        if self._suspicious and not self._asked_again:
+            # One of them is asked a second time: a fault of the moment must not stop everything.
+            again = self._asked_again = True
+        if again and not self._ended:
+            heapq.heappush(self._later, _Later(self._ready_at(failure, done.attempts), next(self._numbers), done))
+        else:
+            self._finish(replace(done, attempts=max(1, done.attempts)))
+        self._stop_if_hopeless(failure, done.attempts)
+
+    def _finish(self, done: Done[T, R]) -> None:
+        self._tally.counts[self._stage.label(done.result)] += 1
+        self._unsaved.append(done)
+
+    @property
+    def _suspicious(self) -> bool:
+        """Whether the first answers all failed alike."""
+        return self._breaker.hopeless and not self._terms.keep_going
+
+    def _stop_if_hopeless(self, failure: Failed, attempts: int) -> None:
+        if self._ended:
+            return
+        if failure.fatal:
+            self._end(Ended.STOPPED, failure.error)
+        elif self._suspicious and attempts > 1:
+            self._end(
+                Ended.STOPPED,
+                f"the first {self._limits.patience.alike} answers failed alike: {failure.error.rstrip('.')}. "
+                "To ask the others nevertheless, add `--keep-going`",
+            )
+        elif self._breaker.outage:
+            self._end(Ended.OUTAGE, f"nothing has worked since {self._breaker.since}: {failure.error}")
 
     def _note(self, done: Done[T, R], failure: Failed) -> None:
         attempt = Attempt(
@@ -352,8 +520,30 @@ class _Loop(Generic[T, R]):
         self._tried.append(attempt)
 
     def _ready_at(self, failure: Failed, attempts: int) -> float:
-        pause = failure.retry_after if failure.retry_after is not None else self._limits.backoff * 2 ** (attempts - 1)
-        return time.monotonic() + min(pause, 60.0)
+        if failure.throttled:
+            return time.monotonic()  # the pace of all workers decides
+        backoff = min(60.0, self._limits.backoff * 2 ** (attempts - 1))
+        pause = failure.retry_after if failure.retry_after is not None else backoff
+        # Spread, so that calls that failed together do not come back together.
+        return time.monotonic() + pause + backoff * random.uniform(0.0, 0.25)
+
+    def _end(self, ended: Ended, reason: str = "") -> None:
+        """Start nothing more; what is under way is still gathered."""
+        self._ended, self._tally.reason = ended, reason
+        self._tally.waits = ""
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """Take orders back that no worker has begun; they are given out again, if at all, when it is time."""
+        for order in self._pool.take_back():
+            self._in_flight -= 1
+            self._spending.settle(order.reserved, 0.0)
+            if order.earlier is not None:
+                heapq.heappush(self._later, _Later(0.0, next(self._numbers), order.earlier))
+            else:
+                self._batches, self._exhausted = itertools.chain([order.tasks], self._batches), False
+
+    # -- saving -----------------------------------------------------------------------------------------------------
 
     def _save_if_due(self) -> None:
         if len(self._unsaved) >= _SAVE_ROWS or time.monotonic() - self._saved_at >= _SAVE_SECONDS:
@@ -365,5 +555,10 @@ class _Loop(Generic[T, R]):
             self._tried = []
         if self._unsaved:
             self._stage.save(self._unsaved)
+            self._tally.saved += len(self._unsaved)
             self._unsaved = []
         self._saved_at = time.monotonic()
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -12,15 +12,24 @@ from stillme import __version__
 from stillme.audit import Audit
 from stillme.audit.load import FILE, RESOLVED
 from stillme.files import write_whole
+from stillme.portraits import folder as portrait_folder
 from stillme.stages import edits, features, judgements
 from stillme.stages.changes import require_unchanged
 from stillme.stages.described import with_features
-from stillme.stages.loop import Budget, Ended, Stop, Tally, Terms
+from stillme.stages.interrupt import Stop
+from stillme.stages.loop import Activity, Terms, together
+from stillme.stages.prices import require_prices
 from stillme.stages.recording import Calibrations, record
+from stillme.stages.spending import Budget, Spending
+from stillme.stages.tally import Ended, Tally, worst
 from stillme.store import Store, Totals
 from stillme.store.summaries import Failure
+from stillme.types import Request
 
 Work = Literal["edit", "judge"]
+
+_NEXT = (Ended.COMPLETE, Ended.STOPPED, Ended.OUTAGE)
+"""After these the other stages go on: they may not need what stopped."""
 
 
 def _ignore(_: Any) -> None:
@@ -34,6 +43,12 @@ class Conditions:
     wait: float = 0.0
     """Seconds to wait for another process that is writing."""
     accept_changes: bool = False
+    only_failed: bool = False
+    """Do only what was tried before and failed."""
+    keep_going: bool = False
+    """Go on although the first answers all fail alike."""
+    unknown_cost_ok: bool = False
+    """Go on although a price is unknown, so that the budget cannot be kept."""
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
 
@@ -57,25 +72,66 @@ def work(
         audit = with_features(audit, store)
         if note := require_unchanged(audit, store, accept=conditions.accept_changes):
             conditions.say(note)
+        if note := portrait_folder.colour_note(audit.portraits):
+            conditions.say(note)
         record(audit, store, calibrations)
         keep_files(audit)
         budget = audit.config.budget
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
-        terms = Terms(budget=limit, stop=stop, watch=conditions.watch)
+        if not conditions.unknown_cost_ok:
+            require_prices(audit, limit, stages)
+        terms = Terms(
+            spending=Spending(limit, store.totals().cost),
+            stop=stop,
+            watch=conditions.watch,
+            say=conditions.say,
+            keep_going=conditions.keep_going,
+        )
         worked = Worked(totals=store.totals())
+        only_failed = conditions.only_failed
         if "edit" in stages and audit.extractors:
-            worked.ended, worked.tallies = features.extract(audit, store, terms)
+            activity, worked.tallies = features.extract(audit, store, terms, only_failed=only_failed)
+            worked.ended = together([activity], terms)
             audit = with_features(audit, store)
             if note := features.without_prompt(audit):
                 conditions.say(note)
             features.refuse_truncation(audit)
             record(audit, store, calibrations)
-        for name, stage in (("edit", edits.edit), ("judge", judgements.judge)):
-            if name in stages and worked.ended is Ended.COMPLETE:
-                worked.ended, tallies = stage(audit, store, terms)
-                worked.tallies += tallies
+        if worked.ended in _NEXT:
+            worked.ended = worst(
+                worked.ended, _edit_and_judge(audit, stages, store, terms, only_failed, worked.tallies)
+            )
         worked.totals, worked.failures = store.totals(), tuple(store.failures())
         return worked
+
+
+def _edit_and_judge(
+    audit: Audit,
+    stages: Collection[Work],
+    store: Store,
+    terms: Terms,
+    only_failed: bool,
+    tallies: list[Tally],
+) -> Ended:
+    """Judges that wait for a provider rate edits as they come; one thread writes for all."""
+    activities: list[Activity] = []
+    waiting: list[Callable[[Request], None]] = []
+    editing: list[Tally] = []
+    if "edit" in stages:
+
+        def announce(request: Request) -> None:
+            for tell in waiting:
+                tell(request)
+
+        activity, editing = edits.edit(audit, store, terms, only_failed=only_failed, announce=announce)
+        activities.append(activity)
+        tallies += editing
+    if "judge" in stages:
+        judging, judges, tell = judgements.judge(audit, store, terms, only_failed=only_failed, editing=editing)
+        activities += judging
+        tallies += judges
+        waiting.append(tell)
+    return together(activities, terms)
 
 
 def keep_files(audit: Audit) -> None:

@@ -3,6 +3,18 @@
 from stillme.store.attempts import Attempt
 from stillme.store.features import FeatureRow
 from stillme.store.ledger import AssessmentRow, EditRow, Store, StoredAudit, StoredEdit
+from stillme.store.sentinels import SentinelRow, StoredSentinel
 from stillme.store.summaries import Totals
 
-__all__ = ["AssessmentRow", "Attempt", "EditRow", "FeatureRow", "Store", "StoredAudit", "StoredEdit", "Totals"]
+__all__ = [
+    "AssessmentRow",
+    "Attempt",
+    "EditRow",
+    "FeatureRow",
+    "SentinelRow",
+    "Store",
+    "StoredAudit",
+    "StoredEdit",
+    "StoredSentinel",
+    "Totals",
+]

@@ -39,6 +39,10 @@ class Table:
         return f"SELECT {', '.join(f'{column.source} AS {column.name}' for column in self.columns)} {self.rows}"
 
 
+def _known_cost(row: str) -> str:
+    return f"CASE WHEN json_extract({row}.effective, '$.cost') = 'unknown' THEN NULL ELSE {row}.cost END"
+
+
 EDITS = Table(
     name="edits",
     columns=(
@@ -71,7 +75,7 @@ EDITS = Table(
         Column("truth", "json", "e.truth", "what a known-answer editor planted"),
         Column("attempts", "whole", "e.attempts", "attempts in that run"),
         Column("seconds", "number", "e.seconds", "work time"),
-        Column("cost", "number", "e.cost", "US dollars"),
+        Column("cost", "number", _known_cost("e"), "US dollars; empty if the price is unknown"),
         Column("at", "text", "e.at", "when, UTC"),
     ),
     rows="""
@@ -105,7 +109,7 @@ JUDGEMENTS = Table(
         Column("effective", "json", "a.effective", "parameters that were in effect"),
         Column("attempts", "whole", "a.attempts", "attempts in that run"),
         Column("seconds", "number", "a.seconds", "work time"),
-        Column("cost", "number", "a.cost", "US dollars"),
+        Column("cost", "number", _known_cost("a"), "US dollars; empty if the price is unknown"),
         Column("at", "text", "a.at", "when, UTC"),
     ),
     rows="""
@@ -134,7 +138,7 @@ FEATURES = Table(
         Column("effective", "json", "f.effective", "parameters that were in effect"),
         Column("attempts", "whole", "f.attempts", "attempts in that run"),
         Column("seconds", "number", "f.seconds", "work time"),
-        Column("cost", "number", "f.cost", "US dollars"),
+        Column("cost", "number", _known_cost("f"), "US dollars; empty if the price is unknown"),
         Column("at", "text", "f.at", "when, UTC"),
     ),
     rows="""

@@ -43,8 +43,8 @@ def values_of(row: FeatureRow, extractor: str, now: str) -> tuple[Json, ...]:
             outcome = "declined"
         case Unusable(problem=message, raw=raw, effective=effective):
             outcome = "unusable"
-        case Failed(error=message, retryable=retryable):
-            outcome, final = "failed", int(not retryable)
+        case Failed(error=message):
+            outcome, final = "failed", 0
         case never:
             assert_never(never)
     answer = json.dumps(dimensions, ensure_ascii=False), message, raw, json.dumps(dict(effective), ensure_ascii=False)
@@ -57,11 +57,10 @@ def extractions_of(rows: Iterable[tuple[Json, ...]]) -> dict[str, Extraction]:
     return {key: _extraction(*columns) for key, *columns in rows}
 
 
-READ = "key, final, outcome, sentence, dimensions, message, raw, effective, cost"
+READ = "key, outcome, sentence, dimensions, message, raw, effective, cost"
 
 
 def _extraction(
-    final: int,
     outcome: str,
     sentence: str | None,
     dimensions: str,
@@ -80,4 +79,4 @@ def _extraction(
         case "unusable":
             return Unusable(problem=message or "", raw=raw, effective=in_effect, cost=cost)
         case _:
-            return Failed(error=message or "", retryable=not final, cost=cost)
+            return Failed(error=message or "", retryable=True, cost=cost)

@@ -15,13 +15,15 @@ from stillme import __version__
 from stillme.errors import StillmeError, StoreUnwritable
 from stillme.mitigation.features import Extraction
 from stillme.store import features as feature_rows
+from stillme.store import sentinels as sentinel_rows
 from stillme.store.attempts import Attempts
 from stillme.store.designs import Designs
 from stillme.store.features import FeatureRow
 from stillme.store.opening import LEDGER, open_to_read
 from stillme.store.pictures import Pictures
 from stillme.store.schema import migrate, require_known
-from stillme.store.summaries import Summaries
+from stillme.store.sentinels import SentinelRow, StoredSentinel
+from stillme.store.summaries import Summaries, Table
 from stillme.store.tickets import Tickets
 from stillme.store.writer_lock import writer_lock
 from stillme.types import (
@@ -78,11 +80,17 @@ class AssessmentRow:
 class StoredEdit:
     """The latest outcome of a request."""
 
+    id: int
+    """Grows with every row."""
     outcome: str
-    final: bool
     image: str | None
     message: str | None
     truth: Mapping[str, Json] | None
+
+    @property
+    def final(self) -> bool:
+        """Whether it needs no more work: a failure is tried again."""
+        return self.outcome != "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,19 +206,23 @@ class Store(Summaries):
         """Which of these requests need no more work."""
         return self._finished("edit", keys)
 
+    def failed_edits(self, keys: Sequence[str]) -> set[str]:
+        """Which of these requests have failed, whether or not they succeeded later."""
+        return self._failed("edit", keys)
+
     def edits(self, keys: Sequence[str]) -> dict[str, StoredEdit]:
         """The latest outcome of each of these requests; those never tried are absent."""
         edits: dict[str, StoredEdit] = {}
         # Failures first, so that a later final row for the same key replaces them.
         for final in (0, 1):
             query = (
-                "SELECT key, outcome, final, image, message, truth FROM edit "
+                "SELECT key, id, outcome, image, message, truth FROM edit "
                 f"WHERE final = {final} AND key IN ({{marks}}) ORDER BY id"
             )
-            for key, outcome, is_final, image, message, truth in self._by_keys(query, keys):
+            for key, number, outcome, image, message, truth in self._by_keys(query, keys):
                 edits[key] = StoredEdit(
+                    id=number,
                     outcome=outcome,
-                    final=bool(is_final),
                     image=image,
                     message=message,
                     truth=json.loads(truth) if truth else None,
@@ -225,14 +237,13 @@ class Store(Summaries):
         with self.transaction():
             for row in rows:
                 assessment = row.assessment
-                failure = assessment.failure
                 judge = self._remember_spec(row.judge)
                 cursor = self._connection.execute(
                     "INSERT INTO assessment (key, final, edit, judge, epoch, raw, effective, attempts, seconds, cost,"
                     " at) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
                     (
                         row.key,
-                        int(failure is None or not failure.retryable),
+                        int(assessment.failure is None),
                         row.edit,
                         judge,
                         row.epoch,
@@ -253,14 +264,47 @@ class Store(Summaries):
         """Which of these assessments need no more work."""
         return self._finished("assessment", keys)
 
+    def failed_assessments(self, keys: Sequence[str]) -> set[str]:
+        """Which of these assessments have failed, whether or not they succeeded later."""
+        return self._failed("assessment", keys)
+
     def judgements(self, keys: Sequence[str]) -> Iterator[tuple[str, str, str, float | None]]:
-        """`(assessment key, axis, outcome, score)` of the latest assessment under each key, failures first."""
+        """`(assessment key, axis, outcome, score)` of the latest assessment under each key."""
+        latest: dict[str, int] = {}
         for final in (0, 1):
-            query = (
-                "SELECT a.key, j.axis, j.outcome, j.score FROM assessment a JOIN judgement j ON j.assessment = a.id "
-                f"WHERE a.final = {final} AND a.key IN ({{marks}}) ORDER BY a.id"
+            query = f"SELECT key, id FROM assessment WHERE final = {final} AND key IN ({{marks}}) ORDER BY id"
+            latest.update(self._by_keys(query, keys))
+        query = (
+            "SELECT a.key, j.axis, j.outcome, j.score FROM assessment a JOIN judgement j ON j.assessment = a.id "
+            "WHERE a.id IN ({marks}) ORDER BY a.id"
+        )
+        yield from self._by_keys(query, list(latest.values()))
+
+    # -- pairs of known truth -------------------------------------------------------------------------------------
+
+    def add_sentinels(self, rows: Sequence[SentinelRow]) -> None:
+        """Append in one transaction."""
+        now = _now()
+        with self.transaction():
+            self._connection.executemany(
+                sentinel_rows.INSERT,
+                [sentinel_rows.values_of(row, self._remember_spec(row.judge), now) for row in rows],
             )
-            yield from self._by_keys(query, keys)
+
+    def finished_sentinels(self, keys: Sequence[str]) -> set[str]:
+        """Which of these need no more work."""
+        return self._finished("sentinel", keys)
+
+    def failed_sentinels(self, keys: Sequence[str]) -> set[str]:
+        """Which of these have failed, whether or not they succeeded later."""
+        return self._failed("sentinel", keys)
+
+    def sentinels(self, judge: str) -> list[StoredSentinel]:
+        """What a judge's specification answered to pairs of known truth, in the order of saving."""
+        if not self.has("sentinel"):
+            return []
+        query = f"SELECT {sentinel_rows.READ} FROM sentinel WHERE judge = ? AND final = 1 ORDER BY id"
+        return [sentinel_rows.stored(*columns) for columns in self._connection.execute(query, (judge,))]
 
     # -- features -------------------------------------------------------------------------------------------------
 
@@ -278,6 +322,10 @@ class Store(Summaries):
     def finished_features(self, keys: Sequence[str]) -> set[str]:
         """Which of these extractions need no more work."""
         return self._finished("feature", keys)
+
+    def failed_features(self, keys: Sequence[str]) -> set[str]:
+        """Which of these extractions have failed, whether or not they succeeded later."""
+        return self._failed("feature", keys)
 
     def features(self, keys: Sequence[str]) -> dict[str, Extraction]:
         """The latest outcome of each extraction; those never tried are absent."""
@@ -300,11 +348,15 @@ class Store(Summaries):
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
-    def _finished(self, table: str, keys: Sequence[str]) -> set[str]:
-        query = f"SELECT key FROM {table} WHERE final = 1 AND key IN ({{marks}})"
+    def _finished(self, table: Table, keys: Sequence[str]) -> set[str]:
+        query = f"SELECT key FROM {table} WHERE final = 1 AND {self._not_failed(table)} AND key IN ({{marks}})"
         return {key for (key,) in self._by_keys(query, keys)}
 
-    def _by_keys(self, query: str, keys: Sequence[str]) -> Iterator[tuple[Json, ...]]:
+    def _failed(self, table: Table, keys: Sequence[str]) -> set[str]:
+        query = f"SELECT key FROM {table} WHERE final = 0 AND key IN ({{marks}})"
+        return {key for (key,) in self._by_keys(query, keys)}
+
+    def _by_keys(self, query: str, keys: Sequence[str | int]) -> Iterator[tuple[Json, ...]]:
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             chunk = keys[start : start + _KEYS_PER_QUERY]
             yield from self._connection.execute(query.format(marks=",".join("?" * len(chunk))), chunk)
@@ -317,8 +369,8 @@ class Store(Summaries):
                 outcome, final, message = "edited", 1, None
             case Refused(message=message, effective=effective):
                 outcome, final, truth = "refused", 1, None
-            case Failed(error=message, retryable=retryable):
-                outcome, final, truth, effective = "failed", int(not retryable), None, {}
+            case Failed(error=message):
+                outcome, final, truth, effective = "failed", 0, None, {}
             case never:
                 assert_never(never)
         return (

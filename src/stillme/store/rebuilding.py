@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -17,13 +18,13 @@ Row = Mapping[str, Json]
 _EDIT = (
     "INSERT INTO edit (key, final, portraits, prompt, arm, instruction, editor, seed, outcome, image, message,"
     " effective, truth, attempts, seconds, cost, at)"
-    " VALUES (:edit, :final, :portraits, :prompt_key, :arm, :instruction_key, :editor_key, :seed, :outcome, :image,"
-    " :message, :effective, :truth, :attempts, :seconds, :cost, :at)"
+    " VALUES (:edit, :final AND :outcome != 'failed', :portraits, :prompt_key, :arm, :instruction_key, :editor_key,"
+    " :seed, :outcome, :image, :message, :effective, :truth, :attempts, :seconds, COALESCE(:cost, 0.0), :at)"
 )
 _ASSESSMENT = (
     "INSERT INTO assessment (id, key, final, edit, judge, epoch, raw, effective, attempts, seconds, cost, at)"
-    " VALUES (:number, :assessment, :final, :edit, :judge_key, :epoch, :raw, :effective, :attempts, :seconds, :cost,"
-    " :at)"
+    " VALUES (:number, :assessment, :final, :edit, :judge_key, :epoch, :raw, :effective, :attempts, :seconds,"
+    " COALESCE(:cost, 0.0), :at)"
 )
 _JUDGEMENT = "INSERT INTO judgement VALUES (:number, :axis, :outcome, :score, :reason)"
 
@@ -46,13 +47,8 @@ def rebuild(
             store.designs.add(str(design.get("hash", "")), design, plan)
             for row in edits:
                 _add_edit(store, row)
-            last = None
-            for row in judgements:
-                if row["number"] != last:
-                    _remember_spec(store, row, "judge")
-                    store.execute(_ASSESSMENT, _bound(row))
-                    last = row["number"]
-                store.execute(_JUDGEMENT, _bound(row))
+            for _, axes in itertools.groupby(judgements, lambda row: row["number"]):
+                _add_assessment(store, list(axes))
         except sqlite3.Error as error:
             raise NotRows(f"The rows are not those of a run: {error}.") from None
 
@@ -73,6 +69,15 @@ def _add_edit(store: Store, row: Row) -> None:
         _EDIT,
         _bound(row) | {"portraits": json.dumps(people), "prompt_key": digest(prompt), "instruction_key": instruction},
     )
+
+
+def _add_assessment(store: Store, axes: list[Row]) -> None:
+    _remember_spec(store, axes[0], "judge")
+    # Earlier versions marked some failures as final.
+    failed = any(row["outcome"] == "failed" for row in axes)
+    store.execute(_ASSESSMENT, _bound(axes[0]) | ({"final": 0} if failed else {}))
+    for row in axes:
+        store.execute(_JUDGEMENT, _bound(row))
 
 
 def _portrait(store: Store, name: Json, sha256: Json, attributes: Json, row: Row) -> str:

@@ -25,8 +25,7 @@ MIGRATIONS: Sequence[str] = (
     ) WITHOUT ROWID;
     CREATE TABLE instruction (key TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 
-    -- One row each time the tries of a run end. `final` rows end a request: an image, a refusal, or a failure that a
-    -- retry cannot mend.
+    -- One row each time the tries of a run end. `final` rows end a request: an image or a refusal.
     CREATE TABLE edit (
         id INTEGER PRIMARY KEY, key TEXT NOT NULL, final INTEGER NOT NULL,
         portraits TEXT NOT NULL, prompt TEXT NOT NULL, arm TEXT NOT NULL, instruction TEXT NOT NULL,
@@ -137,7 +136,43 @@ MIGRATIONS: Sequence[str] = (
     CREATE TRIGGER request_stays BEFORE DELETE ON request
         BEGIN SELECT RAISE(ABORT, 'requests are append-only'); END;
     """,
+    """
+    -- A failure says nothing about a portrait, so it is never final: the next run tries again. Earlier versions marked
+    -- some failures as final; only that mark is changed here.
+    DROP TRIGGER edit_is_kept;
+    DROP TRIGGER assessment_is_kept;
+    DROP TRIGGER feature_is_kept;
+    UPDATE edit SET final = 0 WHERE final = 1 AND outcome = 'failed';
+    UPDATE feature SET final = 0 WHERE final = 1 AND outcome = 'failed';
+    UPDATE assessment SET final = 0
+        WHERE final = 1 AND id IN (SELECT assessment FROM judgement WHERE outcome = 'failed');
+    CREATE TRIGGER edit_is_kept BEFORE UPDATE ON edit
+        BEGIN SELECT RAISE(ABORT, 'edits are append-only'); END;
+    CREATE TRIGGER assessment_is_kept BEFORE UPDATE ON assessment
+        BEGIN SELECT RAISE(ABORT, 'assessments are append-only'); END;
+    CREATE TRIGGER feature_is_kept BEFORE UPDATE ON feature
+        BEGIN SELECT RAISE(ABORT, 'features are append-only'); END;
+    """,
+    """
+    -- Answers to pairs of known truth, hidden among a judge's questions: never part of the run's own judgements.
+    CREATE TABLE sentinel (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL, final INTEGER NOT NULL, judge TEXT NOT NULL,
+        number INTEGER NOT NULL, pair TEXT NOT NULL, subject TEXT NOT NULL, tone TEXT NOT NULL, prompt TEXT NOT NULL,
+        source TEXT NOT NULL, edited TEXT NOT NULL, answers TEXT NOT NULL, chart TEXT NOT NULL,
+        answered_before INTEGER NOT NULL, error TEXT, raw TEXT, effective TEXT NOT NULL,
+        attempts INTEGER NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL, at TEXT NOT NULL
+    );
+    CREATE UNIQUE INDEX sentinel_once ON sentinel (key) WHERE final = 1;
+    CREATE INDEX sentinel_to_retry ON sentinel (key) WHERE final = 0;
+    CREATE TRIGGER sentinel_is_kept BEFORE UPDATE ON sentinel
+        BEGIN SELECT RAISE(ABORT, 'sentinels are append-only'); END;
+    CREATE TRIGGER sentinel_stays BEFORE DELETE ON sentinel
+        BEGIN SELECT RAISE(ABORT, 'sentinels are append-only'); END;
+    """,
 )
+
+FAILURES_ARE_NOT_FINAL = 6
+"""The version from which on no failure is marked as final."""
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[str] = MIGRATIONS) -> None:

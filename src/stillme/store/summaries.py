@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
+from stillme.store.schema import FAILURES_ARE_NOT_FINAL, version_of
 from stillme.types import Json
 
 Work = Literal["edit", "assessment"]
+Table = Literal["edit", "assessment", "feature", "sentinel"]
+_UNPRICED = "json_extract(effective, '$.cost') = 'unknown'"
 _REASON = 160
 """Characters of an error that are shown."""
 _WORKER: Mapping[Work, str] = {"edit": "editor", "assessment": "judge"}
@@ -26,13 +30,24 @@ class Totals:
     assessments: int
     assessments_to_retry: int
     features_to_retry: int
+    sentinels_to_retry: int
     seconds: float
     cost: float
+    """Dollars, as far as prices are known."""
+    unpriced: int = 0
+    """Edits, assessments and features whose price is unknown."""
+
+    @property
+    def cost_text(self) -> str:
+        """For people: an unknown price is never shown as zero."""
+        if not self.unpriced:
+            return f"${self.cost:,.2f}"
+        return f"${self.cost:,.2f} and an unknown amount" if self.cost else "unknown"
 
     @property
     def to_retry(self) -> int:
         """Failures that a rerun would retry."""
-        return self.edits.get("to retry", 0) + self.assessments_to_retry + self.features_to_retry
+        return self.edits.get("to retry", 0) + self.assessments_to_retry + self.features_to_retry + self.sentinels_to_retry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +72,8 @@ class Effort:
     attempts: int
     seconds: float
     dollars: float
+    unpriced: int
+    """Rows whose price is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +87,24 @@ class Spoken:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweringModel:
+    """A model that answered as a judge, by its provider's word."""
+
+    judge: str
+    """The key of the judge's specification."""
+    name: str
+    answers: int
+    first: str
+    """When it answered first."""
+
+
 class Summaries:
     """Read-only questions to one ledger."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._failures_are_not_final = version_of(connection) >= FAILURES_ARE_NOT_FINAL
 
     def has(self, table: str) -> bool:
         """Whether a ledger that is only read, and so not migrated, has the table."""
@@ -84,23 +114,30 @@ class Summaries:
     def totals(self) -> Totals:
         """Counts, seconds and dollars of the whole run."""
         edits = {
-            ("to retry" if not final else outcome): count
-            for outcome, final, count in self._connection.execute(
-                "SELECT outcome, final, COUNT(DISTINCT key) FROM edit e WHERE final = 1 OR NOT EXISTS "
-                "(SELECT 1 FROM edit f WHERE f.key = e.key AND f.final = 1) GROUP BY outcome, final ORDER BY outcome"
+            ("to retry" if outcome == "failed" else outcome): count
+            for outcome, count in self._connection.execute(
+                "SELECT outcome, COUNT(DISTINCT key) FROM edit e WHERE outcome != 'failed' OR NOT EXISTS "
+                "(SELECT 1 FROM edit f WHERE f.key = e.key AND f.final = 1 AND f.outcome != 'failed') "
+                "GROUP BY outcome ORDER BY outcome"
             )
         }
-        worked = ("edit", "assessment", *(["feature"] if self.has("feature") else []))
-        tables = " UNION ALL ".join(f"SELECT seconds, cost FROM {table}" for table in worked)
-        seconds, cost = self._connection.execute(f"SELECT TOTAL(seconds), TOTAL(cost) FROM ({tables})").fetchone()
-        (assessments,) = self._connection.execute("SELECT COUNT(*) FROM assessment WHERE final = 1").fetchone()
+        later: tuple[Table, ...] = ("feature", "sentinel")
+        worked: list[Table] = ["edit", "assessment", *(table for table in later if self.has(table))]
+        tables = " UNION ALL ".join(f"SELECT seconds, cost, effective FROM {table}" for table in worked)
+        seconds, cost, unpriced = self._connection.execute(
+            f"SELECT TOTAL(seconds), TOTAL(cost), TOTAL(json_extract(effective, '$.cost') = 'unknown') FROM ({tables})"
+        ).fetchone()
+        query = f"SELECT COUNT(*) FROM assessment WHERE final = 1 AND {self._not_failed('assessment')}"
+        (assessments,) = self._connection.execute(query).fetchone()
         return Totals(
             edits=edits,
             assessments=assessments,
             assessments_to_retry=self._to_retry("assessment"),
             features_to_retry=self._to_retry("feature") if "feature" in worked else 0,
+            sentinels_to_retry=self._to_retry("sentinel") if "sentinel" in worked else 0,
             seconds=seconds,
-            cost=cost,
+            cost=cost + self._lost(),
+            unpriced=int(unpriced),
         )
 
     def failures(self) -> list[Failure]:
@@ -114,13 +151,30 @@ class Summaries:
             "JOIN (SELECT MAX(id) AS id FROM assessment GROUP BY key) last ON last.id = a.id "
             "JOIN judgement j ON j.assessment = a.id WHERE j.outcome = 'failed' GROUP BY j.reason"
         )
-        counted = [Failure(stage=stage, reason=reason or "", count=count) for stage, reason, count in edits]
-        counted += [Failure(stage=stage, reason=reason or "", count=count) for stage, reason, count in judgements]
+        counts: Counter[tuple[Literal["edit", "judge"], str]] = Counter()
+        for stage, reason, count in (*edits, *judgements, *self._failed_sentinels()):
+            counts[stage, reason or ""] += count
+        counted = [Failure(stage=stage, reason=reason, count=count) for (stage, reason), count in counts.items()]
         return sorted(counted, key=lambda failure: (-failure.count, failure.reason))
+
+    def _failed_sentinels(self) -> list[tuple[Literal["judge"], str, int]]:
+        if not self.has("sentinel"):
+            return []
+        query = (
+            "SELECT 'judge', s.error, COUNT(*) FROM sentinel s JOIN (SELECT MAX(id) AS id FROM sentinel GROUP BY key) "
+            "last ON last.id = s.id WHERE s.final = 0 GROUP BY s.error"
+        )
+        return list(self._connection.execute(query))
+
+    def count_answers(self, judge: str) -> int:
+        """Assessments by this judge specification that need no more work."""
+        query = f"SELECT COUNT(*) FROM assessment WHERE judge = ? AND final = 1 AND {self._not_failed('assessment')}"
+        return int(self._connection.execute(query, (judge,)).fetchone()[0])
 
     def count_edits(self) -> int:
         """Requests that need no more work, of any configuration."""
-        return int(self._connection.execute("SELECT COUNT(*) FROM edit WHERE final = 1").fetchone()[0])
+        query = f"SELECT COUNT(*) FROM edit WHERE final = 1 AND {self._not_failed('edit')}"
+        return int(self._connection.execute(query).fetchone()[0])
 
     def count_pictures(self, editors: Sequence[str]) -> int:
         """Edits by these editor specifications that have a picture."""
@@ -144,12 +198,12 @@ class Summaries:
     def efforts(self, work: Work) -> dict[str, Effort]:
         """By the key of an editor's or judge's specification: what its work took."""
         rows = self._connection.execute(
-            f"SELECT {_WORKER[work]}, COUNT(DISTINCT key), SUM(attempts), SUM(seconds), SUM(cost) "
-            f"FROM {work} GROUP BY {_WORKER[work]}"
+            f"SELECT {_WORKER[work]}, COUNT(DISTINCT key), SUM(attempts), SUM(seconds), SUM(cost), "
+            f"CAST(TOTAL({_UNPRICED}) AS INTEGER) FROM {work} GROUP BY {_WORKER[work]}"
         )
         return {
-            spec: Effort(calls=calls, attempts=attempts, seconds=seconds, dollars=dollars)
-            for spec, calls, attempts, seconds, dollars in rows
+            spec: Effort(calls=calls, attempts=attempts, seconds=seconds, dollars=dollars, unpriced=unpriced)
+            for spec, calls, attempts, seconds, dollars, unpriced in rows
         }
 
     def averages(self, work: Work) -> Iterator[tuple[str, str, float, float]]:
@@ -180,6 +234,42 @@ class Summaries:
         ):
             yield edit, epoch, json.loads(effective)
 
+    def answering_models(self) -> list[AnsweringModel]:
+        """Every model that answered, as its provider names it; the earliest of each judge first."""
+        rows = self._connection.execute(
+            "SELECT judge, json_extract(effective, '$.model') AS model, COUNT(*), MIN(at), MIN(id) AS place "
+            "FROM assessment GROUP BY judge, model HAVING model IS NOT NULL ORDER BY place"
+        )
+        return [
+            AnsweringModel(judge=judge, name=str(model), answers=answers, first=first)
+            for judge, model, answers, first, _ in rows
+        ]
+
+    def scoring_patterns(self, judges: Sequence[str], plan: int | None) -> Counter[tuple[bool, ...]]:
+        """Of the edits that all these judge specifications have answered: who gave any score, and how many edits.
+
+        Limited to the requests of a plan, where there is one. Empty if every answer has a score.
+        """
+        unscored = {
+            row
+            for (row,) in self._connection.execute(
+                "SELECT assessment FROM judgement GROUP BY assessment HAVING MAX(outcome = 'rated') = 0"
+            )
+        }
+        scored: dict[str, list[bool | None]] = {}
+        asked = "AND edit IN (SELECT key FROM request WHERE plan = ?)" if plan is not None else ""
+        places = {judge: place for place, judge in enumerate(judges)}
+        # The index of final rows would read the table in random order.
+        query = (
+            "SELECT id, edit, judge FROM assessment NOT INDEXED "
+            f"WHERE final = 1 AND judge IN ({','.join('?' * len(judges))}) {asked}"
+        )
+        values = (*judges, *([] if plan is None else [plan]))
+        for row, edit, judge in self._connection.execute(query, values) if unscored else ():
+            by_judge = scored.setdefault(edit, [None] * len(judges))
+            by_judge[places[judge]] = by_judge[places[judge]] or row not in unscored
+        return Counter(tuple(map(bool, by_judge)) for by_judge in scored.values() if None not in by_judge)
+
     def keys_by_cell(self) -> dict[tuple[str, str, str, str, int], str]:
         """Keys of edits by `(editor's specification, portraits, prompt, arm, seed)`, the latest of each.
 
@@ -195,9 +285,42 @@ class Summaries:
             for editor, portraits, prompt, arm, seed, key in rows
         }
 
-    def _to_retry(self, table: str) -> int:
+    def _to_retry(self, table: Table) -> int:
+        failed = f"final = 0 OR NOT ({self._not_failed(table)})"
         query = (
-            f"SELECT COUNT(DISTINCT key) FROM {table} t WHERE final = 0 AND NOT EXISTS "
-            f"(SELECT 1 FROM {table} f WHERE f.key = t.key AND f.final = 1)"
+            f"SELECT COUNT(DISTINCT key) FROM {table} WHERE ({failed}) AND key NOT IN "
+            f"(SELECT key FROM {table} WHERE final = 1 AND {self._not_failed(table)})"
         )
         return int(self._connection.execute(query).fetchone()[0])
+
+    def _not_failed(self, table: Table) -> str:
+        """The condition that a final row is no failure: earlier versions marked some failures as final."""
+        if self._failures_are_not_final:
+            return "1"
+        if table == "assessment":
+            return "id NOT IN (SELECT assessment FROM judgement WHERE outcome = 'failed')"
+        return "outcome != 'failed'"
+
+    def _lost(self) -> float:
+        """Dollars of tries that no row tells of, because the run was killed before the next try."""
+        if not self.has("attempt"):
+            return 0.0
+        stages: dict[str, tuple[Table, ...]] = {
+            "edit": ("edit",),
+            "judge": ("assessment", "sentinel"),
+            "describe": ("feature",),
+        }
+        lost = 0.0
+        for stage, named in stages.items():
+            tables = [table for table in named if self.has(table)]
+            if not tables:
+                continue
+            # Two conditions, because each has its index.
+            rows = " AND ".join(
+                f"NOT EXISTS (SELECT 1 FROM {table} r WHERE r.key = a.key AND r.final = {final} AND r.at >= a.at)"
+                for table in tables
+                for final in (0, 1)
+            )
+            query = f"SELECT TOTAL(cost) FROM attempt a WHERE stage = ? AND cost > 0 AND {rows}"
+            lost += self._connection.execute(query, (stage,)).fetchone()[0]
+        return lost

@@ -16,17 +16,15 @@ from stillme.estimates import Curve, Genders, Settings
 from stillme.estimates.agreement import against_people, agreement, corrected, mean_of
 from stillme.estimates.standing import Standing
 from stillme.files import write_csv
-from stillme.judges.ensemble import RULES
-from stillme.results import Run
+from stillme.judges.ensemble import PAIRWISE, RULES
+from stillme.results import Run, behaviour
 from stillme.results.disputes import raters
-from stillme.tables.cells import text_row_of
+from stillme.tables.cells import row_of, text_row_of
 from stillme.tables.estimates import NOTE
 from stillme.types import Arm, Interval
 
 _TESTED = ("soft_erasure", "skin_lightened", "race_changed", "gender_changed")
 """Rates whose largest gap is tested under every specification."""
-_PAIRWISE = ("paper", "code")
-"""Rules for two judges."""
 
 Row = dict[str, str]
 
@@ -141,6 +139,24 @@ def _agreement(material: Material) -> Sequence[object]:
     return agreement(material.run.results.edits, scores, material.run.settings) if several else []
 
 
+def _position_bias(material: Material) -> Sequence[object]:
+    return behaviour.position_bias(material.run)
+
+
+def _repeatability(material: Material) -> Sequence[object]:
+    return behaviour.repeatability(material.run)
+
+
+def _disclosure(material: Material) -> Sequence[object]:
+    return behaviour.disclosure_effect(material.run)
+
+
+def _coverage(material: Material) -> Sequence[object]:
+    combination = behaviour.combination(material.run)
+    primary = combination.primary if combination else ""
+    return [{"primary": primary, **row_of(share)} for share in behaviour.coverage(material.run)]
+
+
 def _people(material: Material) -> Sequence[object]:
     return [
         measure
@@ -196,11 +212,13 @@ def curves(material: Material) -> Iterator[Curve]:
         return
     factor = settings.factors[0]
     disclosures = {judge.name: str(judge.spec.parameters.get("disclosure", "")) for judge in material.run.judges}
-    rule = material.run.design.analysis.rule
+    analysis = material.run.design.analysis
     for quantity in _TESTED:
         axis = rubric.load().rates[quantity].axis
         parts = [score for score in scores if score.axis == axis]
-        rules = {name: _rule(name, axis) for name in RULES if len(parts) == 2 or name not in _PAIRWISE}
+        rules = {
+            name: _rule(name, axis, analysis.combined) for name in RULES if len(parts) == 2 or name not in PAIRWISE
+        }
         for editor in edits.editors if parts else ():
             level = _widest(material, quantity, factor, editor)
             if level:
@@ -214,12 +232,14 @@ def curves(material: Material) -> Iterator[Curve]:
                     level=level,
                     editor=editor,
                     disclosures=disclosures,
-                    headline=rule,
+                    headline=analysis.rule,
                 )
 
 
-def _rule(name: str, axis: str) -> Callable[[Sequence[estimates.Scores]], estimates.Scores]:
-    return lambda parts: results.combined(parts, name, axis)
+def _rule(name: str, axis: str, order: Sequence[str]) -> Callable[[Sequence[estimates.Scores]], estimates.Scores]:
+    """A rule over judges in the ensemble's order, so that its primary judge comes first."""
+    place = {judge: index for index, judge in enumerate(order)}
+    return lambda parts: results.combined(sorted(parts, key=lambda part: place.get(part.judge, len(place))), name, axis)
 
 
 def _widest(material: Material, quantity: str, factor: str, editor: str) -> str:
@@ -252,6 +272,10 @@ ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "above_floor": _above_floor,
     "roles": _roles,
     "agreement": _agreement,
+    "position_bias": _position_bias,
+    "repeatability": _repeatability,
+    "disclosure": _disclosure,
+    "coverage": _coverage,
     "against_people": _people,
     "corrected": _corrected,
     "specifications": _specifications,

@@ -67,6 +67,10 @@ class BatchApi(ABC):
     async def clean_up(self, client: Any, batch: str) -> None:
         """Delete what was uploaded for a batch, so that no portraits stay with the provider."""
 
+    @abstractmethod
+    async def clean_up_ticket(self, client: Any, ticket: str) -> None:
+        """Delete what was uploaded under a ticket that became no batch, or whose batch is gone."""
+
 
 class OpenAIBatchApi(BatchApi):
     """A file of requests, then a batch over it with the ticket as metadata."""
@@ -77,7 +81,7 @@ class OpenAIBatchApi(BatchApi):
             f'{{"custom_id":{json.dumps(request.custom_id)},"method":"POST","url":"{_ENDPOINT}","body":{request.body}}}'
             for request in requests
         )
-        file = ("stillme.jsonl", "\n".join(lines).encode())
+        file = (_file_name(ticket), "\n".join(lines).encode())
         uploaded = await client.client.files.create(file=file, purpose="batch")
         created = await client.client.batches.create(
             input_file_id=uploaded.id, endpoint=_ENDPOINT, completion_window="24h", metadata={"stillme": ticket}
@@ -96,12 +100,18 @@ class OpenAIBatchApi(BatchApi):
 
     async def clean_up(self, client: Any, batch: str) -> None:
         """Delete the uploaded file and the files of answers."""
-        from openai import OpenAIError
+        from openai import NotFoundError
 
-        with suppress(OpenAIError):
-            job = await client.client.batches.retrieve(batch)
-            for file in filter(None, (job.input_file_id, job.output_file_id, job.error_file_id)):
+        job = await client.client.batches.retrieve(batch)
+        for file in filter(None, (job.input_file_id, job.output_file_id, job.error_file_id)):
+            with suppress(NotFoundError):
                 await client.client.files.delete(file)
+
+    async def clean_up_ticket(self, client: Any, ticket: str) -> None:
+        """Delete the uploaded file, which has the ticket's name."""
+        async for file in client.client.files.list(purpose="batch"):
+            if file.filename == _file_name(ticket):
+                await client.client.files.delete(file.id)
 
 
 class GeminiBatchApi(BatchApi):
@@ -130,14 +140,18 @@ class GeminiBatchApi(BatchApi):
 
     async def clean_up(self, client: Any, batch: str) -> None:
         """Delete the uploaded file, which has the job's display name."""
-        from google.genai.errors import APIError
-
         sdk = client.client.aio
-        with suppress(APIError):
-            name = (await sdk.batches.get(name=batch)).display_name
-            async for file in await sdk.files.list(config={"page_size": 100}):
-                if name and file.display_name == name:
-                    await sdk.files.delete(name=file.name)
+        if name := (await sdk.batches.get(name=batch)).display_name:
+            await self._delete(sdk, name)
+
+    async def clean_up_ticket(self, client: Any, ticket: str) -> None:
+        """Delete the uploaded file, which has the ticket's display name."""
+        await self._delete(client.client.aio, _display_name(ticket))
+
+    async def _delete(self, sdk: Any, name: str) -> None:
+        async for file in await sdk.files.list(config={"page_size": 100}):
+            if file.display_name == name:
+                await sdk.files.delete(name=file.name)
 
 
 class AnthropicBatchApi(BatchApi):
@@ -170,10 +184,10 @@ class AnthropicBatchApi(BatchApi):
 
     async def clean_up(self, client: Any, batch: str) -> None:
         """Delete the batch with its requests."""
-        from anthropic import AnthropicError
+        await client.client.beta.messages.batches.delete(batch)
 
-        with suppress(AnthropicError):
-            await client.client.beta.messages.batches.delete(batch)
+    async def clean_up_ticket(self, client: Any, ticket: str) -> None:
+        """Nothing: without a batch, nothing was uploaded."""
 
     async def _has_ticket(self, batches: Any, batch: str, ticket: str) -> bool:
         async for result in await batches.results(batch):
@@ -186,6 +200,10 @@ BATCH_APIS: Mapping[Provider, BatchApi] = {
     "google": GeminiBatchApi(),
     "anthropic": AnthropicBatchApi(),
 }
+
+
+def _file_name(ticket: str) -> str:
+    return f"{_display_name(ticket)}.jsonl"
 
 
 def _display_name(ticket: str) -> str:

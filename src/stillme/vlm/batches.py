@@ -6,7 +6,8 @@ crash must be found again, not paid for twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,14 @@ from stillme.vlm.batch_apis import BATCH_APIS, BatchLookup, LostBatch
 from stillme.vlm.connection import DRY_RUN_QUESTION, message_of, request_settings, schema_of
 from stillme.vlm.image_encoding import EncodedImage
 from stillme.vlm.model import Model, PreparedQuestion
-from stillme.vlm.reading import fault_of
-from stillme.vlm.replies import ModelDeclined, Question, Reply
+from stillme.vlm.reading import error_text, fault_of
+from stillme.vlm.replies import Question, Reply
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
     from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
+
+log = logging.getLogger(__name__)
 
 _MAX_BYTES = 100_000_000
 """Of one batch, as it is held in memory. OpenAI accepts 200 MB, the others more."""
@@ -83,9 +86,9 @@ class BatchClient:
         request = event_loop.run(client.batch_encode(self._request("unsent", question, [message])))
         return EncodedQuestion(request=request, bytes=client.batch_request_size(request), sizes=prepared.sizes)
 
-    def fits(self, question: EncodedQuestion, batch: Sequence[EncodedQuestion], max_requests: int) -> bool:
-        """Whether one more question fits into a batch."""
-        return len(batch) < max_requests and sum(other.bytes for other in batch) + question.bytes <= _MAX_BYTES
+    def fits(self, question: EncodedQuestion, size: int) -> bool:
+        """Whether one more question fits into a batch that already has `size` bytes."""
+        return size + question.bytes <= _MAX_BYTES
 
     def expected_dollars(self, questions: int) -> float | None:
         """The approximate cost of that many answers; None if unknown."""
@@ -100,28 +103,28 @@ class BatchClient:
         try:
             return event_loop.run(self._api.submit(client, ticket, [question.request for question in questions]))
         except Exception as error:
-            raise _batch_error(error) from error
+            raise self._error(error) from error
 
     def look_up(self, lost: LostBatch) -> BatchLookup:
         """Look for a batch whose ID was lost."""
         try:
             return event_loop.run(self._api.look_up(self._model.connection().client, lost))
         except Exception as error:
-            raise _batch_error(error, reading=True) from error
+            raise self._error(error, reading=True) from error
 
     def has_ended(self, batch: str) -> bool:
         """Whether the answers can be collected."""
         try:
             return event_loop.run(self._status(self._model.connection().client, batch)).status == "ended"
         except Exception as error:
-            raise _batch_error(error, reading=True) from error
+            raise self._error(error, reading=True) from error
 
     def collect(self, batch: str, pending: Mapping[str, PendingQuestion]) -> dict[str, Reply]:
         """The reply to every pending question, by ID. Questions missing from the results have failed, retryably."""
         try:
             results = event_loop.run(self._results(self._model.connection().client, batch))
         except Exception as error:
-            raise _batch_error(error, reading=True) from error
+            raise self._error(error, reading=True) from error
         if isinstance(results, Failed):
             return dict.fromkeys(pending, results)
         by_id = {result.custom_id: result for result in results}
@@ -129,7 +132,25 @@ class BatchClient:
 
     def clean_up(self, batch: str) -> None:
         """Delete what was uploaded, once the answers are saved."""
-        event_loop.run(self._api.clean_up(self._model.connection().client, batch))
+        self._delete(batch, self._api.clean_up)
+
+    def clean_up_ticket(self, ticket: str) -> None:
+        """Delete what was uploaded under a ticket that was abandoned: rejected, never submitted, or gone."""
+        self._delete(ticket, self._api.clean_up_ticket)
+
+    def _delete(self, name: str, clean_up: Callable[[Any, str], Coroutine[Any, Any, None]]) -> None:
+        """The answers matter more: uploads that cannot be deleted do not end the run, but the user must know."""
+        try:
+            event_loop.run(clean_up(self._model.connection().client, name))
+        except Exception as error:
+            if _status(error) != 404:
+                reason = error_text(error, self._model.settings)
+                log.warning(
+                    "%s: the uploads of %s were not deleted (%s); delete them in the provider's console",
+                    self._model.settings.model,
+                    name,
+                    reason,
+                )
 
     async def _status(self, client: Client, batch: str) -> Batch:
         from pydantic_ai.models.batch import Batch
@@ -155,7 +176,8 @@ class BatchClient:
             return await client.batch_results(await self._status(client, batch))
         except ModelHTTPError as error:
             # The job as a whole ended without a single answer: it expired or failed.
-            return Failed(error=f"the batch gave no answers ({error})", retryable=True)
+            reason = error_text(error, self._model.settings)
+            return Failed(error=f"the batch gave no answers ({reason})", retryable=True)
 
     def _reply(self, result: BatchResult | None, id_: str, pending: PendingQuestion) -> Reply:
         if result is None:
@@ -164,9 +186,8 @@ class BatchClient:
         try:
             response = connection.client.batch_decode(result, self._request(id_, pending.question, []))
         except Exception as error:
-            fault = fault_of(error, self._model.settings.timeout)
-            return fault if isinstance(fault, ModelDeclined) else fault.failed
-        images = tuple(EncodedImage(data=b"", size=(width, height)) for width, height in pending.sizes)
+            return fault_of(error, self._model.settings)
+        images = tuple(EncodedImage(base64=b"", size=(width, height)) for width, height in pending.sizes)
         return self._model.reply_of(response, PreparedQuestion(pending.question, images), connection, batch=True)
 
     def _request(self, id_: str, question: Question, messages: list[Any]) -> BatchRequest:
@@ -177,15 +198,19 @@ class BatchClient:
             custom_id=id_, messages=messages, model_settings=settings, model_request_parameters=schema_of(question)
         )
 
+    def _error(self, error: Exception, *, reading: bool = False) -> StillmeError:
+        """Classify an exception; `reading` means that nothing was being submitted."""
+        if isinstance(error, StillmeError):
+            return error
+        status = _status(error)
+        text = error_text(error, self._model.settings)
+        if reading and status == 404:
+            return BatchGone(text)
+        if status in _REJECTED and not (reading and status == 429):
+            return BatchRejected(text)
+        return BatchStateUnknown(text)
 
-def _batch_error(error: Exception, *, reading: bool = False) -> StillmeError:
-    """Classify an exception; `reading` means that nothing was being submitted."""
-    if isinstance(error, StillmeError):
-        return error
-    status = getattr(error, "status_code", None) or getattr(error, "code", None)
-    text = " ".join(str(error).split())[:400] or type(error).__name__
-    if reading and status == 404:
-        return BatchGone(text)
-    if status in _REJECTED and not (reading and status == 429):
-        return BatchRejected(text)
-    return BatchStateUnknown(text)
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status, which Google's client calls a code."""
+    return getattr(error, "status_code", None) or getattr(error, "code", None)

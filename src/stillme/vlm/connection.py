@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import warnings
@@ -64,9 +65,14 @@ class Connection:
         """One request, one response."""
         from pydantic_ai.direct import model_request
 
+        from stillme.vlm.wire import IMAGES
+
+        images = (part for part in parts if isinstance(part, EncodedImage))
+        # Every question is sent in a task of its own, so its images are seen by no other.
+        IMAGES.set({base64.b64encode(image.placeholder): image.base64 for image in images})
         return await model_request(
             self.client,
-            [message_of(question, parts, self.settings)],
+            [message_of(question, parts, self.settings, placeholders=True)],
             model_settings=request_settings(self.settings),  # pyright: ignore[reportArgumentType]
             model_request_parameters=schema_of(question),
         )
@@ -100,7 +106,9 @@ def dry_run(settings: ModelSettings) -> DryRun:
     return DryRun(sent=sent, problems=problems)
 
 
-def message_of(question: Question, parts: Sequence[str | EncodedImage], settings: ModelSettings) -> ModelRequest:
+def message_of(
+    question: Question, parts: Sequence[str | EncodedImage], settings: ModelSettings, *, placeholders: bool = False
+) -> ModelRequest:
     """The question for pydantic-ai: instructions in the system channel, the rest in order."""
     from pydantic_ai.messages import BinaryContent, ModelRequest, UserPromptPart
 
@@ -108,7 +116,11 @@ def message_of(question: Question, parts: Sequence[str | EncodedImage], settings
     content = [
         part
         if isinstance(part, str)
-        else BinaryContent(data=part.data, media_type=part.mime, vendor_metadata={"detail": detail} if detail else None)
+        else BinaryContent(
+            data=part.placeholder if placeholders else part.data,
+            media_type=part.mime,
+            vendor_metadata={"detail": detail} if detail else None,
+        )
         for part in parts
     ]
     return ModelRequest(parts=[UserPromptPart(content=content)], instructions=question.system)
@@ -150,7 +162,7 @@ async def _intercepted(settings: ModelSettings) -> Json:
         bodies.append(json.loads(request.content))
         return httpx2.Response(400, json={"error": {"message": "a dry run is not sent"}})
 
-    blank = EncodedImage(data=b"-", size=(1, 1))
+    blank = EncodedImage(base64=b"-", size=(1, 1))
     async with _http(settings, httpx2.MockTransport(intercept)) as http:
         connection = Connection(settings, _adapter(settings).client(settings, "none", http), http, {})
         try:
@@ -167,10 +179,12 @@ async def _intercepted(settings: ModelSettings) -> Json:
 def _http(settings: ModelSettings, transport: AsyncBaseTransport | None = None) -> AsyncClient:
     import httpx2
 
+    from stillme.vlm.wire import QuestionClient
+
     limits = httpx2.Limits(max_connections=settings.concurrency + 4, max_keepalive_connections=settings.concurrency + 4)
     # `Model` ends a question after `timeout` seconds in all; the client's timeout, per chunk, must not be shorter.
     timeout = httpx2.Timeout(settings.timeout + 1, connect=min(10.0, settings.timeout))
-    return httpx2.AsyncClient(limits=limits, timeout=timeout, transport=transport)
+    return QuestionClient(_adapter(settings).endpoint, limits=limits, timeout=timeout, transport=transport)
 
 
 def _adapter(settings: ModelSettings) -> ProviderAdapter:

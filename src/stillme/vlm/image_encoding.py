@@ -1,13 +1,16 @@
-"""Images as a model gets them: upright, downscaled, encoded once however often they are sent."""
+"""Images as a model gets them: upright, downscaled, encoded once however often and to whomever they are sent."""
 
 from __future__ import annotations
 
+import base64
 import io
 import os
+import secrets
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -23,42 +26,56 @@ _ENCODERS = threading.BoundedSemaphore(os.cpu_count() or 1)
 class EncodedImage:
     """An image ready to send. Carries no file name, which could reveal the group."""
 
-    data: bytes
+    base64: bytes
     size: tuple[int, int]
     mime: str = "image/jpeg"
+    # Hexadecimal, because its base64 is then the same in both alphabets, with and without `-_`.
+    placeholder: bytes = field(default_factory=lambda: secrets.token_hex(24).encode(), compare=False)
+    """What the client gets in place of the image; see `wire.py`."""
+
+    @property
+    def data(self) -> bytes:
+        """The image's file."""
+        return base64.b64decode(self.base64)
+
+
+class _Key(NamedTuple):
+    sha256: str
+    side: int
+    quality: int
 
 
 class ImageEncoder:
     """Encodes each image once and caches the most recent ones, by the hash of the file."""
 
-    def __init__(self, side: int, quality: int, *, cache_bytes: int = _CACHE_BYTES) -> None:
-        self._side, self._quality, self._cache_bytes = side, quality, cache_bytes
-        self._cache: OrderedDict[str, Future[EncodedImage]] = OrderedDict()
+    def __init__(self, *, cache_bytes: int = _CACHE_BYTES) -> None:
+        self._cache_bytes = cache_bytes
+        self._cache: OrderedDict[_Key, Future[EncodedImage]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
         self.misses = 0
         """How many images were encoded rather than taken from the cache."""
 
-    def encode(self, image: ImageFile) -> EncodedImage:
+    def encode(self, image: ImageFile, *, side: int, quality: int) -> EncodedImage:
         """The image as it is sent; raises `UnreadableImage` if the file is none.
 
         Many prompts of one portrait come at the same moment, so the second caller waits for the first one's result.
         """
-        mine = Future[EncodedImage]()
+        key, mine = _Key(image.sha256, side, quality), Future[EncodedImage]()
         with self._lock:
-            cached = self._cache.setdefault(image.sha256, mine)
-            self._cache.move_to_end(image.sha256)
+            cached = self._cache.setdefault(key, mine)
+            self._cache.move_to_end(key)
         if cached is not mine:
             return cached.result()
         try:
-            encoded = self._encode(image)
+            encoded = _encoded(image, side, quality)
         except BaseException as error:
             with self._lock:
-                self._cache.pop(image.sha256, None)
+                self._cache.pop(key, None)
             mine.set_exception(error)
             raise
         mine.set_result(encoded)
-        self._make_room(len(encoded.data))
+        self._make_room(len(encoded.base64))
         return encoded
 
     def _make_room(self, added: int) -> None:
@@ -69,15 +86,20 @@ class ImageEncoder:
                 if self._bytes <= self._cache_bytes:
                     break
                 if self._cache[key].done():
-                    self._bytes -= len(self._cache.pop(key).result().data)
+                    self._bytes -= len(self._cache.pop(key).result().base64)
 
-    def _encode(self, image: ImageFile) -> EncodedImage:
-        with _ENCODERS:
-            picture = images.read_picture(image.path)
-            picture.thumbnail((self._side, self._side), Image.Resampling.LANCZOS)
-            # Comments and colour profiles are not part of what is judged.
-            picture.info.clear()
-            buffer = io.BytesIO()
-            # No chroma subsampling: it would alter skin tones.
-            picture.save(buffer, "JPEG", quality=self._quality, subsampling=0)
-        return EncodedImage(data=buffer.getvalue(), size=picture.size)
+
+SHARED = ImageEncoder()
+"""Of all models of this process: two judges look at the same portraits."""
+
+
+def _encoded(image: ImageFile, side: int, quality: int) -> EncodedImage:
+    with _ENCODERS:
+        picture = images.read_picture(image.path)
+        picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+        # Comments and colour profiles are not part of what is judged.
+        picture.info.clear()
+        buffer = io.BytesIO()
+        # No chroma subsampling: it would alter skin tones.
+        picture.save(buffer, "JPEG", quality=quality, subsampling=0)
+    return EncodedImage(base64=base64.b64encode(buffer.getvalue()), size=picture.size)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from stillme.errors import StillmeError, UnreadableImage
-from stillme.throttle import RateLimiter
+from stillme.throttle import RateLimiter, TooEarly
 from stillme.types import Failed, ImageFile, Json
 from stillme.vlm import event_loop, prices
 from stillme.vlm.connection import Connection, connect, dry_run
-from stillme.vlm.image_encoding import EncodedImage, ImageEncoder
-from stillme.vlm.reading import Fault, fault_of, read
+from stillme.vlm.image_encoding import SHARED, EncodedImage, ImageEncoder
+from stillme.vlm.keys import key_of
+from stillme.vlm.reading import fault_of, read
 from stillme.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply
 from stillme.vlm.settings import ModelSettings
 
@@ -38,13 +39,12 @@ class PreparedQuestion:
 class Model:
     """One model of one provider. Cheap to construct: it connects with the first question."""
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: ModelSettings, encoder: ImageEncoder = SHARED) -> None:
         self.settings = settings
-        self.encoder = ImageEncoder(settings.image_side, settings.image_quality)
+        self.encoder = encoder
         self._limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._locked_out: Failed | None = None
 
     def problems(self) -> list[str]:
         """Settings that this model would ignore, each as a sentence. Sends nothing."""
@@ -52,34 +52,22 @@ class Model:
 
     def ask(self, question: Question) -> Reply:
         """Ask, and once more if the answer is malformed. Failures are values, not exceptions."""
-        if self._locked_out:
-            return self._locked_out
-        try:
-            prepared = self.prepare(question)
-            connection = self.connection()
-        except (UnreadableImage, OSError) as error:
-            return Failed(error=str(error), retryable=False)
-        except StillmeError as error:
-            return self._lock_out(Failed(error=str(error), retryable=True))
-        return event_loop.run(self._ask(connection, prepared))
+        first = self._ask_once(question)
+        return self.ask_again(question, first) if isinstance(first, Malformed) else first
 
     def ask_again(self, question: Question, first: Malformed) -> Reply:
-        """Ask a second and last time, after a batch returned a malformed answer."""
-        if self._locked_out:
-            return _with_first_attempt(self._locked_out, first)
-        second = event_loop.run(self._attempt(self.connection(), self.prepare(question)))
-        return _with_first_attempt(second, first)
+        """Ask a second and last time, after a malformed answer."""
+        return _with_first_attempt(self._ask_once(question), first)
 
     def prepare(self, question: Question) -> PreparedQuestion:
         """Encode the question's images, or take them from the cache."""
-        parts = (self.encoder.encode(part) if isinstance(part, ImageFile) else part for part in question.parts)
+        parts = (self._encoded(part) if isinstance(part, ImageFile) else part for part in question.parts)
         return PreparedQuestion(question, tuple(parts))
 
     def close(self) -> None:
-        """Close the connection and end a lock-out. The next question connects again."""
+        """Close the connection. The next question connects again."""
         with self._lock:
             connection, self._connection = self._connection, None
-            self._locked_out = None
         if connection is not None:
             event_loop.run(connection.close())
 
@@ -98,52 +86,34 @@ class Model:
         effective = _effective(response, prepared, connection, batch=batch)
         if cost is None:
             effective["cost"] = "unknown"
-        return read(response, prepared.question.answer, effective, cost or 0.0)
+        reply = read(response, prepared.question.answer, effective, cost or 0.0)
+        return replace(reply, error=f"{self.settings.model}: {reply.error}") if isinstance(reply, Failed) else reply
 
-    async def _ask(self, connection: Connection, prepared: PreparedQuestion) -> Reply:
-        first = await self._attempt(connection, prepared)
-        if not isinstance(first, Malformed):
-            return first
-        return _with_first_attempt(await self._attempt(connection, prepared), first)
+    def _encoded(self, image: ImageFile) -> EncodedImage:
+        return self.encoder.encode(image, side=self.settings.image_side, quality=self.settings.image_quality)
+
+    def _ask_once(self, question: Question) -> Reply:
+        try:
+            connection = self.connection()
+            prepared = self.prepare(question)
+        except (UnreadableImage, OSError) as error:
+            return Failed(error=str(error), retryable=False)
+        except StillmeError as error:
+            # A missing key, or a setting that would be ignored: the same for every question.
+            return Failed(error=str(error), retryable=True, fatal=True)
+        return event_loop.run(self._attempt(connection, prepared))
 
     async def _attempt(self, connection: Connection, prepared: PreparedQuestion) -> Reply:
         turn = await self._limiter.wait_async()
+        if isinstance(turn, TooEarly):
+            return turn.failed(self.settings.model)
         try:
             async with asyncio.timeout(self.settings.timeout):
                 response = await connection.send(prepared.question, prepared.parts)
         except Exception as error:
-            return self._failed(fault_of(error, self.settings.timeout))
+            return fault_of(error, self.settings)
         self._limiter.settle(turn, response.usage.total_tokens)
         return self.reply_of(response, prepared, connection)
-
-    def _failed(self, fault: Fault | ModelDeclined) -> Reply:
-        if isinstance(fault, ModelDeclined):
-            return fault
-        failed = replace(fault.failed, error=f"{self.settings.model}: {self._without_key(fault.failed.error)}")
-        if fault.slow_down and failed.retry_after:
-            self._limiter.pause(failed.retry_after)
-        return self._lock_out(failed) if fault.account else failed
-
-    def _lock_out(self, failed: Failed) -> Failed:
-        """Fail all further questions at once: thousands of calls would only repeat the error."""
-        self._locked_out = replace(failed, retry_after=0.0)
-        return failed
-
-    def _without_key(self, text: str) -> str:
-        """Some servers repeat a rejected key in their error; it must not reach the ledger."""
-        key = os.environ.get(self.settings.key_name, "").strip() if self.settings.key_name else ""
-        return text.replace(key, "…") if len(key) >= 4 else text
-
-
-def key_of(settings: ModelSettings) -> str:
-    """The key from the environment, or a placeholder for a server that needs none."""
-    if not (name := settings.key_name):
-        return "none"
-    key = os.environ.get(name, "").strip()
-    if key and key.isascii():
-        return key
-    problem = "contains characters that no key has" if key else "is not set"
-    raise StillmeError(f"{name} {problem}: run `export {name}=…` with your key.")
 
 
 def _with_first_attempt(second: Reply, first: Malformed) -> Reply:
@@ -153,7 +123,10 @@ def _with_first_attempt(second: Reply, first: Malformed) -> Reply:
         case Failed():
             return replace(second, error=f"{second.error} (before that: {first.problem})", cost=cost)
         case Answered() | ModelDeclined() | Malformed():
-            return replace(second, earlier=first.text, effective={**second.effective, "asked": 2}, cost=cost)
+            # A sum with an unknown part is unknown.
+            unknown = {"cost": "unknown"} if "cost" in first.effective else {}
+            effective = {**second.effective, **unknown, "asked": 2}
+            return replace(second, earlier=first.text, effective=effective, cost=cost)
 
 
 def _effective(
@@ -163,6 +136,7 @@ def _effective(
     used = response.usage
     effective: dict[str, Json] = {
         "model": response.model_name,
+        "server": _server(connection.settings),
         "sent": dict(connection.sent),
         "images": prepared.sizes,
         "tokens": {"input": used.input_tokens, "output": used.output_tokens, **_reasoning_tokens(used.details)},
@@ -175,6 +149,11 @@ def _effective(
     if batch:
         effective["delivery"] = "batch"
     return effective
+
+
+def _server(settings: ModelSettings) -> str:
+    """Host and port, without a password that an address may contain."""
+    return urlsplit(settings.address).netloc.rpartition("@")[2]
 
 
 def _reasoning_tokens(details: dict[str, int]) -> dict[str, int]:

@@ -16,6 +16,9 @@ TYPICAL_TOKENS = (3000, 600)
 def dollars(settings: ModelSettings, response: ModelResponse, *, batch: bool = False) -> float | None:
     """What the call cost; None if unknown."""
     used = response.usage
+    if not used.input_tokens or (response.text and not used.output_tokens):
+        # Nothing is asked or answered without tokens, so the server did not count them.
+        return None
     if settings.price is not None:
         return _by_own_price(settings, used.input_tokens, used.output_tokens, batch=batch)
     if settings.provider == "openai-chat":

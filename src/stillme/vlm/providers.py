@@ -23,6 +23,8 @@ class ProviderAdapter(Protocol):
 
     detail_per_image: bool
     """Whether `detail` is sent with each image instead of once per request."""
+    endpoint: str
+    """How the path that takes questions ends."""
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         """The model behind its official client, with retries off."""
@@ -39,6 +41,7 @@ class ProviderAdapter(Protocol):
 
 class _OpenAIResponses:
     detail_per_image = True
+    endpoint = "/responses"
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -72,6 +75,7 @@ class _OpenAIResponses:
 
 class _OpenAIChat:
     detail_per_image = True
+    endpoint = "/chat/completions"
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -106,6 +110,7 @@ class _OpenAIChat:
 
 class _Gemini:
     detail_per_image = False
+    endpoint = ":generateContent"
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from google.genai.types import HttpRetryOptions
@@ -139,6 +144,7 @@ class _Gemini:
 
 class _Anthropic:
     detail_per_image = False
+    endpoint = "/messages"
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from anthropic import AsyncAnthropic

@@ -1,21 +1,23 @@
 """Tell responses and errors apart: an answer, a refusal or block, a malformed answer, a failure.
 
 Only a machine-readable signal of the provider is a refusal. Answers are validated strictly: a score as text, a half
-point or a score of 6 is malformed, never rounded.
+point, a score of 6 or two scores under one key are malformed, never rounded or chosen from.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from pydantic import BaseModel, ValidationError
 
 from stillme.types import Failed, Json
+from stillme.vlm.keys import redacted
 from stillme.vlm.replies import Answered, Malformed, ModelDeclined
+from stillme.vlm.settings import ModelSettings
 
 if TYPE_CHECKING:
     from pydantic_ai.exceptions import ModelAPIError
@@ -25,83 +27,97 @@ _LONGEST_ERROR = 600
 """Characters; a server may answer with a whole web page."""
 _POLICY_CODES = frozenset({"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"})
 """Error codes of a policy violation, at OpenAI and compatible servers."""
+_NEVER = re.compile(r"\blimit: 0\b(?![.\d])|'quotaValue': '0'")
+"""Gemini's 429 of a quota that allows nothing at all, such as the free tier of a paid model."""
+_UNAVAILABLE_HERE = "FAILED_PRECONDITION"
+"""Gemini's status where the API is not offered at the user's location, or not without billing."""
 _RETRY_DELAY = re.compile(r"'retryDelay': '(\d+(?:\.\d+)?)s'")
+_TRANSIENT = frozenset({408, 409, 425})
+_READING_ERRORS = (TypeError, AttributeError, LookupError, ValueError, AssertionError)
+"""What clients raise over a response that they cannot read."""
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A failure, and what it means for the next question."""
-
-    failed: Failed
-    account: bool = False
-    """Every question fails the same way until the user acts: a wrong key, no credit, no such model."""
-    slow_down: bool = False
-    """A rate limit: all callers must slow down."""
 
 
 def read(
     response: ModelResponse, answer: type[BaseModel], effective: Mapping[str, Json], cost: float
-) -> Answered | Malformed | ModelDeclined:
+) -> Answered | Malformed | ModelDeclined | Failed:
     """Classify a response."""
-    text = response.text or ""
     if response.finish_reason == "content_filter":
         reason, kind = _refusal(response.provider_details or {})
-        return ModelDeclined(reason=reason, kind=kind, raw=text or None, effective=effective, cost=cost)
+        return ModelDeclined(reason=reason, kind=kind, raw=response.text or None, effective=effective, cost=cost)
     if response.finish_reason == "length":
-        return Malformed(text=text, problem="the answer was truncated", effective=effective, cost=cost)
+        return Malformed(text=response.text or "", problem="the answer was truncated", effective=effective, cost=cost)
+    if not response.text:
+        return Failed(error="the response contains no answer", retryable=True, cost=cost)
+    text = response.text
     try:
         value = answer.model_validate_json(_unfenced(text), strict=True)
+        json.loads(_unfenced(text), object_pairs_hook=_unique, parse_constant=_not_a_number)
     except ValidationError as error:
         return Malformed(text=text, problem=_problem(error), effective=effective, cost=cost)
+    except ValueError as error:
+        return Malformed(text=text, problem=str(error), effective=effective, cost=cost)
     return Answered(text=text, value=value, effective=effective, cost=cost)
 
 
-def _status(error: Exception) -> str:
-    """The provider's HTTP status, where there was one."""
-    return str(getattr(error, "status_code", None) or "")
-
-
-def fault_of(error: Exception, timeout: float) -> Fault | ModelDeclined:
+def fault_of(error: Exception, settings: ModelSettings) -> Failed | ModelDeclined:
     """Classify an exception; a policy error is a block, not a failure."""
     from pydantic_ai import exceptions
 
+    text = f"{settings.model}: {error_text(error, settings)}"
+    status = str(getattr(error, "status_code", None) or "")
     # From specific to general.
     match error:
         case asyncio.TimeoutError() | exceptions.ModelTimeoutError() | exceptions.ModelRequestTimeout():
-            return _transient(f"no complete answer within {timeout:g} s", error)
+            late = f"{settings.model}: no complete answer within {settings.timeout:g} s"
+            return Failed(error=late, retryable=True, status=status)
         case exceptions.ModelAPIError() if str(error.provider_error_code) in _POLICY_CODES:
-            return ModelDeclined(reason=f"{error.provider_error_code}: {_error_text(error)}", kind="blocked")
+            reason = f"{error.provider_error_code}: {error_text(error, settings)}"
+            return ModelDeclined(reason=reason, kind="blocked")
+        case exceptions.ModelAPIError() if _needs_the_user(error):
+            return Failed(error=text, retryable=True, fatal=True, status=status)
+        case exceptions.ModelRateLimitError() | exceptions.ModelHTTPError(status_code=429):
+            return Failed(error=text, retryable=True, throttled=True, retry_after=_retry_after(error), status=status)
+        case exceptions.ModelHTTPError(status_code=code):
+            transient = code >= 500 or code in _TRANSIENT
+            return Failed(error=text, retryable=transient, retry_after=_retry_after(error), status=status)
+        case exceptions.ModelRequestRejectedError() | exceptions.UserError():
+            return Failed(error=text, retryable=False, status=status)
+        case exceptions.ModelAPIError():
+            return Failed(error=text, retryable=True, retry_after=error.retry_after, status=status)
+        case _:
+            return Failed(error=text, retryable=True)
+
+
+def error_text(error: Exception, settings: ModelSettings) -> str:
+    """The provider's own sentence, on one line and without the key."""
+    from pydantic_ai.exceptions import AgentRunError, UserError
+
+    status: object = getattr(error, "status_code", None)
+    message = _message(cast("Json", getattr(error, "body", None))) if status is not None else ""
+    plain = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, _READING_ERRORS) and not isinstance(error, AgentRunError | UserError):
+        # The official client met a response of another shape than its own API has.
+        plain = f"the response is not in the format of {settings.provider} ({type(error).__name__}: {plain})"
+    line = redacted(f"{status}: {message}" if message else plain, settings)
+    return line if len(line) <= _LONGEST_ERROR else f"{line[:_LONGEST_ERROR]}…"
+
+
+def _needs_the_user(error: ModelAPIError) -> bool:
+    """Whether every other question fails alike: a wrong key, no credit, no such model, no service at this place."""
+    from pydantic_ai import exceptions
+
+    match error:
         case (
             exceptions.ModelAuthenticationError()
             | exceptions.ModelQuotaExceededError()
             | exceptions.ModelNotFoundError()
         ):
-            # Never final: the user can fix it and run again.
-            return Fault(failed=Failed(error=_error_text(error), retryable=True, status=_status(error)), account=True)
+            return True
         case exceptions.ModelRateLimitError():
-            return Fault(
-                failed=Failed(
-                    error=_error_text(error), retryable=True, retry_after=_retry_after(error), status=_status(error)
-                ),
-                slow_down=True,
-            )
-        case exceptions.ModelHTTPError():
-            transient = error.status_code >= 500 or error.status_code in (408, 409, 425, 429)
-            return Fault(
-                failed=Failed(
-                    error=_error_text(error),
-                    retryable=transient,
-                    retry_after=_retry_after(error),
-                    status=_status(error),
-                )
-            )
-        case exceptions.ModelRequestRejectedError():
-            return Fault(failed=Failed(error=_error_text(error), retryable=False))
-        case exceptions.UserError():
-            return Fault(failed=Failed(error=_error_text(error), retryable=False))
+            return _NEVER.search(str(error.body)) is not None or error.provider_error_code == "insufficient_quota"
         case _:
-            return _transient(_error_text(error), error)
+            return error.provider_error_code == _UNAVAILABLE_HERE
 
 
 def _refusal(details: Mapping[str, Any]) -> tuple[str, Any]:
@@ -124,14 +140,22 @@ def _problem(error: ValidationError) -> str:
     return f"{where}: {first['msg']}{more}" if where else f"{first['msg']}{more}"
 
 
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """An object; raises `ValueError` where a key stands twice, as nobody knows which value was meant."""
+    keys = [key for key, _ in pairs]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return dict(pairs)
+
+
+def _not_a_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")
+
+
 def _unfenced(text: str) -> str:
     """Some local servers wrap the JSON in a Markdown fence."""
     fenced = _FENCED.match(text)
     return fenced.group(1) if fenced else text
-
-
-def _transient(text: str, error: Exception) -> Fault:
-    return Fault(failed=Failed(error=text, retryable=True, retry_after=getattr(error, "retry_after", None)))
 
 
 def _retry_after(error: ModelAPIError) -> float | None:
@@ -142,15 +166,10 @@ def _retry_after(error: ModelAPIError) -> float | None:
     return float(delay.group(1)) if delay else None
 
 
-def _error_text(error: Exception) -> str:
-    status: object = getattr(error, "status_code", None)
-    message = _message(cast("Json", getattr(error, "body", None))) if status is not None else ""
-    line = f"{status}: {message}" if message else " ".join(str(error).split()) or type(error).__name__
-    return line if len(line) <= _LONGEST_ERROR else f"{line[:_LONGEST_ERROR]}…"
-
-
 def _message(body: Json) -> str:
     """The server's own error message, at whatever depth."""
+    if isinstance(body, str):
+        return " ".join(body.split())
     while isinstance(body, dict):
         fields = cast("dict[str, Json]", body)
         if message := fields.get("message"):

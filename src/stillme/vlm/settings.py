@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,9 @@ class TokenPrice(Parameters):
 
 class ModelSettings(Parameters):
     """One model and how it is asked. Settings that cannot change an answer are not part of the key."""
+
+    # The same model gives the same answers from another server, and with more room than it needs.
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"base_url", "max_tokens"})
 
     provider: Provider
     model: str = Field(min_length=1)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from stillme.types import Edited, Failed, Refused
@@ -37,23 +34,30 @@ def test_words_about_safety_without_the_code_are_no_refusal(at: At):
 
 
 @pytest.mark.parametrize(("code", "status"), [("insufficient_quota", 429), ("billing_hard_limit_reached", 400)])
-def test_an_empty_account_stops_the_asking_but_not_for_good(at: At, code: str, status: int):
+def test_an_empty_account_is_fatal_but_not_for_good(at: At, code: str, status: int):
     desk = at(OPENAI)
     desk.server.breaks(error(code, status=status, message="You exceeded your current quota."))
-    outcomes = [desk.ask(), desk.ask()]
-    assert all(isinstance(outcome, Failed) and outcome.retryable for outcome in outcomes)
-    assert len(desk.server.asked) == 1
+    outcome = desk.ask()
+    assert isinstance(outcome, Failed)
+    assert (outcome.fatal, outcome.retryable) == (True, True)
+    assert isinstance(desk.ask(), Edited)
 
 
-def test_a_rate_limit_holds_back_the_other_threads_too(at: At):
+def test_a_rate_limit_is_throttled_and_tells_how_long(at: At):
     desk = at(OPENAI)
     desk.server.breaks(Says(status=429, body={}, headers={"Retry-After": "0.3"}))
-    started = time.monotonic()
-    desk.ask()
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(lambda _: desk.ask(), range(2)))
-    assert [type(outcome) for outcome in outcomes] == [Edited, Edited]
-    assert time.monotonic() - started >= 0.3
+    outcome = desk.ask()
+    assert isinstance(outcome, Failed)
+    assert (outcome.throttled, outcome.fatal, outcome.retry_after) == (True, False, 0.3)
+
+
+def test_a_turn_that_is_far_away_is_returned_instead_of_slept(at: At):
+    desk = at(OPENAI, requests_per_minute=2)
+    assert isinstance(desk.ask(), Edited)
+    outcome = desk.ask()
+    assert isinstance(outcome, Failed)
+    assert (outcome.throttled, outcome.retryable) == (True, True)
+    assert len(desk.server.asked) == 1
 
 
 def test_the_request_says_what_the_audit_says(at: At):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 from datetime import date
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from stillme import images
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, Usage, dollars
 from stillme.editors.hosted.encoded_images import encode_for_upload, from_base64
 from stillme.editors.hosted.faults import CallFailed, from_status, retry_after
 from stillme.errors import UnreadableImage
+from tests import profiles
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,16 @@ def test_common_formats_are_sent_byte_for_byte(tmp_path: Path, kind: str, mime: 
 def test_other_formats_are_sent_as_png(tmp_path: Path):
     Image.new("RGB", (4, 6), "red").save(tmp_path / "x.bmp")
     assert encode_for_upload(tmp_path / "x.bmp").data.startswith(b"\x89PNG")
+
+
+def test_a_colour_profile_is_applied_before_sending(tmp_path: Path):
+    plain = Image.new("RGB", (4, 6), (200, 120, 90))
+    plain.save(tmp_path / "srgb.png", icc_profile=profiles.srgb())
+    assert encode_for_upload(tmp_path / "srgb.png").data == (tmp_path / "srgb.png").read_bytes()
+    plain.save(tmp_path / "wide.png", icc_profile=profiles.adobe_rgb())
+    with Image.open(io.BytesIO(encode_for_upload(tmp_path / "wide.png").data)) as sent:
+        assert "icc_profile" not in sent.info
+        assert sent.getpixel((0, 0)) == images.read_picture(tmp_path / "wide.png").getpixel((0, 0)) != (200, 120, 90)
 
 
 def test_what_is_no_picture_is_not_sent(tmp_path: Path):

@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Literal
 
 from stillme import images
-from stillme.curation.candidate_pictures import read_srgb
 from stillme.curation.pools import Pools
 
 Size = Literal["small", "large"]
@@ -27,4 +26,4 @@ class EncodedPictures:
 
     def _encode(self, candidate: str, size: Size) -> bytes:
         width, quality = _SIZES[size]
-        return images.encode_webp(read_srgb(self._pools.by_id[candidate].path), width=width, quality=quality)
+        return images.encode_webp(images.read_rgb(self._pools.by_id[candidate].path), width=width, quality=quality)

@@ -81,6 +81,7 @@ def portrait_problems(portraits: Sequence[Portrait], traits: Traits, pipeline: s
         return
     for portrait in portraits:
         try:
+            # Not through `images`: only the header counts.
             with Image.open(portrait.image.path) as picture:
                 width, height = picture.size
         except (OSError, Image.DecompressionBombError, Image.DecompressionBombWarning):

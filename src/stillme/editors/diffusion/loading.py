@@ -1,8 +1,9 @@
-"""Load a pipeline as its parameters say. Loading touches torch and diffusers in this module only."""
+"""Load a pipeline as its parameters say. What cannot work is refused before gigabytes are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -10,16 +11,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from stillme.editors.diffusion import hub
+from stillme.editors.diffusion.hub import Unusable
 from stillme.editors.diffusion.log_capture import captured_warnings
 from stillme.editors.diffusion.parameters import DiffusionParameters
 from stillme.editors.diffusion.traits import Traits
 from stillme.editors.diffusion.weights import Weights
-from stillme.errors import StillmeError
 from stillme.types import Json
 
 _LIBRARIES = ("torch", "diffusers", "transformers", "accelerate")
 _NEEDED = {"bitsandbytes": "bitsandbytes", "torchao": "torchao"}
 """Quantisation backends and the modules that they import."""
+_CPU_GB = 8.0
+"""Weights up to which an edit on a CPU takes minutes, not hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,36 +36,54 @@ class Loaded:
     on_accelerator: bool
 
 
-def load(parameters: DiffusionParameters, traits: Traits, weights: Weights, pipeline: str) -> Loaded:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What to load, and from where."""
+
+    parameters: DiffusionParameters
+    traits: Traits
+    pipeline: str
+    """The expected class; empty for any."""
+    sources: Sequence[Weights]
+    """In the order of `DiffusionParameters.sources`."""
+    memory_gb: float = 0.0
+    """What the preset says of its own weights; 0 if unknown."""
+
+
+def load(recipe: Recipe, commits: Sequence[str], device: str) -> Loaded:
     """Read the weights and prepare them."""
+    parameters, traits = recipe.parameters, recipe.traits
     torch: Any = import_module("torch")
+    target = _device(torch, device)
+    index = _checked_index(recipe, commits[0])
+    _refuse_silent_cpu(recipe, commits[0], device, target)
     diffusers: Any = import_module("diffusers")
     import_module("diffusers.utils.logging").disable_progress_bar()
     import_module("transformers.utils.logging").disable_progress_bar()
     dtype = getattr(torch, parameters.dtype)
-    folder, commit = _download(diffusers, weights)
-    options: dict[str, Any] = {"dtype": dtype}
-    if quantisation := _quantisation(parameters, traits, dtype, folder):
-        options["quantization_config"] = quantisation
     with captured_warnings() as warnings:
-        pipe = diffusers.DiffusionPipeline.from_pretrained(str(folder), **options)
-    if pipeline and type(pipe).__name__ != pipeline:
-        raise StillmeError(
-            f"{weights.repo} is a {type(pipe).__name__}, not a {pipeline}; use its own preset, or `diffusers`."
-        )
+        pipe = _assembled(diffusers, recipe, commits, index, dtype)
+        _add_adapters(pipe, recipe, commits)
     pipe.set_progress_bar_config(disable=True)
-    device = _device(torch, parameters.device)
     _accelerate(pipe, getattr(pipe, traits.denoiser, None), parameters, torch, dtype)
-    _place(pipe, parameters, torch, device)
+    _place(pipe, parameters, torch, target)
     about: dict[str, Json] = {
         "pipeline": type(pipe).__name__,
-        "weights": {"repo": weights.repo, "revision": commit},
-        "device": _described(torch, device),
+        "weights": hub.record_of(recipe.sources, commits),
+        **({"text_encoder": parameters.text_encoder_url} if parameters.text_encoder_url else {}),
+        "device": _described(torch, target),
         "dtype": parameters.dtype,
         "libraries": {name: installed for name in _LIBRARIES if (installed := _version(name))},
         **({"loading_warnings": warnings} if warnings else {}),
     }
-    return Loaded(pipe=pipe, about=about, on_accelerator=device.type != "cpu")
+    return Loaded(pipe=pipe, about=about, on_accelerator=target.type != "cpu")
+
+
+def class_problem(weights: Weights, actual: str, pipeline: str) -> str:
+    """A pipeline of another class than the one that will be called; empty if it is the one."""
+    if not pipeline or not actual or actual == pipeline:
+        return ""
+    return f"{weights.repo} is a {actual}, not a {pipeline}; use its own preset, or `diffusers`"
 
 
 def option_problems(parameters: DiffusionParameters, traits: Traits) -> Iterator[str]:
@@ -80,6 +102,23 @@ def option_problems(parameters: DiffusionParameters, traits: Traits) -> Iterator
     module = _NEEDED.get(parameters.quantisation.partition("-")[0])
     if module and find_spec(module) is None:
         yield f"`quantisation = {parameters.quantisation!r}` needs {module}: run `pip install {module}`"
+    if any(part.file.endswith(".gguf") for part in parameters.components.values()) and find_spec("gguf") is None:
+        yield "a component's file is a GGUF, which needs gguf: run `pip install gguf`"
+    if parameters.lora and find_spec("peft") is None:
+        yield "`lora` needs peft: run `pip install peft`"
+    if parameters.text_encoder_url and not traits.takes_embeddings:
+        yield "`text_encoder_url` does not work with this pipeline, which cannot be called without its text encoder"
+    if parameters.text_encoder_url and "text_encoder" in parameters.components:
+        yield "`components.text_encoder` would be ignored beside `text_encoder_url`; remove one of them"
+    if parameters.devices and parameters.devices != "all":
+        kinds = {device.partition(":")[0] for device in parameters.devices}
+        if "auto" in kinds or len(kinds) > 1:
+            yield (
+                f"`devices = {list(parameters.devices)}` must be of one kind; write for example "
+                '`devices = ["cuda:0", "cuda:1"]`'
+            )
+        elif parameters.device != "auto" and kinds != {parameters.device.partition(":")[0]}:
+            yield f"`device = {parameters.device!r}` is not the kind of `devices`; remove it, or write that kind"
     if parameters.attention and find_spec("diffusers") is not None:
         names = [entry.value for entry in import_module("diffusers.models.attention_dispatch").AttentionBackendName]
         if parameters.attention not in names:
@@ -103,20 +142,100 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _download(diffusers: Any, weights: Weights) -> tuple[Path, str]:
-    if weights.is_folder:
-        return weights.folder, str(weights.identity()["revision"])
-    # A snapshot's folder is named after its commit.
-    folder = Path(diffusers.DiffusionPipeline.download(weights.repo, revision=weights.revision))
-    return folder, folder.name
+def _checked_index(recipe: Recipe, commit: str) -> dict[str, Any]:
+    """model_index.json, a small file, tells what the pipeline is; a gated repository refuses it, too."""
+    weights = recipe.sources[0]
+    index: dict[str, Any] = json.loads(hub.fetched(weights, "model_index.json", commit).read_text("utf-8"))
+    if problem := class_problem(weights, str(index.get("_class_name", "")), recipe.pipeline):
+        raise Unusable(problem)
+    for name in recipe.parameters.components:
+        if name not in index:
+            raise Unusable(f"`components.{name}` is no part of {weights.repo}, which has {', '.join(_parts(index))}")
+    return index
 
 
-def _quantisation(parameters: DiffusionParameters, traits: Traits, dtype: Any, folder: Path) -> Any:
+def _parts(index: dict[str, Any]) -> list[str]:
+    return [name for name in index if not name.startswith("_")]
+
+
+def _refuse_silent_cpu(recipe: Recipe, commit: str, wanted: str, target: Any) -> None:
+    if wanted != "auto" or target.type != "cpu":
+        return
+    size = recipe.memory_gb or hub.size_gb(recipe.sources[0], commit)
+    if size > _CPU_GB:
+        raise Unusable(
+            f"torch {_version('torch')} sees no GPU, and {recipe.sources[0].repo} has {size:.0f} GB of weights: an edit "
+            'would take hours; install a torch for your GPU, or write `device = "cpu"` to edit on the CPU all the same'
+        )
+
+
+def _assembled(diffusers: Any, recipe: Recipe, commits: Sequence[str], index: dict[str, Any], dtype: Any) -> Any:
+    parameters, weights = recipe.parameters, recipe.sources[0]
+    replaced: dict[str, Any] = {}
+    if parameters.text_encoder_url:
+        replaced["text_encoder"] = None
+    names = sorted(parameters.components)
+    for name, source, commit in zip(names, recipe.sources[1:], commits[1:], strict=False):
+        replaced[name] = _component(name, index[name], source, commit, recipe, commits[0], dtype)
+    folder = weights.folder
+    if not weights.is_folder:
+        try:
+            folder = Path(diffusers.DiffusionPipeline.download(weights.repo, revision=commits[0], **replaced))
+        except Exception as error:
+            raise Unusable(hub.explained(error, weights, commits[0])) from None
+    options: dict[str, Any] = {"dtype": dtype, **replaced}
+    if quantisation := _quantisation(parameters, recipe.traits, dtype, folder, replaced):
+        options["quantization_config"] = quantisation
+    return diffusers.DiffusionPipeline.from_pretrained(str(folder), **options)
+
+
+def _component(
+    name: str, named: Sequence[str], source: Weights, commit: str, recipe: Recipe, base_commit: str, dtype: Any
+) -> Any:
+    """A part from elsewhere: a folder of its own, a fused checkpoint, or a GGUF."""
+    library, kind = named
+    component_class = getattr(import_module(library), kind)
+    if not source.file:
+        return component_class.from_pretrained(str(hub.fetched_folder(source, name, commit)), dtype=dtype)
+    if not hasattr(component_class, "from_single_file"):
+        raise Unusable(f"`components.{name}` cannot be a file: {kind} loads from folders only; leave `file` out")
+    # The shape comes from the pipeline's own part, the numbers from the file.
+    config = hub.fetched(recipe.sources[0], f"{name}/config.json", base_commit)
+    options: dict[str, Any] = {"config": str(config.parent), "dtype": dtype}
+    if source.file.endswith(".gguf"):
+        options["quantization_config"] = import_module("diffusers").GGUFQuantizationConfig(compute_dtype=dtype)
+    return component_class.from_single_file(str(hub.fetched(source, source.file, commit)), **options)
+
+
+def _add_adapters(pipe: Any, recipe: Recipe, commits: Sequence[str]) -> None:
+    adapters = recipe.parameters.lora
+    if not adapters:
+        return
+    if not hasattr(pipe, "load_lora_weights"):
+        raise Unusable(f"{type(pipe).__name__} takes no `lora`; remove it, or use fused weights as a component's file")
+    first = len(recipe.sources) - len(adapters)
+    names = [f"lora{number}" for number in range(len(adapters))]
+    for name, source, commit in zip(names, recipe.sources[first:], commits[first:], strict=True):
+        options = {"weight_name": source.file} if source.file else {}
+        if not source.is_folder:
+            options["revision"] = commit
+        try:
+            pipe.load_lora_weights(source.repo, adapter_name=name, **options)
+        except Exception as error:
+            raise Unusable(hub.explained(error, source, commit)) from None
+    pipe.set_adapters(names, adapter_weights=[adapter.weight for adapter in adapters])
+
+
+def _quantisation(
+    parameters: DiffusionParameters, traits: Traits, dtype: Any, folder: Path, replaced: Mapping[str, Any]
+) -> Any:
     kind = parameters.quantisation
     if kind in ("none", "layerwise-float8"):
         return None
     parts = parameters.quantised or tuple(
-        name for name in (traits.denoiser, "text_encoder", "text_encoder_2") if (folder / name).is_dir()
+        name
+        for name in (traits.denoiser, "text_encoder", "text_encoder_2")
+        if name not in replaced and (folder / name).is_dir()
     )
     configs = {"diffusers": import_module("diffusers"), "transformers": import_module("transformers")}
     mapping: dict[str, Any] = {}
@@ -170,11 +289,25 @@ def _place(pipe: Any, parameters: DiffusionParameters, torch: Any, device: Any) 
 
 
 def _device(torch: Any, wanted: str) -> Any:
-    if wanted != "auto":
-        return torch.device(wanted)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    kind = wanted.partition(":")[0]
+    there = {
+        "cuda": torch.cuda.is_available,
+        "xpu": torch.xpu.is_available,
+        "mps": torch.backends.mps.is_available,
+        "cpu": lambda: True,
+    }
+    if wanted == "auto":
+        return torch.device(next(name for name, is_there in there.items() if is_there()))
+    if not there[kind]():
+        raise Unusable(
+            f"`device = {wanted!r}`, and torch {_version('torch')} sees no such device; check it with `nvidia-smi`, "
+            "install a torch for it, or write another `device`"
+        )
+    device = torch.device(wanted)
+    if kind == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise Unusable(f"`device = {wanted!r}`, and this machine has {count} GPUs; write one up to cuda:{count - 1}")
+    return device
 
 
 def _described(torch: Any, device: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model, field_serializer
@@ -17,13 +18,34 @@ Quantisation = Literal[
 ]
 
 
+class Source(Parameters):
+    """Weights from elsewhere than the pipeline's own repository."""
+
+    repo: str
+    """A Hugging Face repository or a folder."""
+    revision: str = "main"
+    file: str = ""
+    """One file of it, such as a GGUF or a fused checkpoint; empty for the component's folder."""
+
+
+class Lora(Source):
+    """An adapter, and how much of it applies."""
+
+    weight: float = 1.0
+
+
 class DiffusionParameters(Parameters):
     """The settings of one edit, and how the weights are run."""
 
     repo: str
     """A Hugging Face repository, or a folder that holds one."""
     revision: str = "main"
-    """A commit pins the weights; a branch may move. The commit that was used is stored with each edit."""
+    """A commit pins the weights. A branch is resolved before the first edit, and the run keeps to that commit."""
+    components: dict[str, Source] = {}
+    """Parts that come from elsewhere, such as a quantised `transformer`."""
+    lora: tuple[Lora, ...] = ()
+    text_encoder_url: str = Field(default="", pattern=r"^(https?://.+)?$")
+    """A service that encodes prompts, so that the text encoder needs no memory here. Nobody can pin its weights."""
 
     steps: int | None = Field(default=None, ge=1, le=1000)
     guidance_scale: float | None = Field(default=None, ge=0)
@@ -55,10 +77,18 @@ class DiffusionParameters(Parameters):
 
     offload: Literal["none", "model", "sequential", "group"] = Field(default="none", exclude=True)
     """Where weights are kept between uses. The same kernels run on the same device, so it is not part of the key."""
+    devices: Literal["all"] | tuple[Device, ...] = Field(default=(), exclude=True)
+    """Several devices of one kind: one process each, and the edits are shared out among them."""
 
     @field_serializer("device")
     def _without_index(self, device: str) -> str:
         return device.partition(":")[0]
+
+    def sources(self) -> Iterator[Source]:
+        """Where all weights come from: the pipeline, its replaced parts by name, then the adapters."""
+        yield Source(repo=self.repo, revision=self.revision)
+        yield from (self.components[name] for name in sorted(self.components))
+        yield from self.lora
 
 
 class OpenParameters(DiffusionParameters):

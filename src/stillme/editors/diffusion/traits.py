@@ -77,12 +77,15 @@ class Traits(Parameters):
     cfg: Cfg | None = None
     tokens: Tokens | None = None
     caches: tuple[str, ...] = ()
+    takes_embeddings: bool = False
+    """Whether it can be called with an encoded prompt alone, without its text encoder."""
     denoiser: str = "transformer"
     can_refuse: bool = False
 
-    def capabilities(self, *, batch: int) -> Capabilities:
+    def capabilities(self, *, batch: int, concurrency: int = 1) -> Capabilities:
         """The same as the capabilities that all editors declare."""
         return Capabilities(
+            concurrency=concurrency,
             inputs=self.inputs,
             batching=self.batching if batch > 1 else "none",
             batch=batch if self.batching != "none" else 1,
@@ -103,6 +106,10 @@ class Preset(Parameters):
     pipeline: str
     repo: str
     memory_gb: float
+    modules: tuple[str, ...] = ()
+    """Packages that these weights need besides the extra."""
+    smaller: str = ""
+    """The preset for cards that cannot hold this one."""
     seed: int = 0
     """The seed that its authors, or the paper, use."""
     settings: dict[str, Json] = {}

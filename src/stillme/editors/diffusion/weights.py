@@ -1,8 +1,7 @@
-"""Weights: a repository on the hub or a folder, and what identifies their content."""
+"""Weights: a repository on the hub, a folder or a file, and what identifies their content."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,11 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+from stillme.editors.diffusion.content_hash import content_hash
 from stillme.protocols import Parameters
 from stillme.types import Json
-
-_EDGE = 65536
-"""Bytes read from each end of a file: training changes all of them, and hashing 60 GB takes minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +22,15 @@ class Weights:
     revision: str
     is_folder: bool
     """Whether they are a local folder."""
+    file: str = ""
+    """One file of the repository or folder; empty for all of it."""
 
     @classmethod
-    def from_parameters(cls, parameters: Parameters, repo: str, revision: str) -> Weights:
+    def from_parameters(cls, parameters: Parameters, repo: str, revision: str, file: str = "") -> Weights:
         """A folder starts with `.`, `/` or `~`, or exists; everything else is a repository."""
         folder = parameters.path(repo)
         is_folder = repo.startswith((".", "/", "~")) or folder.is_dir()
-        return cls(str(folder) if is_folder else repo, revision, is_folder)
+        return cls(str(folder) if is_folder else repo, revision, is_folder, file)
 
     @property
     def folder(self) -> Path:
@@ -42,7 +41,18 @@ class Weights:
         """Their part of the key: a folder is identified by its content, not its place."""
         if not self.is_folder:
             return {"repo": self.repo, "revision": self.revision}
-        return {"repo": self.folder.resolve().name, "revision": f"sampled-sha256:{fingerprint(self.folder)}"}
+        place = self.folder / self.file if self.file else self.folder
+        return {"repo": self.folder.resolve().name, "revision": f"sha256:{content_hash(place)}"}
+
+    def missing(self, named: str) -> str:
+        """Why they cannot be there, as far as known without a download; empty if they may be. `named`: by what."""
+        if not self.is_folder and self.repo.count("/") > 1:
+            return f"`{named} = {self.repo!r}` is neither a folder nor a repository; write a path or owner/name"
+        if self.is_folder and not self.folder.is_dir():
+            return f"`{named}` is the folder {self.repo}, which does not exist; write the path of a folder with weights"
+        if self.is_folder and self.file and not (self.folder / self.file).is_file():
+            return f"`{named}` names the file {self.file}, which {self.repo} does not have; name a file in that folder"
+        return ""
 
     def index(self) -> dict[str, Any]:
         """The pipeline's model_index.json, if it is on this machine; nothing is downloaded."""
@@ -68,20 +78,3 @@ class Weights:
         except ValueError:  # not a valid name on the hub
             return None
         return Path(file) if isinstance(file, str) else None
-
-
-def fingerprint(folder: Path) -> str:
-    """128 bits over names, sizes and both ends of every file."""
-    total = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder)
-        if not path.is_file() or any(part.startswith(".") for part in inside.parts):
-            continue
-        size = path.stat().st_size
-        with path.open("rb") as stream:
-            head = stream.read(_EDGE)
-            stream.seek(max(0, size - _EDGE))
-            tail = stream.read(_EDGE)
-        total.update(json.dumps([inside.as_posix(), size]).encode())
-        total.update(hashlib.sha256(head + tail).digest())
-    return total.hexdigest()[:32]

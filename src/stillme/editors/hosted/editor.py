@@ -17,7 +17,7 @@ from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_uploa
 from stillme.editors.hosted.faults import CallFailed, Declined
 from stillme.errors import UnreadableImage
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
-from stillme.throttle import RateLimiter
+from stillme.throttle import RateLimiter, TooEarly
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 
 _MEGAPIXEL = (1024, 1024)
@@ -98,7 +98,6 @@ class Hosted(ABC, Generic[C]):
         self._limiter = RateLimiter(parameters.requests_per_minute)
         self._lock = threading.Lock()
         self._connection: C | None = None
-        self._account_fault: Failed | None = None
 
     @abstractmethod
     def _connect(self, key: str) -> C:
@@ -135,10 +134,9 @@ class Hosted(ABC, Generic[C]):
             yield self._outcome(request)
 
     def close(self) -> None:
-        """Close the connection. The next edit opens it again, and forgets an account fault."""
+        """Close the connection. The next edit opens it again."""
         with self._lock:
             connection, self._connection = self._connection, None
-            self._account_fault = None
         if connection is not None:
             connection.close()
 
@@ -146,14 +144,14 @@ class Hosted(ABC, Generic[C]):
         given, taken = len(request.portraits), self.capabilities.inputs
         if given > taken:
             return Failed(error=f"{self._settings.model!r} takes {taken} portraits, not {given}", retryable=False)
-        if self._account_fault:
-            return self._account_fault
         try:
             pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
         except (UnreadableImage, OSError) as error:
             return Failed(error=str(error), retryable=False)
         call = Call(instruction=request.instruction, pictures=pictures, seed=request.seed)
-        self._limiter.wait()
+        turn = self._limiter.wait()
+        if isinstance(turn, TooEarly):
+            return turn.failed(self.service)
         try:
             return self._edited(call, self._ask(self._connected(), call))
         except Declined as declined:
@@ -171,13 +169,8 @@ class Hosted(ABC, Generic[C]):
 
     def _failed(self, failure: CallFailed) -> Failed:
         failed, (cost, _) = failure.failed, self._cost(failure.usage)
-        if failure.slow_down and failed.retry_after:
-            self._limiter.pause(failed.retry_after)
         error = f"{self.service}: {self._redacted(failed.error)}"
-        if failure.account:
-            # Every further call would fail alike.
-            self._account_fault = Failed(error=error, retryable=True, retry_after=0.0)
-        return replace(failed, error=error, cost=cost)
+        return replace(failed, error=error, fatal=failure.account, throttled=failure.slow_down, cost=cost)
 
     def _cost(self, usage: Usage) -> tuple[float, Mapping[str, Json]]:
         cost = dollars(self._settings.price or self.facts.price, usage)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 
 from stillme import images
+from stillme.colour_profiles import conversion_of
 from stillme.editors.hosted.faults import unexpected_answer
-from stillme.errors import UnreadableImage
 
 _SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 _ORIENTATION = 0x0112
@@ -40,16 +41,15 @@ class EncodedImage:
 def encode_for_upload(path: Path) -> EncodedImage:
     """The file as it is if every provider reads it alike, else as PNG.
 
-    EXIF rotation is applied before sending: judges see the image upright, and not every provider reads the entry.
+    EXIF rotation and colour profile are applied before sending: judges see the image upright and in sRGB, and not
+    every provider reads these entries.
     """
     data = path.read_bytes()
-    try:
-        with Image.open(io.BytesIO(data)) as picture:
-            mime = _SENT_AS_IS.get(picture.format or "")
-            if mime and picture.getexif().get(_ORIENTATION, 1) == 1:
-                return EncodedImage(data=data, mime=mime, size=picture.size)
-    except OSError as error:
-        raise UnreadableImage(f"{path} cannot be read as a picture ({error}).") from None
+    # `read_rgb` says what is wrong with a file that cannot be opened.
+    with suppress(OSError, ValueError, SyntaxError), Image.open(io.BytesIO(data)) as picture:
+        mime = _SENT_AS_IS.get(picture.format or "")
+        if mime and picture.getexif().get(_ORIENTATION, 1) == 1 and conversion_of(picture).is_identity:
+            return EncodedImage(data=data, mime=mime, size=picture.size)
     rgb = images.read_rgb(data, name=str(path))
     return EncodedImage(data=images.encode_png(rgb), mime="image/png", size=(rgb.shape[1], rgb.shape[0]))
 
@@ -67,6 +67,7 @@ def from_base64(text: object) -> bytes:
 def size_of(data: bytes) -> tuple[int, int]:
     """Width and height from the file's header; whether the rest decodes is checked for every editor's output."""
     try:
+        # Not through `images`: only the header counts.
         with Image.open(io.BytesIO(data)) as picture:
             return picture.size
     except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):

@@ -1,7 +1,10 @@
 """What a provider can answer instead of a picture, classified once for all adapters.
 
 Only what a provider marks as a refusal in a machine-readable field is one. Everything else that is not a picture is a
-failure: of this request (final), of the moment (retried), or of the account (no more calls in this run).
+failure: of this request (not repeated in this run), of the moment (retried), or of the account or model (fatal: nothing
+else is asked until the user acts). No failure is final: the next run tries again.
+
+Texts are kept whole here; `Hosted` removes secrets from them and only then cuts them short.
 """
 
 from __future__ import annotations
@@ -13,10 +16,8 @@ from email.utils import parsedate_to_datetime
 from stillme.editors.hosted.catalogue import Usage
 from stillme.types import Failed
 
-_MAX_CHARACTERS = 600
-"""Characters kept of a message: some servers answer with a whole web page."""
-_ACCOUNT = frozenset({401, 402, 403})
-"""No key, no money, no permission: the same for every request until the user acts."""
+_FATAL = frozenset({401, 402, 403, 404})
+"""No key, no money, no permission, no such model: the same for every request until the user acts."""
 _TEMPORARY = frozenset({408, 409, 425, 429})
 
 
@@ -32,7 +33,7 @@ class Declined(Exception):
 
 
 class CallFailed(Exception):
-    """Neither a picture nor a refusal."""
+    """Neither a picture nor a refusal. `usage` is what it cost nevertheless."""
 
     def __init__(
         self,
@@ -40,43 +41,53 @@ class CallFailed(Exception):
         *,
         retryable: bool,
         retry_after: float | None = None,
-        account: bool = False,
-        slow_down: bool = False,
+        fatal: bool = False,
+        throttled: bool = False,
         status: str = "",
         usage: Usage | None = None,
     ) -> None:
         super().__init__(error)
-        self.failed = Failed(error=error, retryable=retryable, retry_after=retry_after, status=status)
-        self.account = account
-        """Whether every other request would fail alike until the user acts."""
-        self.slow_down = slow_down
-        """Whether all threads must pause, not only this call."""
+        self.failed = Failed(
+            error=error, retryable=retryable, retry_after=retry_after, fatal=fatal, throttled=throttled, status=status
+        )
         self.usage = usage or Usage()
+
+
+class JobGone(CallFailed):
+    """Queued work ended without a picture that can be fetched; asking for it again is useless, a new job is not."""
+
+    def __init__(self, error: str, *, usage: Usage | None = None) -> None:
+        super().__init__(error, retryable=True, usage=usage)
 
 
 def from_status(status: int, message: str, headers: Mapping[str, str], *, wait: float | None = None) -> CallFailed:
     """The failure that an HTTP status means, with the server's message."""
-    account = status in _ACCOUNT
+    fatal = status in _FATAL
     return CallFailed(
-        f"{status}: {shortened(message) or 'no explanation'}",
+        f"{status}: {message.strip() or 'no explanation'}",
         status=str(status),
-        # Not retryable means never tried again, not even after the key was corrected.
-        retryable=account or status in _TEMPORARY or status >= 500,
+        retryable=fatal or status in _TEMPORARY or status >= 500,
         retry_after=wait if wait is not None else retry_after(headers),
-        account=account,
-        slow_down=status == 429,
+        fatal=fatal,
+        throttled=status == 429,
     )
+
+
+def fatal(failure: CallFailed) -> CallFailed:
+    """The same failure, known to concern every request until the user acts."""
+    failed = failure.failed
+    return CallFailed(failed.error, retryable=True, fatal=True, status=failed.status, usage=failure.usage)
 
 
 def from_connection(error: Exception) -> CallFailed:
     """Time-outs, refused connections, truncated bodies: not a fault of the request."""
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return CallFailed(f"no complete answer ({shortened(message)})", retryable=True)
+    return CallFailed(f"no complete answer ({message})", retryable=True)
 
 
 def unexpected_answer(problem: str, answer: object, *, usage: Usage | None = None) -> CallFailed:
     """The server reports success, but the answer has another form than documented."""
-    return CallFailed(f"{problem}; the answer: {shortened(str(answer)) or 'empty'}", retryable=True, usage=usage)
+    return CallFailed(f"{problem}; the answer: {str(answer).strip() or 'empty'}", retryable=True, usage=usage)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -92,9 +103,3 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError):
         return None
-
-
-def shortened(text: str) -> str:
-    """One line of limited length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}…"

@@ -6,27 +6,26 @@ Those clients retry silently, drop `Retry-After`, or lose the field that marks a
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from stillme.editors.hosted.encoded_images import from_base64
-from stillme.editors.hosted.faults import CallFailed, from_connection, from_status, shortened, unexpected_answer
+from stillme.editors.hosted.faults import CallFailed, JobGone, from_connection, from_status, unexpected_answer
 from stillme.types import Json
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
     import httpx2
 
-_MAX_BYTES = 64 * 2**20
-"""Bytes of one answer that are read at most."""
+T = TypeVar("T")
+
 _MAX_FAILURES = 5
-"""Failed looks in a row before queued work, already paid for, is given up."""
+"""Failed looks in a row before a call ends; the job stays known and is asked for again later."""
+_LONGEST_PAUSE = 10.0
+_GONE = frozenset({"404", "410"})
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,10 @@ class JsonClient:
     """A connection to one provider. The key is sent to that provider only, never to the host of a picture."""
 
     def __init__(self, base_url: str, headers: Mapping[str, str], *, timeout: float) -> None:
+        from stillme.editors.hosted.http_client import open_client
+
         self.base_url = base_url.rstrip("/")
-        self._client = _client(timeout, headers)
+        self._client = open_client(timeout, headers)
 
     def send(self, method: str, path: str, *, body: Json = None, headers: Mapping[str, str] | None = None) -> Reply:
         """Send to a path below `base_url`, and return the answer with any status."""
@@ -90,39 +91,66 @@ class JsonClient:
 
 
 def poll(look: Callable[[], Reply], done: Callable[[Json], bool], polling: Polling) -> Json:
-    """Look until the work is done. A single failed look must not lose work that is paid for."""
+    """Look until the job is done. Raises `JobGone` if the provider no longer has it."""
     end = time.monotonic() + polling.timeout
-    failures, pause = 0, polling.interval
+    pause = polling.interval
     while True:
+        body = fetch(lambda: look().require_json(), polling, end=end)
+        if done(body):
+            return body
+        if time.monotonic() + pause > end:
+            raise CallFailed(f"not done after {polling.timeout:g} s; the same job is asked for again", retryable=True)
+        time.sleep(pause)
+        pause = min(pause * 1.5, max(5.0, polling.interval))
+
+
+def fetch(look: Callable[[], T], polling: Polling, *, end: float | None = None) -> T:
+    """Read something that is paid for: a failed look is repeated, further and further apart.
+
+    Raises `JobGone` if it is not there, also when looked for again; the last failure if it cannot be read for now.
+    """
+    end = time.monotonic() + polling.timeout if end is None else end
+    for failures in range(_MAX_FAILURES + 1):
         try:
-            body = look().require_json()
-            if done(body):
-                return body
-            failures, wait = 0, pause
-            pause = min(pause * 1.5, max(5.0, polling.interval))
+            return look()
+        except JobGone:
+            raise
         except CallFailed as failure:
-            failures += 1
-            if failure.account or not failure.failed.retryable or failures > _MAX_FAILURES:
+            failed = failure.failed
+            gone = failed.status in _GONE
+            if not gone and (failed.fatal or not failed.retryable):
                 raise
-            wait = failure.failed.retry_after if failure.failed.retry_after is not None else pause
-        if time.monotonic() + wait > end:
-            raise CallFailed(f"not done after {polling.timeout:g} s", retryable=True)
+            backoff = min(polling.interval * 2**failures, _LONGEST_PAUSE)
+            wait = backoff if failed.retry_after is None else failed.retry_after
+            if failures == _MAX_FAILURES or time.monotonic() + wait > end:
+                raise (JobGone(f"the provider no longer has the job ({failed.error})") if gone else failure) from None
         time.sleep(wait)
+    raise AssertionError("the last failure is raised")
 
 
-def download(link: object, *, timeout: float) -> bytes:
-    """The picture behind a link or in a data URI."""
-    if not isinstance(link, str):
-        raise unexpected_answer("no link to a picture", link)
+def download(link: object, *, timeout: float, interval: float = 0.5) -> bytes:
+    """The picture behind a link or in a data URI, for which no key is sent. A broken transfer is repeated."""
+    if not isinstance(link, str) or urlsplit(link).scheme not in ("http", "https", "data"):
+        raise JobGone(f"no link to a picture; the answer: {link}")
     if link.startswith("data:"):
-        return from_base64(link.partition(";base64,")[2])
-    if urlsplit(link).scheme not in ("http", "https"):
-        raise unexpected_answer("no link to a picture", link)
-    with _client(timeout) as client:
+        try:
+            return from_base64(link.partition(";base64,")[2])
+        except CallFailed as broken:
+            raise JobGone(broken.failed.error) from None
+    return fetch(lambda: _downloaded(link, timeout), Polling(timeout=timeout, interval=interval))
+
+
+def _downloaded(link: str, timeout: float) -> bytes:
+    from stillme.editors.hosted.http_client import open_client
+
+    with open_client(timeout, keyed=False) as client:
         reply = _exchange(client, "GET", link)
     if reply.status >= 400:
-        # The edit exists, but its picture cannot be read; a retry makes another one.
-        raise CallFailed(f"the picture cannot be fetched ({reply.status}: {shortened(reply.text)})", retryable=True)
+        # Whoever keeps the picture is not the provider: no status of his concerns the account.
+        problem = f"the picture cannot be fetched ({reply.status}: {reply.text})"
+        if reply.status in (408, 425, 429) or reply.status >= 500:
+            raise CallFailed(problem, retryable=True, status=str(reply.status))
+        raise JobGone(problem)
     return reply.content
 
 
@@ -134,35 +162,11 @@ def path_of(link: object) -> str:
     return path
 
 
-def _client(timeout: float, headers: Mapping[str, str] | None = None) -> httpx2.Client:
-    import httpx2
-
-    return httpx2.Client(headers=dict(headers or {}), timeout=timeout, follow_redirects=True, verify=_certificates())
-
-
-@cache
-def _certificates() -> SSLContext:
-    """Cached: reading them takes 50 ms, too long for every picture."""
-    import httpx2
-
-    return httpx2.create_ssl_context()
-
-
 def _exchange(client: httpx2.Client, method: str, url: str, **options: Any) -> Reply:
     import httpx2
 
-    # The client's timeout is per read; an answer that trickles in would never reach it.
-    limit = client.timeout.read or math.inf
-    end = time.monotonic() + limit
     try:
-        with client.stream(method, url, **options) as response:
-            content = bytearray()
-            for chunk in response.iter_bytes():
-                content += chunk
-                if len(content) > _MAX_BYTES:
-                    raise unexpected_answer(f"more than {_MAX_BYTES >> 20} MB", response.headers.get("content-type"))
-                if time.monotonic() > end:
-                    raise CallFailed(f"no complete answer within {limit:g} s", retryable=True)
-            return Reply(response.status_code, dict(response.headers), bytes(content))
+        response = client.request(method, url, **options)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise from_connection(error) from error
+    return Reply(response.status_code, dict(response.headers), response.content)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
-from stillme import numbers
+from stillme import images, numbers
 from stillme.estimates import EditState, RatingState, Scores
 from stillme.report import gallery, thumbnails
 from stillme.report.data import ReportData
@@ -21,8 +18,6 @@ _WIDTH = 320
 _ROWS = 7
 _AXES = ("race_change", "skin_tone", "skin_delta_l")
 _LEFT_OUT = "pictures are left out"
-
-Pixels = NDArray[np.uint8]
 
 
 def before_and_after(data: ReportData) -> Any | str:
@@ -54,7 +49,7 @@ def mosaic(data: ReportData) -> Any | str:
     encoded = thumbnails.mosaic(paths, data.redact)
     if not encoded:
         return "there are too few edits for a mosaic"
-    pixels = _decoded(encoded)
+    pixels = images.read_rgb(encoded)
     figure = new_figure(7.0, 7.0 * pixels.shape[0] / pixels.shape[1], data)
     axes: Any = figure.add_subplot(1, 1, 1)
     axes.imshow(pixels)
@@ -105,7 +100,7 @@ def _most_improved(data: ReportData, score: Scores, arm: str) -> list[tuple[str,
 def _show(axes: Any, path: Path | None, data: ReportData, head: str, label: str) -> None:
     encoded = thumbnails.encode(path, data.redact, _WIDTH) if path is not None else b""
     if encoded:
-        axes.imshow(_decoded(encoded), interpolation="bicubic")
+        axes.imshow(images.read_rgb(encoded), interpolation="bicubic")
     else:
         axes.text(0.5, 0.5, "not found", ha="center", va="center", transform=axes.transAxes)
     axes.set_xticks([])
@@ -114,8 +109,3 @@ def _show(axes: Any, path: Path | None, data: ReportData, head: str, label: str)
         side.set_visible(False)
     axes.set_title(numbers.factor_name(head), fontsize=7)
     axes.set_ylabel(label, fontsize=7)
-
-
-def _decoded(data: bytes) -> Pixels:
-    with Image.open(io.BytesIO(data)) as picture:
-        return np.asarray(picture.convert("RGB"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stillme.calibration import standing_of
 from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import Genders
+from stillme.judges.ensemble import primary_of
 from stillme.results import Run
 from stillme.tables.paper import diagnosis, mitigation, people, roles
 from stillme.tables.paper.source import BASELINE, FEATURE, Source
@@ -37,7 +38,8 @@ _BY_GROUP = (5, 20, 21, 26)
 class Chosen:
     """Which tables, and about what."""
 
-    numbers: tuple[int, ...] = NUMBERS
+    numbers: tuple[int, ...] = ()
+    """By default all; Table 7 only where the audit has role prompts."""
     factor: str = ""
     """The attribute that stands where the paper has race; by default the audit's first factor."""
     judge: str = ""
@@ -51,7 +53,8 @@ def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
         if number not in NUMBERS:
             raise StillmeError(f"There is no table {number}. Choose from {', '.join(map(str, NUMBERS))}.")
     source = _source(run, chosen)
-    return [_table(run, source, number) for number in NUMBERS if number in chosen.numbers]
+    numbers = chosen.numbers or [number for number in NUMBERS if number != 7 or _has_roles(source)]
+    return [_table(run, source, number) for number in NUMBERS if number in numbers]
 
 
 def _source(run: Run, chosen: Chosen) -> Source:
@@ -72,6 +75,7 @@ def _source(run: Run, chosen: Chosen) -> Source:
         factors=tuple(dict.fromkeys([*([factor] if factor else []), *design.factors])),
         people=design.people,
         judge=chosen.judge,
+        primary=primary_of(design.analysis.rule, design.analysis.combined),
         standing=standing_of(run),
     )
 
@@ -100,6 +104,10 @@ def _missing(source: Source, number: int) -> str:
         return "the portraits have no attribute that groups them; name one with --by"
     if number == 6 and not source.people:
         return "no person has rated this audit's edits; add ratings with `stillme study` or `stillme import judgements`"
-    if number == 7 and not any(prompt.stereotype for prompt in source.edits.prompts):
+    if number == 7 and not _has_roles(source):
         return "the audit has no role prompts"
     return ""
+
+
+def _has_roles(source: Source) -> bool:
+    return any(prompt.stereotype for prompt in source.edits.prompts)

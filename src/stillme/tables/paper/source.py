@@ -33,6 +33,8 @@ class Source:
     """Judges who are people."""
     judge: str = ""
     """The judge that the user wants; empty for the ensemble, else the first that answers."""
+    primary: str = ""
+    """The ensemble's judge that decides where two are more than a point apart; empty under other rules."""
     standing: Standing = field(default_factory=dict[str, Mapping[str, str]])
     """Which judges passed calibration, by axis."""
 
@@ -51,8 +53,10 @@ class Source:
             if note := self.note(score.axis):
                 titles.setdefault((score.judge, note), []).append(axis_title(score.axis))
         names = dict.fromkeys(score.judge for score in scores)
+        decides = self.primary and any(score.kind == "ensemble" for score in scores)
         return (
             *((f"Scores by {', '.join(names)}.",) if names else ()),
+            *((f"Where its judges are more than a point apart, {self.primary} decides (Eq. 3).",) if decides else ()),
             *(f"{MARK} {judge}: {note} ({', '.join(axes)})." for (judge, note), axes in titles.items()),
         )
 

@@ -1,12 +1,15 @@
-"""The limits, as data."""
+"""What each axis should answer to a change that is known, and what a judge must manage there: as data."""
 
 from __future__ import annotations
 
 import tomllib
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+Truth = Literal["changed", "unchanged"]
 
 
 class AxisLimits(BaseModel):
@@ -24,6 +27,20 @@ class AxisLimits(BaseModel):
     sensitivity: float
     bias: float | None = None
     faceless: float | None = None
+
+    def truth(self, kind: str, amount: float) -> Truth | None:
+        """What is known of this axis where something changed by this much; None where nothing is."""
+        if kind in self.same:
+            return "unchanged"
+        return "changed" if kind == self.changed and abs(amount) >= self.least else None
+
+    def is_right(self, kind: str, amount: float, score: float) -> bool:
+        """Whether an answer agrees with the truth, where it is known."""
+        said_changed = abs(score - self.unchanged) > self.flag
+        if self.truth(kind, amount) == "unchanged":
+            return not said_changed
+        right_way = not self.signed or (score > self.unchanged) == (amount > 0)
+        return said_changed and right_way
 
 
 class Limits(BaseModel):
@@ -43,5 +60,5 @@ class Limits(BaseModel):
 @cache
 def load() -> Limits:
     """The limits shipped with this version."""
-    text = files("stillme.calibration").joinpath("limits.toml").read_text("utf-8")
+    text = files("stillme.rubric").joinpath("limits.toml").read_text("utf-8")
     return Limits.model_validate(tomllib.loads(text))

@@ -1,0 +1,34 @@
+"""Refuse a budget that cannot be kept, because a price is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+from stillme.audit import Audit
+from stillme.errors import StillmeError
+from stillme.protocols import expected_dollars
+from stillme.stages.spending import Budget
+
+
+def require_prices(audit: Audit, budget: Budget, stages: Collection[Literal["edit", "judge"]]) -> None:
+    """Raise if dollars are limited and somebody's price is unknown."""
+    unknown = list(_unpriced(audit, stages))
+    if budget.dollars is not None and unknown:
+        raise StillmeError(
+            f"The budget of ${budget.dollars:,.2f} cannot be kept: the price of {', '.join(unknown)} is unknown. "
+            "Set `price` in its parameters (zero for a server of your own), or add `--unknown-cost-ok`."
+        )
+
+
+def _unpriced(audit: Audit, stages: Collection[Literal["edit", "judge"]]) -> Iterator[str]:
+    if "edit" in stages:
+        yield from (f"extractor {named.name!r}" for named in audit.extractors if _unknown(named.extractor))
+        yield from (f"editor {named.name!r}" for named in audit.editors if _unknown(named.editor))
+    if "judge" in stages:
+        asked = (named for named in audit.judges if not named.judge.capabilities.given)
+        yield from (f"judge {named.name!r}" for named in asked if _unknown(named.judge))
+
+
+def _unknown(plugin: object) -> bool:
+    return expected_dollars(plugin) is None

@@ -1,0 +1,82 @@
+"""Money and time: reserve the expected cost before a call, book the real one after it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+_KNOWN_AFTER = 5
+"""Calls whose price tells more than the estimate made before the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What may be spent. None is no limit."""
+
+    dollars: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(slots=True)
+class Spending:
+    """What was spent and what is promised, by all stages of a run together."""
+
+    budget: Budget
+    spent: float = 0.0
+    """Dollars, those of earlier runs included."""
+    reserved: float = 0.0
+    """For calls under way and for open batches."""
+    started: float = field(default_factory=time.monotonic)
+
+    def allows(self, dollars: float) -> bool:
+        """Whether this much more may be promised."""
+        limit = self.budget.dollars
+        # A sum of tenths must reach its limit, whatever its last digits.
+        return limit is None or self.spent + self.reserved + dollars <= limit * (1 + 1e-9)
+
+    def reserve(self, dollars: float) -> None:
+        """Promise what a call is expected to cost."""
+        self.reserved += dollars
+
+    def settle(self, reserved: float, cost: float) -> None:
+        """Book what it cost in place of what was reserved."""
+        # Rounding must not leave a debt.
+        self.reserved = max(0.0, self.reserved - reserved)
+        self.spent += cost
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the time budget ends; None without one."""
+        limit = self.budget.seconds
+        return None if limit is None else limit - (time.monotonic() - self.started)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time is up."""
+        left = self.seconds_left
+        return left is not None and left <= 0
+
+
+class Price:
+    """What the next call of one stage may cost: the most that one has cost so far, or what is expected."""
+
+    def __init__(self, expected: float | None) -> None:
+        self._expected = expected or 0.0
+        self._most = 0.0
+        self._answers = 0
+        self._priced = 0
+
+    @property
+    def per_call(self) -> float:
+        """Dollars to reserve."""
+        return self._most if self._priced >= _KNOWN_AFTER else max(self._expected, self._most)
+
+    def learn(self, cost: float) -> None:
+        """A call cost this much."""
+        self._answers += 1
+        self._priced += cost > 0
+        self._most = max(self._most, cost)
+
+    def calls_at_once(self, most: int) -> int:
+        """One call until its price is known, then twice as many as have told theirs."""
+        return min(most, max(1, 2 * self._answers))

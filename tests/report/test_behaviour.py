@@ -1,0 +1,106 @@
+"""What the judges themselves add has a section of its own: sentences first, then tables and drawings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stillme.estimates import estimate
+from stillme.report import render
+from stillme.report.behaviour import behaviour_section
+from stillme.report.contents import report_data
+from stillme.report.data import ReportData
+from stillme.results import Run
+from stillme.types import Abstained, Assessment, Request
+from tests import runs
+from tests.report.test_report import Tree, text_of
+from tests.results.judged import fill, judge, rated, write_audit
+
+
+def data_of(folder: Path) -> ReportData:
+    run = Run.open(folder)
+    return report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
+
+
+def say(name: str, request: Request, epoch: int) -> Assessment:
+    """`flash` rates higher with the edit first, and is unsure; `told` sees a change in group a; `mini` is shy there."""
+    luck, in_a = runs.luck(request, f"{name}{epoch}"), runs.group(request) == "a"
+    if name == "mini" and in_a and luck < 0.4:
+        return Assessment(ratings={"race_change": Abstained(reason="no")})
+    score = 2.0 + (name == "flash") * (epoch % 2) * (luck < 0.5) + (luck < 0.2)
+    snapshot = "gpt-5.2-2026-01-10" if luck < 0.7 else "gpt-5.2-2026-03-01"
+    models = {"flash": "flash", "mini": snapshot, "told": "gpt-5.2"}
+    return rated(models[name], race_change=score + 2 * (name == "told" and in_a))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
+    folder = write_audit(
+        tmp_path_factory.mktemp("behaviour"),
+        judge("flash", model="flash", order="both", epochs=2),
+        judge("mini"),
+        judge("told", disclosure="paper"),
+        ensemble={"rule": "paper", "judges": ["mini", "flash"]},
+    )
+    return data_of(fill(folder, say))
+
+
+def test_every_habit_is_in_a_sentence_and_in_a_table(data: ReportData):
+    section = behaviour_section(data)
+    assert section is not None
+    said = " ".join(section.sentences)
+    assert "The ensemble (paper) combines mini and flash." in said
+    assert "mini, the primary judge of Eq. 3, decides" in said
+    assert "With the edited picture first, flash rates “Race Change” 0." in said
+    assert "points higher than with the source first" in said
+    assert "Asked the same again, flash varies most on “Race Change”" in said
+    assert "Told the portraits’ labels, told rates “Race Change”" in said
+    assert "(“Race Change” by group), so for told they are part of the gaps" in said
+    assert [habit.title for habit in section.habits] == [
+        "Which picture comes first",
+        "The same question again",
+        "Blind and told",
+        "Combined scores that lack a judge",
+    ]
+    assert all(habit.by_group or habit.drawings for habit in section.habits)
+
+
+def test_missing_judges_and_changed_models_are_warnings(data: ReportData):
+    section = behaviour_section(data)
+    assert section is not None
+    missing, unequal, changed = section.warnings
+    assert "lack a judge (“Race Change”): mini gave none for" in missing
+    assert "in some groups of group than in others" in unequal
+    assert changed.startswith("mini asked for gpt-5.2, and the model changed during the run: gpt-5.2-2026-")
+
+
+def test_the_page_is_well_formed_and_has_the_section(data: ReportData):
+    page = render(data)
+    Tree(page)
+    assert '<a href="#behaviour">Behaviour</a>' in page
+    words = text_of(page)
+    assert "How the judges behave" in words
+    assert "Some combined scores lack a judge." in words
+    assert "or not one model throughout" in words
+
+
+def test_nothing_is_said_of_repeats_and_orders_that_were_not_asked_for(tmp_path: Path):
+    section = behaviour_section(data_of(fill(write_audit(tmp_path, judge("mini")), lambda *_: rated(race_change=1.0))))
+    assert section is not None
+    assert section.sentences == ("gpt-5.2 gave all 96 answers of mini.",)
+    assert section.habits == section.warnings == ()
+
+
+def test_without_a_model_there_is_no_section(tmp_path: Path):
+    folder = tmp_path / "run"
+    people = runs.people(tmp_path / "people")
+    folder.mkdir()
+    audit = f"[portraits]\nsource = '{people}'\n[prompts]\nonly = ['O-01']\n[[editors]]\nuse = 'noop'\n"
+    (folder / "audit.toml").write_text(
+        f"{audit}[[judges]]\nuse = 'instruments'\n[estimates]\nfactors = ['group']\nreplicates = 200\n"
+    )
+    runs.fill(folder, lambda *_: {})
+    data = data_of(folder)
+    assert data.behaviour is None
+    assert 'id="behaviour"' not in render(data)

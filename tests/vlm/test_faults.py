@@ -1,0 +1,268 @@
+"""What goes wrong is told apart the same way for every provider: of the request, of the moment, or for the user."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from stillme.types import Failed, ImageFile
+from stillme.vlm import Answered, Malformed, Model, Question
+from stillme.vlm.settings import ModelSettings
+from tests.editors.hosted.loopback import Says
+from tests.vlm.conftest import KEY, ServedModel
+from tests.vlm.servers import ANTHROPIC, CHAT, GEMINI, RESPONSES, WIRE_FORMATS, WireFormat
+
+Serve = Callable[..., ServedModel]
+every_provider = pytest.mark.parametrize("wire", WIRE_FORMATS, ids=lambda wire: wire.name)
+
+
+class Verdict(BaseModel):
+    """A score with a weight."""
+
+    model_config = ConfigDict(title="Answer")
+
+    score: int
+    weight: float = 1.0
+
+
+GOOD = {"score": 4}
+
+
+@pytest.fixture
+def question(images: list[ImageFile]) -> Question:
+    return Question(system="Judge.", parts=("Look:", images[0]), answer=Verdict)
+
+
+def refused(http: int, message: str, /, **more: Any) -> Says:
+    return Says(status=http, body={"error": {"message": message, **more}})
+
+
+def failed(served: ServedModel, question: Question, says: Says) -> Failed:
+    """How the model fails on that answer; it is asked only once, and answers the next question."""
+    before = len(served.server.calls())
+    served.server.breaks(says)
+    reply = served.model.ask(question)
+    assert isinstance(reply, Failed), reply
+    assert len(served.server.calls()) == before + 1, "retries are for the caller"
+    assert isinstance(served.model.ask(question), Answered), "a failure is never final"
+    return reply
+
+
+# -- for the user -----------------------------------------------------------------------------------------------------
+
+INVALID_KEY = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+NO_QUOTA = (
+    "You exceeded your current quota.\n* Quota exceeded for metric: generate_content_free_tier_requests, limit: 0, "
+    "model: gemini-3-pro"
+)
+FOR_THE_USER = [
+    *((wire, refused(status, "no")) for wire in WIRE_FORMATS for status in (401, 402, 403)),
+    *((wire, refused(404, "no such model", code="model_not_found")) for wire in WIRE_FORMATS),
+    (GEMINI, refused(400, "API key not valid.", code=400, status="INVALID_ARGUMENT", details=[INVALID_KEY])),
+    (GEMINI, refused(400, "User location is not supported.", code=400, status="FAILED_PRECONDITION")),
+    (GEMINI, refused(429, NO_QUOTA, code=429, status="RESOURCE_EXHAUSTED")),
+    (RESPONSES, refused(429, "You exceeded your current quota.", code="insufficient_quota")),
+    (CHAT, refused(429, "You exceeded your current quota.", type="insufficient_quota")),
+    (ANTHROPIC, refused(400, "Your credit balance is too low.", type="invalid_request_error")),
+]
+
+
+@pytest.mark.parametrize(
+    ("wire", "says"),
+    FOR_THE_USER,
+    ids=[f"{wire.name}-{says.status}-{says.body['error']['message'][:20]}" for wire, says in FOR_THE_USER],
+)
+def test_what_only_the_user_can_repair_is_fatal(serve: Serve, wire: WireFormat, says: Says, question: Question):
+    reply = failed(serve(wire, GOOD), question, says)
+    assert (reply.fatal, reply.retryable, reply.throttled) == (True, True, False)
+    assert says.body["error"]["message"].split("\n")[0] in reply.error, "in the provider's own words"
+    assert reply.status == str(says.status)
+
+
+def test_a_missing_key_is_fatal_and_can_be_put_right(serve: Serve, question: Question, monkeypatch: pytest.MonkeyPatch):
+    served = serve(RESPONSES, GOOD)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    reply = served.model.ask(question)
+    assert isinstance(reply, Failed)
+    assert (reply.fatal, reply.retryable) == (True, True)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert isinstance(served.model.ask(question), Answered)
+
+
+def test_a_setting_that_would_be_ignored_is_fatal(serve: Serve, question: Question):
+    reply = serve(RESPONSES, GOOD, temperature=0.1).model.ask(question)
+    assert isinstance(reply, Failed)
+    assert (reply.fatal, reply.retryable) == (True, True)
+
+
+# -- of the moment ----------------------------------------------------------------------------------------------------
+
+
+@every_provider
+def test_a_rate_limit_is_throttled_and_tells_how_long(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    says = Says(status=429, body={"error": {"message": "slow down"}}, headers={"retry-after-ms": "200"})
+    reply = failed(served, question, says)
+    assert (reply.throttled, reply.retryable, reply.fatal) == (True, True, False)
+    assert reply.retry_after == pytest.approx(0.2)
+
+
+def test_a_gemini_quota_that_allows_something_is_throttled(serve: Serve, question: Question):
+    says = refused(429, NO_QUOTA.replace("limit: 0", "limit: 05"), code=429, status="RESOURCE_EXHAUSTED")
+    reply = failed(serve(GEMINI, GOOD), question, says)
+    assert (reply.throttled, reply.fatal) == (True, False)
+
+
+@every_provider
+@pytest.mark.parametrize("status", [408, 409, 500, 503, 529])
+def test_an_outage_is_retryable(serve: Serve, wire: WireFormat, status: int, question: Question):
+    reply = failed(serve(wire, GOOD), question, refused(status, "down"))
+    assert (reply.retryable, reply.fatal, reply.throttled) == (True, False, False)
+
+
+def empty(body: Any) -> Any:
+    """An answer of the right form, in which nobody answers."""
+    return {
+        name: [] if name in ("candidates", "choices", "output", "content") else value for name, value in body.items()
+    }
+
+
+NO_ANSWERS: dict[str, Callable[[WireFormat], Says]] = {
+    "an empty body": lambda _: Says(body=b""),
+    "{}": lambda _: Says(body={}),
+    "null": lambda _: Says(body=b"null", headers={"Content-Type": "application/json"}),
+    "a list": lambda _: Says(body=[]),
+    "a web page": lambda _: Says(body=b"<html>sign in</html>", headers={"Content-Type": "text/html"}),
+    "an error object": lambda _: Says(body={"error": {"message": "upstream is down", "code": 502}}),
+    "an error as text": lambda _: Says(body={"error": "upstream is down"}),
+    "no candidates": lambda wire: Says(body=empty(wire.answer("-"))),
+    "an empty answer": lambda wire: Says(body=wire.answer("")),
+}
+
+
+@every_provider
+@pytest.mark.parametrize("kind", NO_ANSWERS)
+def test_a_200_without_an_answer_is_a_retryable_failure(serve: Serve, wire: WireFormat, kind: str, question: Question):
+    reply = failed(serve(wire, GOOD), question, NO_ANSWERS[kind](wire))
+    assert (reply.retryable, reply.fatal, reply.throttled) == (True, False, False)
+    assert "NoneType" not in reply.error
+    if "error" in kind:
+        assert "upstream is down" in reply.error
+
+
+@every_provider
+def test_a_rate_limit_inside_a_200_is_throttled(serve: Serve, wire: WireFormat, question: Question):
+    says = Says(body={"error": {"message": "slow down", "code": "rate_limit_exceeded"}})
+    assert failed(serve(wire, GOOD), question, says).throttled
+
+
+def test_what_a_response_without_an_answer_cost_is_kept(serve: Serve, question: Question):
+    reply = failed(serve(GEMINI, GOOD), question, NO_ANSWERS["no candidates"](GEMINI))
+    assert reply.cost == pytest.approx((3000 * 0.5 + 600 * 3) / 1e6)
+
+
+# -- of the request ---------------------------------------------------------------------------------------------------
+
+
+@every_provider
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_rejected_request_is_not_repeated_at_once(serve: Serve, wire: WireFormat, status: int, question: Question):
+    reply = failed(serve(wire, GOOD), question, refused(status, "Invalid image."))
+    assert (reply.retryable, reply.fatal, reply.throttled) == (False, False, False)
+    assert "Invalid image." in reply.error
+
+
+AMBIGUOUS = {
+    "a score twice": '{"score": 2, "score": 5}',
+    "a key twice inside": '{"score": 2, "more": {"a": 1, "a": 1}}',
+    "NaN": '{"score": 2, "weight": NaN}',
+    "infinity": '{"score": 2, "weight": Infinity}',
+    "minus infinity": '{"score": 2, "weight": -Infinity}',
+}
+
+
+@pytest.mark.parametrize("text", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_an_ambiguous_answer_is_malformed(serve: Serve, text: str, question: Question):
+    served = serve(CHAT, text)
+    reply = served.model.ask(question)
+    assert isinstance(reply, Malformed), reply
+    assert (reply.earlier, reply.text) == (text, text), "the raw text stays raw"
+    assert len(served.server.calls()) == 2
+
+
+# -- keys and limits --------------------------------------------------------------------------------------------------
+
+
+@every_provider
+def test_a_key_is_redacted_before_the_message_is_cut(serve: Serve, wire: WireFormat, question: Question):
+    # The key lies across the place where the message is cut: half of it must not remain.
+    reply = failed(serve(wire, GOOD, key_variable="OPENAI_API_KEY"), question, refused(401, "x" * 590 + KEY))
+    assert KEY[:8] not in reply.error
+    assert "…" in reply.error
+
+
+@every_provider
+def test_a_turn_that_is_far_away_is_returned_instead_of_slept(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD, requests_per_minute=2)
+    assert isinstance(served.model.ask(question), Answered)
+    reply = served.model.ask(question)
+    assert isinstance(reply, Failed)
+    assert (reply.throttled, reply.retryable, reply.fatal) == (True, True, False)
+    assert reply.retry_after == pytest.approx(30, abs=5)
+    assert len(served.server.calls()) == 1
+
+
+# -- money ------------------------------------------------------------------------------------------------------------
+
+
+def uncounted(wire: WireFormat, *, zero: bool) -> Says:
+    """An answer whose tokens are not counted, or counted as none."""
+    body = dict(wire.answer(json.dumps(GOOD)))
+    name = "usageMetadata" if wire is GEMINI else "usage"
+    usage = body.pop(name)
+    if zero:
+        body[name] = {key: 0 if isinstance(value, int) else value for key, value in usage.items()}
+    return Says(body=body)
+
+
+@every_provider
+@pytest.mark.parametrize("zero", [True, False], ids=["zero tokens", "no usage"])
+@pytest.mark.parametrize("price", [None, {"input": 1.0, "output": 1.0}], ids=["price list", "own price"])
+def test_an_answer_without_counted_tokens_has_an_unknown_cost(
+    serve: Serve, wire: WireFormat, zero: bool, price: Any, question: Question
+):
+    served = serve(wire, GOOD, price=price)
+    served.server.breaks(uncounted(wire, zero=zero))
+    reply = served.model.ask(question)
+    if wire is ANTHROPIC and not zero:
+        # Its client cannot read a response without them.
+        assert isinstance(reply, Failed)
+        assert "not in the format of anthropic" in reply.error
+        return
+    assert isinstance(reply, Answered), reply
+    assert (reply.cost, reply.effective["cost"]) == (0.0, "unknown")
+
+
+def test_a_sum_with_an_unknown_part_is_unknown(serve: Serve, question: Question):
+    served = serve(GEMINI, GOOD)
+    served.server.breaks(Says(body={**GEMINI.answer("no JSON"), "usageMetadata": {}}))
+    reply = served.model.ask(question)
+    assert isinstance(reply, Answered)
+    assert (reply.effective["asked"], reply.effective["cost"]) == (2, "unknown")
+
+
+def test_the_server_is_recorded_without_its_password(serve: Serve, question: Question):
+    served = serve(CHAT, GOOD)
+    address = served.model.settings.address
+    secret = ModelSettings.model_validate(
+        {**served.model.settings.model_dump(), "base_url": address.replace("//", "//user:secret@")}
+    )
+    model = Model(secret)
+    reply = model.ask(question)
+    model.close()
+    assert isinstance(reply, Answered), reply
+    assert reply.effective["server"] == address.removeprefix("http://").partition("/")[0]
