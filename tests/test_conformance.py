@@ -1,4 +1,4 @@
-"""The conformance checks: our editors and a plugin pass them, and every kind of violation is detected."""
+"""The conformance checks: our editors, judges and a plugin pass them, and every kind of violation is detected."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import BaseModel
-from stillme_test_plugin import Negative
+from stillme_test_plugin import Brightness, Negative
 
 from stillme import images
 from stillme.editors.folder import Folder
 from stillme.editors.noop import Noop
 from stillme.editors.planted import Planted
+from stillme.instruments.judge import Instruments
+from stillme.judges.scripted import Scripted
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import Capabilities, Editor, Needs, Parameters, spec_of
-from stillme.testing import CHECKS, PROMPTS, check_editor, violations
-from stillme.types import Edited, EditOutcome, Failed, Refused, Request
+from stillme.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
+from stillme.testing import (
+    CHECKS,
+    JUDGE_CHECKS,
+    PROMPTS,
+    check_editor,
+    check_judge,
+    judge_violations,
+    violations,
+)
+from stillme.types import Abstained, Assessment, Edited, EditOutcome, Failed, Pair, Rated, Refused, Request
 
 PEOPLE = portraits()[:2]
 
@@ -268,3 +278,217 @@ def test_one_portrait_is_too_few_and_an_unknown_check_is_named():
         check_editor(Good, PEOPLE[:1])
     with pytest.raises(ValueError, match="there is no check 'fast'"):
         check_editor(Good, PEOPLE, skip=["fast"])
+
+
+# -- judges -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_judge_conforms():
+    check_judge(Instruments, PEOPLE)
+    # Scripted answers are given without a look at the picture.
+    check_judge(Scripted, PEOPLE, skip=["survives"])
+
+
+def test_a_judge_that_raises_on_a_missing_edit_is_detected():
+    (sentence,) = judge_violations(Brightness, PEOPLE)
+    assert "survives: it raised UnreadableImage on an edit that does not exist" in sentence
+
+
+class GoodJudge:
+    """Measures brightness, and conforms."""
+
+    Parameters: type[BaseModel] = Parameters
+    needs = Needs()
+    declared = JudgeCapabilities(kind="instrument", axes=("brightness",), batch=2, concurrency=2)
+
+    def __init__(self, parameters: BaseModel) -> None:
+        self.spec = spec_of("good", "1", parameters)
+        self.capabilities = self.declared
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        for pair in pairs:
+            if pair.edited.path.exists():
+                yield self.one(pair)
+            else:
+                yield Assessment(ratings={"brightness": Failed(error="no such edit", retryable=False)})
+
+    def one(self, pair: Pair) -> Assessment:
+        return self.rated(float(images.read_rgb(pair.edited.path).mean()))
+
+    def rated(self, score: float) -> Assessment:
+        return Assessment(ratings={"brightness": Rated(score=score)})
+
+    def close(self) -> None:
+        pass
+
+
+class NamelessJudge(GoodJudge):
+    __doc__ = ""
+
+
+class SlowJudge(GoodJudge):
+    """Loads its weights too early."""
+
+    def __init__(self, parameters: BaseModel) -> None:
+        super().__init__(parameters)
+        time.sleep(1.1)
+
+
+class UnstableJudge(GoodJudge):
+    """Has another specification each time."""
+
+    versions = itertools.count()
+
+    def __init__(self, parameters: BaseModel) -> None:
+        super().__init__(parameters)
+        self.spec = spec_of("unstable", str(next(self.versions)), parameters)
+
+
+class DriftingJudge(GoodJudge):
+    """Changes its specification when it judges."""
+
+    def one(self, pair: Pair) -> Assessment:
+        self.spec = spec_of("drifting", "2", Parameters())
+        return super().one(pair)
+
+
+class DeclaresTwice(GoodJudge):
+    """Declares an axis as whole and as partial."""
+
+    declared = JudgeCapabilities(kind="model", axes=("brightness",), partial=("brightness",))
+
+
+class DeclaresNothing(GoodJudge):
+    """Declares no axis."""
+
+    declared = JudgeCapabilities(kind="model", axes=())
+
+
+class ForgetfulJudge(GoodJudge):
+    """Leaves the last pair out."""
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        yield from list(super().judge(pairs))[: max(1, len(pairs) - 1)]
+
+
+class SilentJudge(GoodJudge):
+    """Says nothing on an axis that it declares, and something on another."""
+
+    def one(self, pair: Pair) -> Assessment:
+        return Assessment(ratings={"darkness": Rated(score=1.0)})
+
+
+class OffTheScale(GoodJudge):
+    """Rates six out of five."""
+
+    declared = JudgeCapabilities(kind="model", axes=("edit_success",))
+
+    def one(self, pair: Pair) -> Assessment:
+        return Assessment(ratings={"edit_success": Rated(score=6.0)})
+
+
+class NotANumber(GoodJudge):
+    """Fills in what it does not know."""
+
+    def one(self, pair: Pair) -> Assessment:
+        return self.rated(float("nan"))
+
+
+class Wordless(GoodJudge):
+    """Abstains from everything, and gives no reason."""
+
+    def one(self, pair: Pair) -> Assessment:
+        return Assessment(ratings={"brightness": Abstained(reason="")})
+
+
+class BackwardsJudge(GoodJudge):
+    """Answers in another order."""
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        yield from reversed(list(super().judge(pairs)))
+
+
+class MixingJudge(GoodJudge):
+    """Keeps the pair at hand in itself."""
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        for pair in pairs:
+            self.current = pair
+            time.sleep(0.05)
+            yield from super().judge([self.current])
+
+
+class ReadsLabelsJudge(GoodJudge):
+    """Reads the labels without saying so."""
+
+    def one(self, pair: Pair) -> Assessment:
+        return self.rated(2.0 if pair.labels else 1.0)
+
+
+class ReadsKeys(GoodJudge):
+    """Rates by the key of the edit."""
+
+    def one(self, pair: Pair) -> Assessment:
+        return self.rated(float(len(pair.edit)))
+
+
+class RatesNothing(GoodJudge):
+    """Rates an edit that does not exist."""
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        for _ in pairs:
+            yield self.rated(3.0)
+
+
+class ClosesOnceJudge(GoodJudge):
+    """Cannot be closed twice."""
+
+    open = True
+
+    def close(self) -> None:
+        if not self.open:
+            raise RuntimeError("already closed")
+        self.open = False
+
+
+BAD_JUDGES = {
+    NamelessJudge: ("described", "no docstring"),
+    SlowJudge: ("cheap", "building it took"),
+    UnstableJudge: ("stable", "different `spec`s"),
+    DriftingJudge: ("stable", "changes when it judges"),
+    DeclaresTwice: ("sensible", "declares brightness twice"),
+    DeclaresNothing: ("sensible", "declares no axis"),
+    ForgetfulJudge: ("answers", "gave 1 assessments for 2 pairs"),
+    SilentJudge: ("answers", "said nothing on brightness"),
+    OffTheScale: ("answers", "edit_success = 6.0 is outside of its scale, 1 to 5"),
+    NotANumber: ("answers", "brightness = nan is not a finite number"),
+    Wordless: ("answers", "abstained on brightness without a reason"),
+    BackwardsJudge: ("batched", "comes in another order"),
+    MixingJudge: ("parallel", "with 2 calls at once"),
+    ReadsLabelsJudge: ("blind", "change with the portraits' labels"),
+    ReadsKeys: ("blind", "change with the key of the edit"),
+    RatesNothing: ("survives", "rated an edit that does not exist"),
+    ClosesOnceJudge: ("closes", "closing it twice raised RuntimeError"),
+}
+
+
+def test_a_good_judge_has_no_violations():
+    assert judge_violations(GoodJudge, PEOPLE) == []
+
+
+@pytest.mark.parametrize("kind", BAD_JUDGES, ids=lambda kind: kind.__name__)
+def test_a_violation_of_a_judge_is_detected(kind: type[Judge]):
+    check, words = BAD_JUDGES[kind]
+    others = [name for name in JUDGE_CHECKS if name != check]
+    assert words in " ".join(judge_violations(kind, PEOPLE, skip=others))
+
+
+def test_every_check_has_a_judge_that_fails_it():
+    assert {name for name, _ in BAD_JUDGES.values()} == set(JUDGE_CHECKS)
+
+
+def test_the_error_names_the_judge():
+    with pytest.raises(AssertionError, match=r"SilentJudge has \d+ violations"):
+        check_judge(SilentJudge, PEOPLE)
+    with pytest.raises(ValueError, match="at least two portraits"):
+        check_judge(GoodJudge, PEOPLE[:1])

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -17,8 +17,9 @@ from stillme import audit
 from stillme.audit.config import Config
 from stillme.pipeline import Options, run_stages
 from stillme.portraits.synthetic import portraits
-from stillme.protocols import Editor
-from stillme.types import Arm, Edited, Prompt, Request
+from stillme.protocols import expected_dollars
+from stillme.testing import check_editor, check_judge
+from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -86,18 +87,43 @@ def test_the_example_functions_run_an_audit(tmp_path: Path):
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
 
 
-def test_the_example_plugin_edits():
-    (_, code) = blocks(ROOT / "docs" / "plugins.md", "python")
-    names: dict[str, object] = {}
-    exec(code, names)
-    grey = names["Grey"](names["GreyParameters"]())
-    assert isinstance(grey, Editor)
-    prompt = Prompt(id="x", text="Grey.", category="own", subcategory="own")
-    request = Request(
-        portraits=portraits()[:1], prompt=prompt, arm=Arm.BASELINE, instruction="", editor=grey.spec, seed=0
-    )
-    (outcome,) = grey.edit([request])
-    assert isinstance(outcome, Edited)
+def test_the_example_programs_run_an_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page = ROOT / "docs" / "plugins.md"
+    _, edit, rate, *_ = blocks(page, "python")
+    (tmp_path / "edit.py").write_text(edit)
+    (tmp_path / "rate.py").write_text(rate)
+    short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
+    (tmp_path / "audit.toml").write_text(short + blocks(page, "toml")[1])
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    summary = run_stages(tmp_path, ("edit", "judge", "estimate"), Options())
+    assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
+
+
+def test_the_example_addresses_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("EXAMPLE_KEY", "sk-example-0123456789")
+    short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
+    (tmp_path / "audit.toml").write_text(short + blocks(ROOT / "docs" / "plugins.md", "toml")[2])
+    loaded = audit.load(tmp_path)
+    assert expected_dollars(loaded.editors[0].editor) == 0.04
+    assert expected_dollars(loaded.judges[0].judge) == 0.0
+
+
+def test_the_example_classes_conform(monkeypatch: pytest.MonkeyPatch):
+    _, _, _, editor, hosted, judge = blocks(ROOT / "docs" / "plugins.md", "python")
+    names: dict[str, Any] = {"__name__": "docs_plugins"}
+    for code in (editor, hosted, judge):
+        exec(code, names)
+    check_editor(names["Grey"], portraits()[:2], {"strength": 0.5})
+    check_judge(names["Brighter"], portraits()[:2])
+    monkeypatch.setenv("EXAMPLE_KEY", "sk-example-0123456789")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    def returns_it(_: Loopback, asked: Asked) -> Says:
+        assert asked.headers["authorization"] == "Bearer sk-example-0123456789"
+        return Says(body={"image": asked.json["image"].partition(",")[2]})
+
+    with serving(returns_it) as server:
+        check_editor(names["Example"], portraits()[:2], {"base_url": server.url, "price": {"image": 0.04}})
 
 
 def test_the_page_of_commands_is_what_help_says():

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from stillme import calibration, registry
-from stillme.errors import BrokenPlugin, InvalidParameters
+from stillme.errors import InvalidParameters, StillmeError
 from stillme.portraits import folder as portrait_folder
 from stillme.portraits.sheet import write_sheet
 from stillme.protocols import HasValidityCards, Needs
@@ -106,10 +106,12 @@ def _plugin_entry(kind: registry.Buildable, name: str) -> Entry:
     try:
         loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
         abilities = _calibration(name) if kind == "judge" else _capabilities(name)
-    except BrokenPlugin as error:
+        parameters = _parameters(loaded.Parameters)
+    except Exception as error:
         # One broken package must not hide the others.
+        reason = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
         return Entry(
-            title=name, summary=f"[broken: {error}]", details={"name": name, "ready": False, "lacking": [str(error)]}
+            title=name, summary=f"[broken: {reason}]", details={"name": name, "ready": False, "lacking": [reason]}
         )
     summary = (inspect.getdoc(loaded) or "").partition("\n")[0]
     lacking = registry.unmet(loaded.needs)
@@ -124,7 +126,7 @@ def _plugin_entry(kind: registry.Buildable, name: str) -> Entry:
             "ready": not lacking,
             "lacking": lacking,
             "needs": _needs(loaded.needs),
-            "parameters": _parameters(loaded.Parameters),
+            "parameters": parameters,
             **abilities,
         },
     )

@@ -17,7 +17,7 @@ from stillme.types import Arm, ImageFile, Json, Portrait, Prompt, Request, Spec,
 
 T = TypeVar("T")
 
-HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor", "gate", "sentinel"})
+HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor", "gate", "reuse", "sentinel"})
 """Sections of a configuration that change no row."""
 
 
@@ -113,6 +113,8 @@ class Analysis:
     replicates: int = 2000
     seed: int = 0
     prompts: Literal["fixed", "sample"] = "fixed"
+    race_cut: int | None = None
+    """From which score on the paper's tables count a race as changed; None for the rubric's."""
     rule: str = "mean"
     """How several judges become one."""
     combined: tuple[str, ...] = ()

@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 import shutil
+import socket
 import sqlite3
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from stillme import __version__, faces, images, registry
+from stillme.editors.diffusion.gpus import gpus
 from stillme.errors import InvalidParameters, StillmeError
+from stillme.protocols import ChecksMachine, ChecksRequests, Editor, Judge, Needs
 from stillme.store import Store
 
 State = Literal["ok", "lacking", "broken"]
 
 _MARKS: dict[State, str] = {"ok": "✓", "lacking": "·", "broken": "✗"}
 _LEAST_FREE_GB = 1.0
+_HUB = ("huggingface.co", 443)
+_HUB_SECONDS = 3.0
+_IMPORT_SECONDS = 120.0
+_TRY_IMPORTS = """
+import importlib, json, os, sys
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what packages print is no answer
+for target in sys.argv[1:]:
+    module, _, name = target.partition(":")
+    try:
+        loaded = importlib.import_module(module)
+        name and getattr(loaded, name)
+        error = ""
+    except BaseException as fault:
+        while fault.__cause__ or fault.__context__:
+            fault = fault.__cause__ or fault.__context__
+        error = f"{type(fault).__name__}: {fault}"
+    print(json.dumps([target, error]), file=answers, flush=True)
+"""
+"""Runs in a process of its own: an import that crashes or hangs must not take the doctor with it.
+
+Libraries that import lazily wrap the error several times; the first of them tells what is wrong.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +74,18 @@ class Check:
 
 def examine() -> list[Check]:
     """Run every check; none stops the others."""
+    online = _online()
     checks = [
         _tried("versions", _versions),
         _tried("run folder", _run_folder),
         _tried("disk", _disk),
         _tried("embedded portraits", _portraits),
         _tried("face models", _face_models),
+        Check(name="GPUs", state="ok" if gpus() else "lacking", detail=_gpus()),
+        _hub(online=online),
     ]
-    return [*checks, *_plugins("editor"), *_plugins("judge")]
+    faults = _import_faults()
+    return [*checks, *_plugins("editor", faults, online=online), *_plugins("judge", faults, online=online)]
 
 
 def _tried(name: str, attempt: Callable[[], str]) -> Check:
@@ -97,15 +132,107 @@ def _face_models() -> str:
     return "detect a face in a portrait"
 
 
-def _plugins(kind: registry.Buildable) -> Iterator[Check]:
+def _gpus() -> str:
+    cards = [f"{card.name}, {card.free_gb:.0f} of {card.total_gb:.0f} GB free" for card in gpus()]
+    return "; ".join(cards) or "nvidia-smi shows no NVIDIA GPU; editors with open weights need one"
+
+
+def _online() -> bool:
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        return False
+    try:
+        socket.create_connection(_HUB, _HUB_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _hub(*, online: bool) -> Check:
+    """Whether the hub knows who is asking: weights with a licence to accept need it."""
+    name = "Hugging Face hub"
+    if find_spec("huggingface_hub") is None:
+        return Check(name=name, state="lacking", detail='not installed: run `pip install "stillme[diffusers]"`')
+    hub: Any = import_module("huggingface_hub")
+    if not hub.get_token():
+        return Check(name=name, state="lacking", detail="not logged in; gated weights need `hf auth login`")
+    if not online:
+        return Check(name=name, state="lacking", detail="offline: whether token and licences are valid is unknown")
+    try:
+        user = hub.whoami()["name"]
+    except Exception as error:
+        detail = f"the token is rejected ({type(error).__name__}); run `hf auth login`"
+        return Check(name=name, state="lacking", detail=detail)
+    return Check(name=name, state="ok", detail=f"logged in as {user}")
+
+
+def _plugins(kind: registry.Buildable, faults: Mapping[str, str], *, online: bool) -> Iterator[Check]:
     for name in registry.plugins(kind):
-        label = f"{kind} {name}"
         try:
-            loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
-            lacking = registry.unmet(loaded.needs)
-            with suppress(InvalidParameters):
-                registry.build(kind, name, {}, ready=False)
-        except StillmeError as error:
-            yield Check(name=label, state="broken", detail=str(error))
+            lacking = list(_lacking(kind, name, faults, online=online))
+        except Exception as error:  # one broken package must not hide the others
+            detail = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
+            yield Check(name=f"{kind} {name}", state="broken", detail=detail)
             continue
-        yield Check(name=label, state="lacking" if lacking else "ok", detail="; ".join(lacking) or "ready")
+        state = "lacking" if lacking else "ok"
+        yield Check(name=f"{kind} {name}", state=state, detail="; ".join(lacking) or "ready")
+
+
+def _lacking(kind: registry.Buildable, name: str, faults: Mapping[str, str], *, online: bool) -> Iterator[str]:
+    needs = _class_of(kind, name).needs
+    unmet = registry.unmet(needs)
+    yield from unmet
+    if not unmet:
+        broken = [target for target in _targets(needs) if faults.get(target)]
+        # The first says why; the others follow from it.
+        yield from (f"{target} cannot be imported ({faults[target]}); run `pip check`" for target in broken[:1])
+    try:
+        plugin: Editor | Judge = registry.build(kind, name, {}, ready=False)
+    except InvalidParameters:
+        return  # it cannot be judged without the user's parameters
+    if isinstance(plugin, ChecksRequests) and not unmet:
+        yield from plugin.problems([], [])
+    if isinstance(plugin, ChecksMachine):
+        yield from plugin.lacking(online=online)
+
+
+def _class_of(kind: registry.Buildable, name: str) -> type[Editor] | type[Judge]:
+    return registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
+
+
+def _targets(needs: Needs) -> tuple[str, ...]:
+    return (*needs.modules, *needs.imports)
+
+
+def _import_faults() -> dict[str, str]:
+    """Why what plugins import cannot be imported; only of packages that are installed."""
+    targets: dict[str, None] = {}
+    for kind in ("editor", "judge"):
+        for name in registry.plugins(kind):
+            try:
+                needs = _class_of(kind, name).needs
+            except Exception:  # named with its own check
+                continue
+            if not registry.unmet(Needs(modules=needs.modules)):
+                targets.update(dict.fromkeys(_targets(needs)))
+    return tried_imports(list(targets))
+
+
+def tried_imports(targets: Sequence[str]) -> dict[str, str]:
+    """For each `module` or `module:name` why it cannot be imported; empty where it can."""
+    faults: dict[str, str] = {}
+    while rest := [target for target in targets if target not in faults]:
+        ended = "the import does not end"
+        try:
+            tried = subprocess.run(
+                [sys.executable, "-c", _TRY_IMPORTS, *rest], capture_output=True, text=True, timeout=_IMPORT_SECONDS
+            )
+            shown, ended = tried.stdout, f"the import ends the process with {tried.returncode}"
+        except subprocess.TimeoutExpired as error:
+            shown = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else ""
+        for target, fault in map(json.loads, shown.splitlines()):
+            faults[target] = fault.partition("\n")[0][:200]
+        if all(target in faults for target in rest):
+            break
+        # The process ended at this one; the others are tried without it.
+        faults[next(target for target in rest if target not in faults)] = ended
+    return faults

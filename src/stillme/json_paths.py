@@ -13,3 +13,11 @@ def dig(value: Json, *path: str | int) -> Json:
         except (LookupError, TypeError):
             return None
     return value
+
+
+def follow(value: Json, path: str) -> Json:
+    """The value at a written path such as `data.0.b64_json`, or None; an empty path is the value itself."""
+    steps = path.split(".") if path else []
+    for step in steps:
+        value = dig(value, int(step) if isinstance(value, list) and step.isdigit() else step)
+    return value

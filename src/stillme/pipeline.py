@@ -16,6 +16,7 @@ from stillme.report.data import Redaction
 from stillme.report.manuscript import Format, Written, write_figures
 from stillme.results import Run, disputes, folder_of
 from stillme.results.drift import drift, sentence
+from stillme.sentinels.reading import KnownAnswers
 from stillme.stages.changes import adopt
 from stillme.stages.described import with_features
 from stillme.stages.recording import record
@@ -62,6 +63,8 @@ class Options:
     say: Callable[[str], None] = _ignore
     redact: Redaction = "none"
     """Whether the report and its figures show portraits."""
+    judge: str = ""
+    """Whose scores the report's first screen and figures show; empty for the ensemble's, else every judge's."""
     figures: tuple[Format, ...] = ()
     """Formats in which figures for a manuscript are written beside the report."""
 
@@ -94,6 +97,8 @@ class Summary:
     to_retry: int = 0
     """Failures that a rerun would retry."""
     failures: tuple[Failure, ...] = ()
+    known_answers: tuple[KnownAnswers, ...] = ()
+    """What judges said to hidden pairs of known truth."""
     tables: list[Path] = field(default_factory=lambda: list[Path]())
     report: Path | None = None
     figures: Written | None = None
@@ -119,6 +124,8 @@ class Summary:
             "failures": [
                 {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
             ],
+            "known_answers": [answers.as_json() for answers in self.known_answers],
+            "alarms": [answers.alarm for answers in self.known_answers if answers.alarm],
             "cost": self.cost,
             "unpriced": self.unpriced,
             "tables": [str(path) for path in self.tables],
@@ -139,6 +146,7 @@ class Summary:
         lines += [f"  {failure}" for failure in self.failures[:_REASONS]]
         if len(self.failures) > _REASONS:
             lines.append(f"  and {len(self.failures) - _REASONS:,} more reasons; `stillme export` lists all")
+        lines += [line for answers in self.known_answers for line in answers.lines()]
         if self.cost or self.unpriced:
             limit = f" of ${self.budget:,.2f}" if self.budget is not None and not self.unpriced else ""
             lines.append(f"cost so far: {self.cost_text}{limit}")
@@ -182,6 +190,7 @@ def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], opt
     summary = Summary(folder=audit.folder, budget=audit.config.budget.dollars)
     worked = work(audit, works, options.conditions, calibration.known_to_this_machine(audit))
     summary.ended, summary.tallies, summary.failures = worked.ended, worked.tallies, worked.failures
+    summary.known_answers = worked.known_answers
     _sum_up(summary, worked.totals)
     if summary.ended is Ended.COMPLETE and {"estimate", "report"} & set(stages):
         with Run.open(audit.folder) as run:
@@ -222,7 +231,7 @@ def _estimate(run: Run, stages: Sequence[Name], options: Options, summary: Summa
     if "report" in stages:
         if edits >= _WORTH_SAYING:
             options.say("Writing the report …")
-        data = report_data(run, estimated, redact=options.redact)
+        data = report_data(run, estimated, redact=options.redact, judge=options.judge)
         summary.report = report.write(run.folder, data)
         if options.figures:
             summary.figures = write_figures(run.folder / FIGURES, data, options.figures)

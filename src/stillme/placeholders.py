@@ -27,9 +27,7 @@ def fill(text: str, values: Mapping[str, object]) -> str:
 
 
 def fill_json(template: Json, values: Mapping[str, object]) -> Json:
-    """Nested JSON with every text filled. A text that is one placeholder alone keeps its value's type: a seed stays a
-    number.
-    """
+    """Nested JSON with every text filled. Where a text is one placeholder alone, its value stays a number."""
 
     def filled(text: str) -> Json:
         alone = _MARK.fullmatch(text)

@@ -10,14 +10,14 @@ audit names none, and `shorthand`, the parameter that takes what follows the col
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from stillme.types import Arm, Assessment, EditOutcome, Pair, Portrait, Prompt, Request, Spec
+from stillme.types import Arm, Assessment, EditOutcome, Json, Pair, Portrait, Prompt, Request, Spec
 
 
 class Parameters(BaseModel):
@@ -52,6 +52,10 @@ class Needs:
     """Environment variables, such as API keys."""
     memory_gb: float = 0.0
     """GPU memory, as a guide."""
+    disk_gb: float = 0.0
+    """Space for what is downloaded with the first call, as a guide."""
+    imports: tuple[str, ...] = ()
+    """What is imported with the first call, as `module:name`, where importing the modules does not show that it works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +156,47 @@ class ChecksRequests(Protocol):
 
 
 @runtime_checkable
+class ChecksMachine(Protocol):
+    """An editor or judge that knows more of what a machine must have than `Needs` says. Optional; for the doctor."""
+
+    def lacking(self, *, online: bool) -> Iterator[str]:
+        """One sentence per lack: what, and what to do. Asks other computers only if `online`."""
+        ...
+
+
+@runtime_checkable
 class NeedsPortraits(Protocol):
     """An editor that needs all portraits of the audit, not only the one to edit. Optional; for known-answer editors."""
 
     def set_portraits(self, portraits: Sequence[Portrait]) -> None:
         """Called once, before anything else."""
+        ...
+
+
+@runtime_checkable
+class NeedsPrompts(Protocol):
+    """An editor that needs all prompts of the audit, in their order. Optional; for files that are named by number."""
+
+    def set_prompts(self, prompts: Sequence[Prompt]) -> None:
+        """Called once, before anything else."""
+        ...
+
+
+@runtime_checkable
+class ChecksSeeds(Protocol):
+    """An editor that cannot take every seed. Optional."""
+
+    def seed_problems(self, seeds: Sequence[int]) -> Iterator[str]:
+        """One sentence per problem with the seeds that the audit names."""
+        ...
+
+
+@runtime_checkable
+class HasNotes(Protocol):
+    """An editor with something to tell before its first edit that stops nothing. Optional."""
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """One sentence each; `requests` are all of the audit."""
         ...
 
 
@@ -180,6 +220,35 @@ def expected_dollars(plugin: object) -> float | None:
         return None
 
 
+class Jobs(Protocol):
+    """Work that providers have accepted, by the request's key. Safe to use from any thread."""
+
+    def open(self, key: str) -> str | None:
+        """The job to ask for, if there is one."""
+        ...
+
+    def add(self, key: str, job: str) -> None:
+        """Remember a job. On return, a crash does not lose it."""
+        ...
+
+    def answered(self, key: str) -> None:
+        """The job gave a picture or a refusal, which is about to be saved."""
+        ...
+
+    def end(self, key: str) -> None:
+        """Forget a job that gives no picture, so that a new one may be made."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """An editor whose provider queues work, which must be paid for once. Optional."""
+
+    def remember_in(self, jobs: Jobs) -> None:
+        """Called before the first edit. A request whose job is open asks for that job instead of making another."""
+        ...
+
+
 @runtime_checkable
 class HasProvider(Protocol):
     """A judge that asks somebody else's computer. Optional.
@@ -199,6 +268,21 @@ class Fingerprinted(Protocol):
 
     def fingerprint(self, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:
         """The hash of the picture that it would return; empty if there is none."""
+        ...
+
+
+@runtime_checkable
+class KeepsWeights(Protocol):
+    """An editor whose weights have a name that can move, such as a branch of a repository. Optional.
+
+    It stores what the name meant as `weights` among the effective parameters of each edit.
+    """
+
+    def keep_weights(self, recorded: Sequence[Mapping[str, Json]]) -> None:
+        """Called before the first edit with the different `weights` of the edits under its key that a run has.
+
+        Further edits must be made with the same, or fail.
+        """
         ...
 
 

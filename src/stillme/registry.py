@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -113,7 +113,7 @@ def build(
     name, _, value = use.partition(":")
     loaded = editor_class(name) if kind == "editor" else judge_class(name)
     given = {_shorthand(loaded, name, value): value, **parameters} if value else dict(parameters)
-    if ready and (lacking := unmet(loaded.needs)):
+    if ready and (lacking := unmet(_needs(loaded.needs, given))):
         raise NotReady(f"The {kind} {use!r}", lacking)
     try:
         valid = loaded.Parameters.model_validate(given)
@@ -162,6 +162,14 @@ def unmet(needs: Needs) -> list[str]:
         if not os.environ.get(variable):
             lacking.append(f"{variable} is not set: run `export {variable}=…` with your key")
     return lacking
+
+
+def _needs(needs: Needs, parameters: Mapping[str, Any]) -> Needs:
+    """What a plugin needs with these parameters: `key_variable` names another variable than the usual one."""
+    variable = parameters.get("key_variable", parameters.get("api_key_env"))
+    if not needs.variables or not isinstance(variable, str):
+        return needs
+    return replace(needs, variables=(variable,) if variable else ())
 
 
 def _is_installed(module: str) -> bool:

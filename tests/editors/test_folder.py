@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stillme import images
+from stillme import audit, images
 from stillme.editors.folder import Folder, FolderParameters
+from stillme.errors import InvalidAudit
 from stillme.pipeline import Options, run_stages
 from stillme.protocols import ChecksRequests
-from stillme.types import Arm, Edited, Failed
+from stillme.types import Arm, Edited, Failed, Refused
 from tests.records import portrait, prompt, request
 
 PNG = images.encode_png(np.random.default_rng(0).integers(0, 255, (8, 6, 3), dtype=np.uint8))
@@ -214,3 +215,164 @@ def test_a_run_kept_elsewhere_still_finds_the_files(write_audit: Any, tmp_path: 
     (audit_folder / "outputs" / "p1" / "O-01.png").write_bytes(picture)
     again = run_stages(tmp_path / "run", ("edit",), Options())
     assert (again.tallies[0].already, again.tallies[0].counts.get("edited")) == (1, 1)
+
+
+# -- names of researchers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("pattern", "name"), [("{portrait}.png", "p0.PNG"), ("{portrait}.*", "p0.JPG")])
+def test_endings_in_capitals_are_found(tmp_path: Path, pattern: str, name: str):
+    put(tmp_path, name)
+    editor = folder(tmp_path, pattern, complete=True)
+    edited = outcome(editor)
+    assert isinstance(edited, Edited)
+    assert edited.effective["file"] == name
+    assert problems(editor, people=1, prompts=1) == []
+
+
+def test_two_files_that_differ_by_the_case_of_their_ending_are_not_one_edit(tmp_path: Path):
+    put(tmp_path, "p0.png", "p0.PNG")
+    both = outcome(folder(tmp_path, "{portrait}.*"))
+    assert isinstance(both, Failed)
+    assert "both exist; keep one" in both.error
+
+
+def test_attributes_and_the_number_of_the_prompt_are_fields(tmp_path: Path):
+    put(tmp_path, "Black_woman/01.png", "White_man/01.png", "Black_woman/00.png")
+    editor = folder(tmp_path, "{race}_{gender}/{prompt_index:02d}.png", complete=True)
+    whose = [portrait("a", race="Black", gender="woman"), portrait("b", race="White", gender="man")]
+    asked = [prompt("O-07"), prompt("O-01")]
+    editor.set_prompts(asked)
+    (sentence,) = editor.problems(whose, asked)
+    assert "1 of 4 files are missing (b × O-07); the first would be" in sentence
+    assert "White_man/00.png" in sentence
+    made = replace(request("b", "O-01", editor=editor.spec), portraits=(whose[1],))
+    (edited,) = editor.edit([made])
+    assert edited.effective["file"] == "White_man/01.png"
+    counted = folder(tmp_path, "{race}_{gender}/{prompt_number:02d}.png")
+    counted.set_prompts(asked)
+    (edited,) = counted.edit([replace(made, prompt=asked[0])])
+    assert edited.effective["file"] == "White_man/01.png"
+
+
+def test_portraits_with_equal_attributes_would_share_a_file(tmp_path: Path):
+    editor = folder(tmp_path, "{race}/{prompt}.png")
+    whose = [portrait("a", race="Black"), portrait("b", race="Black")]
+    assert "has no {portrait}, so 2 portraits would share a file" in next(editor.problems(whose, [prompt()]))
+    assert "unknown field 'rase'. Did you mean 'race'?" in next(
+        folder(tmp_path, "{rase}/{prompt}.png").problems(whose, [prompt()])
+    )
+
+
+def test_several_seeds_need_a_place_in_the_pattern(write_audit: Any):
+    settings = 'use = "folder"\nseeds = [0, 1]\n[editors.parameters]\nfolder = "outputs"\n'
+    audit_folder = write_audit(settings, prompts='["O-01"]')
+    put(audit_folder / "outputs", "p0/O-01.png")
+    with pytest.raises(InvalidAudit, match=r"has no \{seed\}, so there are no files of seed 1; add it"):
+        audit.load(audit_folder)
+    put(audit_folder / "outputs", "p0/O-01_1.png")
+    write_audit(settings + 'pattern = "{portrait}/{prompt}_{seed}.png"', prompts='["O-01"]')
+    audit.load(audit_folder)
+
+
+def test_files_that_nobody_asks_for_are_reported_at_the_start(write_audit: Any):
+    audit_folder = write_audit('use = "folder"\n[editors.parameters]\nfolder = "outputs"', prompts='["O-01"]')
+    put(audit_folder / "outputs", *(f"p{index}/O-01.png" for index in range(6)), "p9/O-01.png", "old/p0.JPG")
+    (audit_folder / "outputs" / "readme.txt").write_text("not a picture")
+    said: list[str] = []
+    run_stages(audit_folder, ("edit",), Options(say=said.append))
+    (note,) = [sentence for sentence in said if "belong to no request" in sentence]
+    assert note.startswith("folder: 2 pictures in ")
+    assert "(old/p0.JPG, p9/O-01.png); they are not read." in note
+
+
+# -- a table of edits -------------------------------------------------------------------------------------------------
+
+
+def manifest(root: Path, *lines: str, **more: object) -> Folder:
+    (root / "edits.csv").write_text("\n".join(lines) + "\n")
+    return Folder(FolderParameters.model_validate({"manifest": str(root / "edits.csv"), **more}))
+
+
+def test_a_table_says_what_each_file_shows(tmp_path: Path):
+    put(tmp_path, "1.png", "2.png")
+    editor = manifest(
+        tmp_path,
+        "file,portrait,prompt,arm,seed,note,rater",
+        "1.png,p0,O-01,,,,me",
+        "2.png,p0,O-01,feature,7,second try,me",
+    )
+    first, second = outcome(editor), outcome(editor, arm=Arm.FEATURE, seed=7)
+    assert isinstance(first, Edited)
+    assert isinstance(second, Edited)
+    assert (first.effective["file"], second.effective["file"]) == ("1.png", "2.png")
+    assert second.effective["note"] == "second try"
+    assert "note" not in first.effective
+    failed = outcome(editor, seed=1)
+    assert isinstance(failed, Failed)
+    assert "edits.csv has no row for p0 × O-01, baseline, seed 1" in failed.error
+
+
+def test_a_refusal_in_the_table_is_a_refusal(tmp_path: Path):
+    editor = manifest(tmp_path, "file,portrait,prompt,refused,note", ",p0,O-01,yes,against our policy")
+    assert outcome(editor) == Refused(message="against our policy", effective={"row": 2})
+    assert editor.capabilities.can_refuse
+    with pytest.raises(ValueError, match=r"says that it was refused \(line 2\)"):
+        editor.expected_file([portrait("p0")], prompt(), Arm.BASELINE, 0)
+    before = fingerprint(editor)
+    assert before
+    assert fingerprint(manifest(tmp_path, "file,portrait,prompt,refused,note", ",p0,O-01,yes,other")) != before
+    assert problems(editor, people=1, prompts=2) == []
+
+
+def test_a_row_whose_file_is_missing_or_damaged_names_the_file(tmp_path: Path):
+    editor = manifest(tmp_path, "file,portrait,prompt", "1.png,p0,O-01", "2.png,p1,O-01", "../3.png,p2,O-01")
+    (tmp_path / "2.png").write_bytes(PNG[:60])
+    for who, words in (("p0", f"there is no file {tmp_path / '1.png'}"), ("p1", "2.png"), ("p2", "leave the folder")):
+        failed = outcome(editor, who=who)
+        assert isinstance(failed, Failed)
+        assert words in failed.error
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("file,potrait,prompt",), "has no column 'portrait'. Did you mean 'potrait'?"),
+        (("file,portrait,prompt", "1.png,p0,O-00", "2.png,p0,O-00"), "name the same edit as another row"),
+        (("file,portrait,prompt,arm", "1.png,p0,O-00,control"), "unknown arm; write baseline, feature, placebo, noop"),
+        (("file,portrait,prompt,seed", "1.png,p0,O-00,x"), "no whole number (line 2: 'x')"),
+        (("file,portrait,prompt,refused", "1.png,p0,O-00,maybe"), "say neither yes nor no"),
+        (("file,portrait,prompt", ",p0,O-00"), "name no file and are not refused"),
+        (("file,portrait,prompt", "1.png,,O-00"), "no portrait or prompt"),
+        (("file,portrait,prompt", "1.png,p9,O-00"), "4 of 4 files are missing"),
+    ],
+)
+def test_a_mistake_in_the_table_is_named(tmp_path: Path, lines: tuple[str, ...], words: str):
+    assert words in " ".join(problems(manifest(tmp_path, *lines)))
+
+
+def test_a_table_that_is_not_there_is_named(tmp_path: Path):
+    gone = Folder(FolderParameters(manifest=str(tmp_path / "gone.csv")))
+    assert "gone.csv does not exist; correct its path" in problems(gone)[0]
+
+
+def test_a_pattern_beside_a_table_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="remove one of them"):
+        manifest(tmp_path, "file,portrait,prompt", pattern="{portrait}.png")
+    with pytest.raises(ValueError, match="give `folder`, or `manifest`"):
+        FolderParameters()
+
+
+def test_what_was_read_by_a_pattern_keeps_its_key(tmp_path: Path):
+    assert folder(Path("outputs")).spec.key == "25f53bbc9105cd78623dcc9bd7a9a3a2"
+    assert manifest(tmp_path, "file,portrait,prompt").spec.parameters["manifest"]
+
+
+def test_a_whole_audit_reads_a_table(write_audit: Any):
+    audit_folder = write_audit('use = "folder"\n[editors.parameters]\nmanifest = "made/edits.csv"', prompts='["O-01"]')
+    put(audit_folder / "made", *(f"{index}.png" for index in range(5)))
+    rows = [f"{index}.png,p{index},O-01,,".replace(",,", ",no,") for index in range(5)]
+    (audit_folder / "made" / "edits.csv").write_text(
+        "\n".join(["file,portrait,prompt,refused,note", *rows, ",p5,O-01,yes,no faces"])
+    )
+    assert run_stages(audit_folder, ("edit",), Options()).tallies[0].counts == {"edited": 5, "refused": 1}

@@ -15,7 +15,7 @@ from scipy import stats
 from stillme.errors import StillmeError
 from stillme.estimates import EditState, RatingState, Scores, Settings
 from stillme.estimates.agreement import against_people, agreement, alpha, cohen, corrected, fleiss, mean_of
-from stillme.types import NotEstimable
+from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
 
@@ -67,6 +67,47 @@ def test_fleiss_kappa_equals_statsmodels(table: np.ndarray) -> None:
         return
     counts, _ = aggregate_raters(table.astype(int))
     assert fleiss(table) == pytest.approx(fleiss_kappa(counts), abs=1e-9)
+
+
+# Fleiss (1971), as in statsmodels' documentation of fleiss_kappa: ten subjects, fourteen raters, five categories.
+FLEISS_1971 = (
+    (0, 0, 0, 0, 14),
+    (0, 2, 6, 4, 2),
+    (0, 0, 3, 5, 6),
+    (0, 3, 9, 2, 0),
+    (2, 2, 8, 1, 1),
+    (7, 7, 0, 0, 0),
+    (3, 2, 6, 3, 0),
+    (2, 5, 3, 2, 2),
+    (6, 5, 2, 1, 0),
+    (0, 2, 2, 3, 7),
+)
+
+
+def test_fleiss_kappa_of_the_published_example() -> None:
+    table = [np.repeat(np.arange(1.0, 6.0), counts) for counts in FLEISS_1971]
+    # By hand: mean agreement 0.378022, expected 0.212755, so (0.378022 - 0.212755) / (1 - 0.212755).
+    assert fleiss(np.array(table)) == pytest.approx(0.20993070, abs=1e-8)
+
+
+@pytest.mark.numeric
+def test_kappa_among_people_has_an_interval_over_portraits_and_no_cohen() -> None:
+    stream = np.random.default_rng(4)
+    crowd = people("AB", 12)
+    truth = stream.integers(1, 6, (24, 4))
+    edits, first = rows(crowd, truth.astype(float))
+    answers = [
+        replace(first, judge=f"people {n}", value=np.clip(first.value + (stream.random(len(edits)) < 0.3), 1, 5))
+        for n in (1, 2)
+    ]
+    measures = {measure.measure: measure for measure in agreement(edits, answers, quick, among="people")}
+    assert not measures.keys() & {"kappa", "kappa_linear", "kappa_quadratic"}
+    kappa = measures["fleiss_kappa"].outcome
+    assert isinstance(kappa, Interval)
+    assert kappa.method == "jackknife over portraits, Student's t"
+    assert kappa.value == pytest.approx(fleiss(np.stack([answer.value for answer in answers], axis=1)))
+    assert kappa.low < kappa.value < kappa.high
+    assert measures["fleiss_kappa"].raters == 2
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=2, max_size=30))

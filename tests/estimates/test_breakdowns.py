@@ -97,7 +97,7 @@ def test_pooled_editors_are_one() -> None:
     values = ordinal(np.random.default_rng(3).normal(0.8, 1, (24, 3, 1, 1, 2)))
     edits, scores = rows(people("AB", 12), values, editors=("x", "y"))
     pooled = estimate(edits.pooled(), [scores], quick)
-    assert {row.editor for row in pooled} == {"all editors"}
+    assert {row.editor for row in pooled} == {"all"}
     assert value(pooled, quantity="race_change", scope="all") == pytest.approx(values.mean())
 
 

@@ -15,20 +15,31 @@ from hypothesis import strategies as st
 from stillme.estimates import (
     Contrast,
     Edits,
+    RatingState,
     Scores,
     Settings,
+    above_floor,
+    adherence,
+    at_every_cut,
+    by_intersection,
+    by_prompt,
     contrasts,
     equivalence,
     estimate,
     intraclass_correlations,
     odds_ratios,
     paired_effects,
+    paired_row_tests,
     row_tests,
+    specification_curve,
 )
 from stillme.estimates.agreement import against_people, agreement, corrected
+from stillme.estimates.behaviour import Repeats, coverage, disclosure_effect, position_bias, repeatability
 from stillme.estimates.rounding import rounded, snapped
+from stillme.results.gathering import combined
 from stillme.types import Interval, NotEstimable
 
+from .test_roles import roles
 from .worlds import people, rows
 
 pytestmark = pytest.mark.numeric
@@ -61,12 +72,40 @@ def analyse(edits: Edits, scores: Scores) -> None:
         check(estimate(edits, [scores], settings))
         check(contrasts(edits, [scores], settings, against=("rest", "pairs")))
         check(equivalence(edits, [scores], settings, margin=0.1))
+        check(at_every_cut(edits, [scores], settings))
+        check(by_prompt(edits, [scores], settings))
+        check(by_prompt(edits, [scores], settings, by="subcategory", groups=True))
+        check(by_intersection(edits, [scores], settings, ("race", "gender")))
     check(intraclass_correlations(edits, [scores], quick))
     check(row_tests(edits, [scores], quick))
     check(odds_ratios(edits, [scores], quick))
     check(agreement(edits, [scores, other], quick))
     check(against_people(edits, other, scores, quick))
     check(corrected(edits, other, scores, quick))
+    check(agreement(edits, [scores, other], quick, among="people"))
+    judges_themselves(edits, scores, other)
+    curve = specification_curve(
+        edits,
+        [scores, other],
+        {"mean": lambda parts: combined(parts, "mean", "race_change")},
+        quick,
+        quantity="race_changed",
+        factor="race",
+        level="A",
+        editor="editor",
+    )
+    check([*curve.rows, curve])
+
+
+def judges_themselves(edits: Edits, scores: Scores, other: Scores) -> None:
+    """What `statistics` says of judges who were asked several times, told the labels, or left out."""
+    twice = np.stack([scores.value, scores.value, other.value, other.value])
+    for views in (1, 2):
+        asked = Repeats(judge="judge", axis="race_change", views=views, value=twice)
+        check(position_bias(edits, [asked], quick))
+        check(repeatability(edits, [asked], quick))
+    check(disclosure_effect(edits, [(scores, other)], quick))
+    check(coverage(edits, "ensemble", [scores, other], quick))
 
 
 @hypothesis_settings(max_examples=25, deadline=None)
@@ -104,6 +143,29 @@ def test_arms_that_change_nothing_or_everything_never_crash(data: st.DataObject)
         values.flat[data.draw(st.integers(0, values.size - 1))] = data.draw(st.sampled_from([1.0, 5.0, float("nan")]))
     edits, scores = rows(people("AB", portraits), values, arms=("baseline", "feature"))
     check(paired_effects(edits, [scores], quick))
+    check(paired_row_tests(edits, [scores]))
+    edits, scores = rows(people("AB", portraits), values, arms=("baseline", "noop"))
+    check(above_floor(edits, [scores], quick))
+
+
+@hypothesis_settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_roles_that_are_always_or_never_followed_never_crash(data: st.DataObject) -> None:
+    chances = st.sampled_from([0.0, 1.0])
+    pronouns = data.draw(st.dictionaries(st.sampled_from(["pro", "anti", "none"]), chances, min_size=1))
+    edits, scores = roles(
+        data.draw(st.integers(1, 10)),
+        pronouns,
+        couples=data.draw(st.integers(1, 4)),
+        counterbalance=data.draw(st.booleans()),
+    )
+    value = scores.value.copy()
+    for _ in range(data.draw(st.integers(0, 4))):
+        # Three people of whom one disagrees, a tie, or nobody could tell.
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.sampled_from([4 / 3, 5 / 3, 1.5, np.nan]))
+    state = np.where(np.isnan(value), RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
+    answered = replace(scores, value=value, state=state)
+    check(adherence(edits, [answered, replace(answered, axis="gender_change")], quick))
 
 
 def ratios(edits: Edits, scores: Scores, settings: Settings) -> list[Contrast]:

@@ -110,3 +110,31 @@ def test_an_unknown_rule_names_the_nearest() -> None:
 def test_worst_needs_to_know_the_axis() -> None:
     with pytest.raises(UnknownName, match="skin_tone"):
         combine([1.0, 2.0], rule="worst", axis="skin_tones")
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([1.0, 1.0], 1.0),
+        ([1.0, 2.0], None),
+        ([2.0, None], 2.0),
+        # Asked three times, a judge gives its majority's answer; asked twice, it may contradict itself.
+        ([1.0, 4 / 3], 1.0),
+        ([1.0, 1.5], None),
+    ],
+)
+def test_who_is_drawn_is_combined_by_agreement_under_every_rule(
+    rule: str, answers: list[float | None], expected: float | None
+) -> None:
+    combined = combine(answers, rule=rule, axis="role_target")
+    if expected is None:
+        assert combined == Abstained(reason="the judges disagree")
+    else:
+        assert isinstance(combined, Combined)
+        assert combined.score == expected
+
+
+def test_three_judges_must_all_name_the_same_person() -> None:
+    assert of([2.0, 2.0, 2.0], "mean", "role_target").score == 2.0
+    assert isinstance(combine([2.0, 2.0, 1.0], rule="mean", axis="role_target"), Abstained)

@@ -20,6 +20,8 @@ AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change
         ({"edit_success": 3.0}, "high"),
         ({"skin_tone": 1.5, "age_change": 1.5}, "high"),
         ({"edit_success": 4.3 - 3.3}, None),
+        ({"role_target": 1.0}, "high"),
+        ({"role_target": 0.0}, None),
     ],
 )
 def test_the_priority_follows_the_rubric(differences: dict[str, float], priority: str | None):

@@ -80,3 +80,12 @@ def test_a_missing_or_foreign_file_is_named(tmp_path: Path):
     (tmp_path / "latin.csv").write_bytes("id,text\nA,é\n".encode("latin-1"))
     with pytest.raises(InvalidPrompts, match="save it as UTF-8"):
         prompts.load(tmp_path / "latin.csv")
+
+
+def test_every_target_is_a_whole_noun_of_its_sentence():
+    """Table 23 cuts W-14's off, and a judge can only be asked about the whole one."""
+    for prompt in prompts.roles():
+        assert prompt.target is not None
+        assert prompt.text.startswith(f"The {prompt.target} "), prompt.id
+    assert {prompt.id: prompt.target for prompt in prompts.roles()}["W-14"] == "construction worker"
+    assert not any(prompt.text.startswith(f"The {prompt.target} worker") for prompt in prompts.roles())

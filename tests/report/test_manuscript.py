@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stillme.report import ReportData
-from stillme.report.manuscript import write_figures
+from stillme.report.manuscript import arms, examples, rates, write_figures
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,17 @@ def few(paper: ReportData) -> ReportData:
 def test_the_papers_figures_are_written_and_the_rest_is_explained(few: ReportData, tmp_path: Path) -> None:
     written = write_figures(tmp_path, few, ("svg",))
     names = {path.name.split("-")[0] + path.name.split("-")[1] for path in written.files}
-    assert {"figure04", "figure05", "figure06", "figure12", "figure13", "forestskin_lightened"} <= names
+    assert {
+        "figure01",
+        "figure02",
+        "figure03",
+        "figure04",
+        "figure05",
+        "figure06",
+        "figure12",
+        "figure13",
+        "forestskin_lightened",
+    } <= names
     assert dict(written.skipped) == {"figure-07-roles": "no role instruction was run"}
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in written.files)
 
@@ -37,6 +47,7 @@ def test_left_out_portraits_are_in_no_figure(few: ReportData, tmp_path: Path) ->
     bare = replace(few, redact="omit", estimates=())
     written = write_figures(tmp_path, bare, ("svg",))
     reasons = dict(written.skipped)
+    assert not any("figure-01" in path.name or "figure-02" in path.name for path in written.files)
     for name in ("figure-05-before-and-after", "figure-12-mosaic", "figure-13-one-instruction-every-group"):
         assert reasons[name] == "pictures are left out"
 
@@ -46,3 +57,36 @@ def test_every_figure_discloses_made_up_data(few: ReportData, tmp_path: Path) ->
     assert written.files
     # Letters are drawn as glyphs, but matplotlib keeps the words beside them.
     assert all("synthetic portraits" in path.read_text() for path in written.files)
+
+
+def test_figure_6_is_by_people_where_people_rated_unless_a_judge_is_named(few: ReportData) -> None:
+    def titles(data: ReportData) -> list[str]:
+        return [axes.get_title(loc="left") for axes in arms.draw(data).axes]
+
+    (judge,) = few.headline_judges
+    as_people = tuple(replace(score, judge="people", kind="person") for score in few.scores if score.judge == judge)
+    theirs = tuple(replace(e, judge="people") for e in few.estimates if e.judge == judge)
+    effects = tuple(replace(e, judge="people") for e in few.mitigation if e.judge == judge)
+    rated = replace(
+        few,
+        scores=(*few.scores, *as_people),
+        estimates=(*few.estimates, *theirs),
+        mitigation=(*few.mitigation, *effects),
+    )
+    assert len(titles(rated)) == 3
+    assert all(title.endswith("people") for title in titles(rated))
+    assert all(title.endswith(judge) for title in titles(replace(rated, judge=judge)))
+    assert not any(title.endswith("people") for title in titles(few))
+
+
+def test_figure_4_takes_all_editors_together(few: ReportData) -> None:
+    drawn = rates.draw(few).axes
+    assert [axes.get_title(loc="left").split("\n")[1].startswith("all editors") for axes in drawn] == [True, True]
+    assert [len(axes.lines[0].get_xdata()) for axes in drawn] == [7, 7]
+
+
+def test_examples_of_soft_erasure_were_not_made_and_of_replacement_changed_the_person(few: ReportData) -> None:
+    for axes in examples.failures(few).axes:
+        if text := axes.get_xlabel():
+            axis, value = text.split("\n")[0].rsplit(" ", 1)
+            assert float(value) <= 2 if axis == "Edit Success" else float(value) != 1, text

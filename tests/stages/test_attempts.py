@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stillme.cli.logs import configure, redacted
+from stillme.cli.logs import configure
 from stillme.pipeline import Options, run_stages
+from stillme.redaction import redacted
 from stillme.results import Run
 from stillme.store import Store
 from stillme.store.exported import ATTEMPTS, rows_of, tables_in
@@ -55,8 +56,8 @@ def test_the_log_says_what_failed_and_never_a_key(
     write_audit: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-123")
-    assert redacted("asked with sk-very-secret-123") == "asked with [redacted]"
-    assert "abc" not in redacted("GET /v1?key=abcdefg Authorization: Bearer abc.def https://me:abc@host/")
+    assert redacted("asked with sk-very-secret-123") == "asked with …"
+    assert "abc" not in redacted("GET /v1?key=abcdefg Authorization: Bearer abc.def1234 https://me:abc@host/")
     logger = logging.getLogger("stillme")
     monkeypatch.setattr(logger, "handlers", [])
     monkeypatch.setattr(logger, "propagate", True)

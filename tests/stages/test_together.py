@@ -17,7 +17,14 @@ from stillme.types import Assessment, EditOutcome, Failed, Pair, Request
 
 Write = Callable[..., Path]
 WORK = ("edit", "judge")
-TWO = 'use = "scripted"\nname = "one"\n[[judges]]\nuse = "scripted"\nname = "two"\nparameters = { otherwise = "fail" }'
+TWO = """use = "scripted"
+name = "one"
+sentinel = { share = 0.0 }
+[[judges]]
+use = "scripted"
+name = "two"
+sentinel = { share = 0.0 }
+parameters = { otherwise = "fail" }"""
 
 
 @pytest.fixture

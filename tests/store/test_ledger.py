@@ -177,15 +177,18 @@ def test_failures_that_earlier_versions_called_final_are_tried_again(tmp_path: P
         store.add_edits([edit_row(request(), failed), edit_row(request(seed=1))])
         row = assessment_row("e", Assessment(ratings={"skin_tone": Rated(score=1), "race_change": failed}))
         store.add_assessments([row])
-    with sqlite3.connect(tmp_path / "stillme.sqlite") as ledger:
-        for table in ("edit", "assessment"):
-            ledger.execute(f"DROP TRIGGER {table}_is_kept")
-            ledger.execute(f"UPDATE {table} SET final = 1")
-            ledger.execute(
-                f"CREATE TRIGGER {table}_is_kept BEFORE UPDATE ON {table} BEGIN SELECT RAISE(ABORT, 'x'); END"
-            )
-        ledger.execute(f"PRAGMA user_version = {FAILURES_ARE_NOT_FINAL - 1}")
+    ledger = sqlite3.connect(tmp_path / "old.sqlite", isolation_level=None)
+    migrate(ledger, MIGRATIONS[: FAILURES_ARE_NOT_FINAL - 1])
+    ledger.execute("ATTACH ? AS now", (str(tmp_path / "stillme.sqlite"),))
+    for (table,) in ledger.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():
+        ledger.execute(f"INSERT INTO main.{table} SELECT * FROM now.{table}")
+    for table in ("edit", "assessment"):
+        (trigger,) = ledger.execute(f"SELECT sql FROM main.sqlite_master WHERE name = '{table}_is_kept'").fetchone()
+        ledger.execute(f"DROP TRIGGER main.{table}_is_kept")
+        ledger.execute(f"UPDATE main.{table} SET final = 1")
+        ledger.execute(trigger)
     ledger.close()
+    (tmp_path / "old.sqlite").replace(tmp_path / "stillme.sqlite")
 
     def state(store: Store) -> tuple[object, ...]:
         finished = store.finished_edits([request().key, request(seed=1).key])

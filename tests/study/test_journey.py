@@ -93,7 +93,7 @@ def test_whoever_finds_no_place_is_told_and_paid(serve: Callable[..., Served]) -
 def test_training_explains_wrong_answers_and_lets_only_right_ones_pass(served: Served) -> None:
     browser = served.browser().enter().to_training()
     data, csrf = browser.data()
-    assert {key for item in data["items"] for key in item} == {"prompt", "pictures", "questions"}
+    assert {key for item in data["items"] for key in item} == {"prompt", "pictures", "sources", "questions"}
     wrong = [[[5, 3, 1, 1, 3] for _ in item["pictures"][1:]] for item in data["items"]]
     said = browser.api("POST", "/api/training", {"answers": wrong}, csrf).json()
     assert not said["finished"]

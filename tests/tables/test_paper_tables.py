@@ -408,9 +408,9 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
         stillme("tables", folder)
     run_stages(folder, ("edit", "judge"), Options())
     found = json.loads(stillme("tables", folder, "--json"))["tables"]
-    assert NUMBERS == (4, 5, 6, 7, 18, 19, 20, 21, 26)
-    made = [number for number in NUMBERS if number != 7]
-    assert [table["number"] for table in found] == made, "without role prompts there is no table of them"
+    assert NUMBERS == (4, 5, 6, 7, 13, 17, 18, 19, 20, 21, 24, 25, 26)
+    made = [number for number in NUMBERS if number not in (7, 17)]
+    assert [table["number"] for table in found] == made, "no table of role prompts or participants that are not there"
     files = {Path(path) for table in found for path in table["files"]}
     assert files == {folder / "tables" / "paper" / f"table-{n:02}.{end}" for n in made for end in ("csv", "md", "tex")}
     assert all(path.is_file() for path in files)
@@ -418,10 +418,14 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
         5: "the audit has no feature arm",
         6: "no person has rated this audit's edits; add ratings with `stillme study` or `stillme import judgements`",
         21: "the audit has no feature arm",
+        24: "no rated edit of the baseline arm shows it",
+        25: "no rated edit of the baseline arm shows it",
         26: "the audit has no feature arm",
     }
     (seven,) = json.loads(stillme("tables", folder, "--table", "7", "--json"))["tables"]
     assert seven["not_estimable"] == "the audit has no role prompts"
+    (participants,) = json.loads(stillme("tables", folder, "--table", "17", "--json"))["tables"]
+    assert "stillme study close --demographics" in participants["not_estimable"]
     shown = stillme("tables", folder, "--table", "20", "--format", "tex")
     assert "group & noop" in shown
     assert stillme("tables", folder, "--table", "20", "--format", "tex") == shown

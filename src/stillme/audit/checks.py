@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from stillme.audit.config import EnsembleSection, EstimatesSection, RolesSection, SampleSection
+from stillme.audit.config import EnsembleSection, EstimatesSection, ReuseSection, RolesSection, SampleSection
+from stillme.audit.labels import grouping, levels_of
 from stillme.audit.places import Location
 from stillme.audit.plan import NamedEditor, NamedJudge
 from stillme.audit.roles import Cast, casts, couples
-from stillme.audit.sampling import Sample, draw
-from stillme.errors import did_you_mean
+from stillme.audit.sampling import Sample, draw, read_cells
+from stillme.errors import StillmeError, did_you_mean
 from stillme.judges.ensemble import PAIRWISE
-from stillme.protocols import ChecksRequests
+from stillme.protocols import ChecksRequests, ChecksSeeds
 from stillme.types import Portrait, Prompt
 
 Say = Callable[[Location, str], None]
@@ -20,15 +23,8 @@ Say = Callable[[Location, str], None]
 
 def factors_of(say: Say, section: EstimatesSection, portraits: tuple[Portrait, ...]) -> tuple[str, ...]:
     """The attributes whose groups are compared."""
-    levels: dict[str, set[str]] = {}
-    for portrait in portraits:
-        for attribute, level in portrait.attributes.items():
-            levels.setdefault(attribute, set()).add(level)
-    # By default every attribute that groups the portraits; measured numbers differ on nearly every one.
-    grouping = [name for name, values in levels.items() if 2 <= len(values) <= max(2, len(portraits) // 2)]
-    named = (
-        section.factors if section.factors is not None else [name for name in grouping if not _numeric(levels[name])]
-    )
+    levels = levels_of(portraits)
+    named = section.factors if section.factors is not None else grouping(portraits)
     for factor in named:
         if portraits and factor not in levels:
             known = ", ".join(sorted(levels)) or "none"
@@ -80,22 +76,59 @@ def check_inputs(say: Say, editors: Sequence[NamedEditor], casts: Sequence[Cast]
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """What a sample is drawn from."""
+
+    editors: Sequence[NamedEditor]
+    portraits: Sequence[Portrait]
+    prompts: Sequence[Prompt]
+
+    @property
+    def names(self) -> dict[str, set[str]]:
+        """The names that each column of a file of cells may have."""
+        return {
+            "editor": {named.name for named in self.editors},
+            "portrait": {portrait.id for portrait in self.portraits},
+            "prompt": {prompt.id for prompt in self.prompts},
+        }
+
+
 def draw_sample(
-    say: Say,
-    section: SampleSection | None,
-    editors: Sequence[NamedEditor],
-    portraits: Sequence[Portrait],
-    prompts: Sequence[Prompt],
-    factors: tuple[str, ...],
+    say: Say, section: SampleSection | None, grid: Grid, factors: tuple[str, ...], base: Path
 ) -> Sample | None:
     """The part of the grid that is run; None for all of it."""
-    if section is None or not (editors and portraits):
+    if section is None or not (grid.editors and grid.portraits):
         return None
-    cells = len(editors) * len(portraits) * len(prompts)
-    if section.size > cells:
+    if section.cells is not None:
+        return _listed(say, base / section.cells, grid)
+    size = section.size or 0
+    cells = len(grid.editors) * len(grid.portraits) * len(grid.prompts)
+    if size > cells:
         say(("sample", "size"), f"is more than the {cells:,} cells of this audit; remove [sample]")
-    names = [named.name for named in editors]
-    return draw(portraits, prompts, names, factors=factors, size=section.size, seed=section.seed)
+    names = [named.name for named in grid.editors]
+    return draw(grid.portraits, grid.prompts, names, factors=factors, size=size, seed=section.seed)
+
+
+def _listed(say: Say, file: Path, grid: Grid) -> Sample | None:
+    """The cells of a file; every name in it must be one of the audit's."""
+    place = ("sample", "cells")
+    try:
+        cells = read_cells(file)
+    except StillmeError as error:
+        say(place, str(error))
+        return None
+    for position, (column, known) in enumerate(grid.names.items()):
+        for name in sorted({cell[position] for cell in cells} - known):
+            say(place, f"{file.name} names the {column} {name!r}.{did_you_mean(name, known)} The audit has none such")
+    return Sample.of(cells, [named.name for named in grid.editors])
+
+
+def check_reuse(say: Say, section: ReuseSection | None, base: Path) -> None:
+    """What is to be taken over must be there."""
+    for index, name in enumerate(section.runs if section else ()):
+        if not (base / name).is_dir():
+            say(("reuse", "runs", index), f"{name!r} is not a folder; write the folder of a run")
 
 
 def check_specs_differ(say: Say, editors: Sequence[NamedEditor]) -> None:
@@ -167,5 +200,9 @@ def check_requests(
                 say((kind, index, "parameters"), sentence)
 
 
-def _numeric(levels: set[str]) -> bool:
-    return all(level.lstrip("-").replace(".", "", 1).isdigit() for level in levels)
+def check_seeds(say: Say, editors: Sequence[NamedEditor]) -> None:
+    """Report seeds that an editor cannot take."""
+    for index, named in enumerate(editors):
+        if isinstance(named.editor, ChecksSeeds):
+            for sentence in named.editor.seed_problems(named.seeds):
+                say(("editors", index), sentence)

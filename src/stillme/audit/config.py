@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from stillme.audit.rules import parse_rule
 from stillme.errors import StillmeError
@@ -48,10 +48,24 @@ class RolesSection(Section):
 
 
 class SampleSection(Section):
-    """A part of the grid portrait × prompt × editor instead of all of it."""
+    """A part of the grid portrait × prompt × editor instead of all of it: so many cells by seed, or those of a file."""
 
-    size: int = Field(ge=1)
+    size: int | None = Field(default=None, ge=1)
     seed: int = 0
+    cells: str | None = None
+    """A CSV with the columns editor, portrait and prompt."""
+
+    @model_validator(mode="after")
+    def _is_drawn_in_one_way(self) -> SampleSection:
+        if (self.size is None) == (self.cells is None):
+            raise ValueError("needs either `size`, to draw by seed, or `cells`, a CSV file of what was drawn")
+        return self
+
+
+class ReuseSection(Section):
+    """Runs whose edits, judgements and descriptions are taken over where this audit asks for the same."""
+
+    runs: list[str] = []
 
 
 class ExtractorSection(Section):
@@ -128,6 +142,8 @@ class EstimatesSection(Section):
     replicates: int = Field(default=2000, ge=200, le=1_000_000)
     seed: int = 0
     prompts: Literal["fixed", "sample"] = "fixed"
+    race_cut: Literal[2, 3, 4, 5] | None = None
+    """From which score on Tables 19 and 20 count a race as changed; the rubric's 3 unless set."""
 
 
 class BudgetSection(Section):
@@ -177,6 +193,7 @@ class Config(Section):
     prompts: PromptsSection = PromptsSection()
     roles: RolesSection | None = None
     sample: SampleSection | None = None
+    reuse: ReuseSection | None = None
     mitigation: MitigationSection | None = None
     editors: list[EditorSection] = Field(min_length=1)
     judges: list[JudgeSection] = Field(min_length=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,7 +30,7 @@ from stillme.audit.roles import sentence_of
 from stillme.errors import Invalid, InvalidAudit, InvalidParameters, NotReady, Problem, StillmeError, did_you_mean
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
 from stillme.portraits import folder as portrait_folder
-from stillme.protocols import Editor, Judge, NeedsPortraits
+from stillme.protocols import Editor, Judge, NeedsPortraits, NeedsPrompts
 from stillme.types import Arm, Portrait, Prompt
 
 FILE = "audit.toml"
@@ -58,6 +58,15 @@ def load(path: Path, *, out: Path | None = None, ready: bool = True) -> Audit:
     if loader.problems or audit is None:
         raise InvalidAudit(str(file), loader.problems)
     return audit
+
+
+def refusals(path: Path) -> list[Problem]:
+    """Why `stillme run` would refuse the audit at `path` on this machine; empty if it would not."""
+    try:
+        load(path)
+    except InvalidAudit as error:
+        return list(error.problems)
+    return []
 
 
 @dataclass(slots=True)
@@ -101,6 +110,8 @@ class _Loader:
         base = data.get("base")
         self._base = (file.parent / (base if isinstance(base, str) else "")).resolve()
         self.problems: list[Problem] = []
+        self._built: dict[str, list[int]] = {}
+        """Of the editors and of the judges that could be built: their places in the file."""
 
     def audit(self, folder: Path) -> Audit | None:
         sections = self._sections()
@@ -112,19 +123,25 @@ class _Loader:
         judges = self._named("judges", JudgeSection, self._judge)
         extractors = self._extractors(sections.get("mitigation"), sections.get("arms") or (), editors)
         factors = checks.factors_of(self._problem, sections.get("estimates") or EstimatesSection(), portraits)
-        checks.check_specs_differ(self._problem, editors)
-        checks.check_judges_differ(self._problem, judges)
+        checks.check_specs_differ(self._problem_of_built, editors)
+        checks.check_judges_differ(self._problem_of_built, judges)
         checks.check_ensemble(self._problem, sections.get("ensemble"), judges)
         for named in editors:
             if isinstance(named.editor, NeedsPortraits):
                 named.editor.set_portraits(portraits)
+            if isinstance(named.editor, NeedsPrompts):
+                named.editor.set_prompts(prompts)
         if self._ready and portraits:
-            checks.check_requests(self._problem, "editors", [named.editor for named in editors], portraits, prompts)
-            checks.check_requests(self._problem, "judges", [named.judge for named in judges], portraits, prompts)
+            say = self._problem_of_built
+            checks.check_requests(say, "editors", [named.editor for named in editors], portraits, prompts)
+            checks.check_requests(say, "judges", [named.judge for named in judges], portraits, prompts)
+            checks.check_seeds(say, editors)
+            checks.check_reuse(self._problem, sections.get("reuse"), self._base)
         casts = checks.cast_roles(self._problem, roles, portraits, prompts, factors) if roles else ()
-        checks.check_inputs(self._problem, editors, casts)
+        checks.check_inputs(self._problem_of_built, editors, casts)
         alone = [prompt for prompt in prompts if not (roles and prompt.target)]
-        sample = checks.draw_sample(self._problem, sections.get("sample"), editors, portraits, alone, factors)
+        grid = checks.Grid(editors=editors, portraits=portraits, prompts=alone)
+        sample = checks.draw_sample(self._problem, sections.get("sample"), grid, factors, self._base)
         if self.problems:
             return None
         return Audit(
@@ -143,6 +160,11 @@ class _Loader:
 
     def _problem(self, location: Location, message: str) -> None:
         self.problems.append(Problem(place=self._places.place(location), message=message))
+
+    def _problem_of_built(self, location: Location, message: str) -> None:
+        """A problem whose location counts only the editors or judges that could be built."""
+        kind, index, *rest = location
+        self._problem((kind, self._built[str(kind)][int(index)], *rest), message)
 
     def _sections(self) -> dict[str, Any]:
         """The valid sections; problems of the others are added."""
@@ -256,6 +278,7 @@ class _Loader:
             plugin = build(section, name, (kind, index))
             if plugin is not None:
                 built.append(plugin)
+                self._built.setdefault(kind, []).append(index)
         return built
 
     def _editor(self, section: EditorSection, name: str, location: Location) -> NamedEditor | None:
@@ -312,12 +335,24 @@ class _Loader:
         except NotReady as error:
             for sentence in error.lacking:
                 self._problem((*location, "use"), f"{use!r}: {sentence}")
+            return self._without_key(kind, use, parameters)
         except InvalidParameters as error:
             prefix = (*location, "parameters")
             self.problems.extend(explain(error.error, self._places, prefix, error.model, error.given))
         except StillmeError as error:
             self._problem((*location, "use"), str(error))
         return None
+
+    def _without_key(self, kind: registry.Buildable, use: str, parameters: dict[str, Any]) -> Any:
+        """A plugin that lacks only a key, so that its settings are checked as well."""
+        name = use.partition(":")[0]
+        needs = registry.editor_class(name).needs if kind == "editor" else registry.judge_class(name).needs
+        if registry.unmet(replace(needs, variables=())):
+            return None  # without its packages the settings cannot be checked
+        try:
+            return registry.build(kind, use, parameters, base=self._base, ready=False)
+        except StillmeError:
+            return None  # named when the key is there
 
 
 def _counterbalanced(section: PromptsSection, roles: RolesSection | None) -> PromptsSection:

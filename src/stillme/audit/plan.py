@@ -67,7 +67,7 @@ class NamedJudge:
     name: str
     judge: Judge
     epochs: int
-    sentinel: SentinelSection = SentinelSection()
+    sentinel: SentinelSection = field(default_factory=SentinelSection)
 
     @property
     def asked_elsewhere(self) -> bool:
@@ -295,6 +295,7 @@ class Audit:
                 replicates=estimates.replicates,
                 seed=estimates.seed,
                 prompts=estimates.prompts,
+                race_cut=estimates.race_cut,
                 rule=self.config.ensemble.rule,
                 combined=self.ensemble,
             ),
@@ -340,6 +341,8 @@ class Audit:
             "hash": digest([[p.id, p.text] for p in self.prompts]),
         }
         plain["estimates"] |= {"factors": list(self.factors)}
+        if self.sample and plain["sample"]["cells"]:
+            plain["sample"] |= {"hash": self.sample.hash}
         for entry, editor in zip(plain["editors"], self.editors, strict=True):
             spec = editor.editor.spec
             entry |= {"name": editor.name, "version": spec.version, "parameters": spec.stated}
@@ -351,7 +354,7 @@ class Audit:
         primary = primary_of(self.config.ensemble.rule, self.ensemble)
         plain["ensemble"] |= {"combined": list(self.ensemble)} | ({"primary": primary} if primary else {})
         plain["mitigation"] = self._resolved_mitigation()
-        return _without_none(plain)
+        return without_none(plain)
 
     def _resolved_mitigation(self) -> Json:
         """The extractors, if any is used; otherwise the section changes no row."""
@@ -368,7 +371,7 @@ class Audit:
 
     def as_input(self) -> Mapping[str, Json]:
         """An audit.toml that means the same from any folder."""
-        return _without_none(self.config.model_dump(mode="json") | {"base": str(self.base)})
+        return without_none(self.config.model_dump(mode="json") | {"base": str(self.base)})
 
     @cached_property
     def base(self) -> Path:
@@ -419,10 +422,11 @@ def _planted(editor: KnowsAnswers, portraits: Sequence[Portrait]) -> PlantedAnsw
     )
 
 
-def _without_none(value: Json) -> Json:
+def without_none(value: Json) -> Json:
+    """The value as TOML has it, which knows no absent values."""
     if isinstance(value, dict):
         items = cast("dict[str, Json]", value).items()
-        return {key: _without_none(item) for key, item in items if item is not None}
+        return {key: without_none(item) for key, item in items if item is not None}
     if isinstance(value, list):
-        return [_without_none(entry) for entry in cast("list[Json]", value)]
+        return [without_none(entry) for entry in cast("list[Json]", value)]
     return value

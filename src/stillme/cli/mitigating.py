@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stillme.cli.options import json_option, opened_run, print_json, print_next
 from stillme.cli.terminal import echo
 
+if TYPE_CHECKING:
+    from stillme.single.mitigate import Description
+
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _EXIT_NOT_DONE = 1
 _EXIT_RETRY = 3
+_OFFLINE = ("measured",)
 
 # Behind a backspace, click leaves lines as they are.
 _MITIGATE_EXAMPLES = """\b
@@ -35,7 +39,7 @@ _extractor_option = click.option(
     "--extractor",
     "extractors",
     multiple=True,
-    default=["measured"],
+    default=_OFFLINE,
     show_default=True,
     metavar="[NAME=]EXTRACTOR",
     help="Who describes the person: `measured` works offline, gemini-3-flash and others by key. May be repeated.",
@@ -112,10 +116,19 @@ def mitigate(
         if mitigated.instruction:
             echo(f"\nThe editor read: {mitigated.instruction}")
         echo(f"Wrote {file}" if file else f"Not edited ({outcome['outcome']}): {outcome['message']}")
+        _say_who_else(mitigated.description, extractors)
         if file:
             print_next("check", file, "--source", image, "--prompt", prompt)
     if not file:
         sys.exit(_EXIT_RETRY if mitigated.retryable else _EXIT_NOT_DONE)
+
+
+def _say_who_else(description: Description, extractors: tuple[str, ...]) -> None:
+    """The offline extractor declines most photographs in the wild."""
+    from stillme.mitigation import NoFeaturePrompt
+
+    if isinstance(description.prompt, NoFeaturePrompt) and extractors == _OFFLINE:
+        echo("A model describes what cannot be measured: add --extractor gemini-3-flash, or another of its kind.")
 
 
 @click.group()
@@ -149,6 +162,8 @@ def show(
         print_json(description.as_json())
     else:
         echo(description.as_text())
+        if audit is None:
+            _say_who_else(description, extractors)
         print_next("list", "editors")
     if isinstance(description.prompt, NoFeaturePrompt):
         sys.exit(_EXIT_RETRY if description.prompt.retryable else _EXIT_NOT_DONE)

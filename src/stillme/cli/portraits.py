@@ -76,7 +76,7 @@ def sample(
 ) -> None:
     """Draw pools of candidates over a grid of attributes into the new folder POOLS.
 
-    SOURCE is a copy of FairFace as published, any folder with a CSV, or hf:REPO (needs the `datasets` library).
+    SOURCE is a copy of FairFace as published, any folder with a CSV, or hf:REPO (needs `stillme[hub]`).
     FairFace is a folder with train/, val/ and fairface_label_*.csv; by default it is balanced over the paper's
     7 × 2 × 6 cells. The same rows and seed give the same pools. Pools are disjoint if there are enough pictures.
     Cells that cannot be filled and pictures that cannot be used are listed.

@@ -136,6 +136,7 @@ def estimate(audit: Path, out: Path | None, wait: float, accept_changes: bool, a
     type=click.Choice(["blur", "omit"]),
     help="Blur portraits, or omit them. Links to pictures are removed too.",
 )
+@click.option("--judge", default="", help="Whose scores the first screen and the figures show, such as people.")
 def report(
     audit: Path,
     out: Path | None,
@@ -144,13 +145,15 @@ def report(
     as_json: bool,
     figures: tuple[Format, ...],
     redact: Redaction | None,
+    judge: str,
 ) -> None:
     """Write report.html: one self-contained page.
 
     It needs no network, shows the worst edits first, and links every number to its rows. Figures need
     `pip install "stillme[figures]"`.
     """
-    _work(audit, out, wait, accept_changes, as_json, ("report",), figures=figures, redact=redact or "none")
+    shown = _Shown(figures=figures, redact=redact or "none", judge=judge)
+    _work(audit, out, wait, accept_changes, as_json, ("report",), shown=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +161,13 @@ class _Manner:
     retry_failed: bool = False
     keep_going: bool = False
     unknown_cost_ok: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    figures: tuple[Format, ...] = ()
+    redact: Redaction = "none"
+    judge: str = ""
 
 
 def _work(
@@ -169,14 +179,13 @@ def _work(
     stages: tuple[Name, ...],
     *,
     manner: _Manner | None = None,
-    figures: tuple[Format, ...] = (),
-    redact: Redaction = "none",
+    shown: _Shown | None = None,
 ) -> None:
     from stillme.cli.progress import progress
     from stillme.pipeline import Ended, Options, run_stages
 
-    manner = manner or _Manner()
-    with progress(quiet=as_json) as shown:
+    manner, shown = manner or _Manner(), shown or _Shown()
+    with progress(quiet=as_json) as display:
         options = Options(
             out=out,
             wait=wait,
@@ -184,10 +193,11 @@ def _work(
             only_failed=manner.retry_failed,
             keep_going=manner.keep_going,
             unknown_cost_ok=manner.unknown_cost_ok,
-            watch=shown,
-            say=shown.say,
-            redact=redact,
-            figures=figures,
+            watch=display,
+            say=display.say,
+            redact=shown.redact,
+            figures=shown.figures,
+            judge=shown.judge,
         )
         summary = run_stages(audit, stages, options)
     if as_json:

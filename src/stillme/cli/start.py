@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ import click
 
 from stillme.cli.options import json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
-from stillme.errors import StillmeError
 
 if TYPE_CHECKING:
     from stillme.audit.experiments import Experiment
@@ -23,25 +23,58 @@ if TYPE_CHECKING:
     type=click.Choice(["diagnosis", "mitigation", "roles"]),
     help="One of the paper's experiments instead: its portraits' design, prompts, editors and judges.",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing audit.toml.")
-def new(folder: Path, title: str, experiment: Experiment | None, force: bool) -> None:
+@click.option(
+    "--as",
+    "like",
+    type=click.Choice(["paper"]),
+    help="Set every departure from the paper back that can be set back; docs/experiments.md lists them.",
+)
+@click.option(
+    "--portraits",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="A set such as my-set/v1: factors, reference and genders are written as it has them.",
+)
+@click.option(
+    "--from",
+    "run",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="For `mitigation`: the first experiment's run, whose baseline edits are taken over.",
+)
+@click.option(
+    "--plugin", metavar="NAME", help="A package with an editor and a judge of this name instead, to change and install."
+)
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+def new(
+    folder: Path,
+    title: str,
+    experiment: Experiment | None,
+    like: str | None,
+    portraits: Path | None,
+    run: Path | None,
+    plugin: str | None,
+    force: bool,
+) -> None:
     """Write a small, commented audit.toml into DIR.
 
     It runs as it is, with the embedded portraits, two known-answer editors and the offline instruments;
     change it from there. With --experiment it is the paper's: `diagnosis` (5,040 edits), `mitigation` (500 requests
     with and without a feature prompt), `roles` (100). Those need GPUs and keys; `stillme plan DIR` needs neither.
     """
-    from stillme.audit.experiments import experiment as paper_audit
-    from stillme.audit.template import small_audit
-    from stillme.files import write_whole
+    if plugin is not None:
+        if experiment or like or portraits or run or title:
+            raise click.UsageError("--plugin writes no audit; leave the other options out.")
+        from stillme.plugins.package import write_package
 
-    file = folder / "audit.toml"
-    if file.exists() and not force:
-        raise StillmeError(f"{file} already exists. Choose another folder, or overwrite it with --force.")
-    folder.mkdir(parents=True, exist_ok=True)
-    name = title or folder.resolve().name
-    write_whole(file, paper_audit(experiment, name) if experiment else small_audit(name))
-    echo(f"Wrote {file}")
+        echo(f"Wrote the package {plugin!r} into {write_package(folder, plugin, force=force)}")
+        echo(f"Next: pip install -e {shlex.quote(str(folder))} && pytest {shlex.quote(str(folder))}", err=True)
+        return
+    from stillme.planning.starting import Start, start
+
+    wanted = Start(title=title, experiment=experiment, as_paper=like == "paper", portraits=portraits, run=run)
+    for sentence in start(folder, wanted, force=force):
+        echo(sentence)
     print_next("plan" if experiment else "run", folder)
 
 

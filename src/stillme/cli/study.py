@@ -51,10 +51,10 @@ def study_group() -> None:
 @click.option("--per-task", default=50, show_default=True, help="Items per participant.")
 @click.option(
     "--compare",
-    type=click.Choice(["auto", "arms", "editors", "none"]),
+    type=click.Choice(["auto", "arms", "editors", "none", "roles"]),
     default="auto",
     show_default=True,
-    help="What an item compares: baseline and feature arm, two editors, or nothing (one picture).",
+    help="What an item compares: baseline and feature arm, two editors, nothing (one picture), or two people (roles).",
 )
 @click.option(
     "--first",
@@ -74,6 +74,13 @@ def study_group() -> None:
     help="Side of the square that every picture is fitted to, in pixels.",
 )
 @click.option("--prolific", is_flag=True, help="Add a [prolific] section to fill in.")
+@click.option(
+    "--disclosure",
+    type=click.Choice(["blind", "paper"]),
+    default="blind",
+    show_default=True,
+    help="`paper` shows raters the source's race, gender and age, as the paper's study did.",
+)
 @click.option("--seed", default=0, show_default=True)
 @json_option
 def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
@@ -241,18 +248,27 @@ def password(study: Path) -> None:
     "--run", "run_folder", type=_FOLDER, help="Where the run is now; by default where the study was drawn from."
 )
 @click.option("--wait", default=0.0, help="Seconds to wait while another process writes to the run.")
+@click.option(
+    "--demographics",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Prolific's demographic export, for Table 17. Only counts are kept, and none below 5.",
+)
 @json_option
-def close(study: Path, database: str | None, run_folder: Path | None, wait: float, as_json: bool) -> None:
+def close(
+    study: Path, database: str | None, run_folder: Path | None, wait: float, demographics: Path | None, as_json: bool
+) -> None:
     """Stop taking answers and add the ratings to the run, as the judge `people`.
 
     Each finished rater's ratings of an edit become one assessment. Raters can no longer be told apart then, so
     nobody can withdraw any more. Running it again adds only new ratings.
     """
     from stillme.study.closing import close_study
+    from stillme.study.demographics import describe
     from stillme.study.opening import open_study
 
     with open_study(study, database) as opened:
         done = close_study(opened, run_folder, wait=wait)
+        described = describe(opened, demographics, Path(done.run)) if demographics else None
     if as_json:
         print_json(done.as_json())
         return
@@ -265,4 +281,6 @@ def close(study: Path, database: str | None, run_folder: Path | None, wait: floa
         f"To see them in the report, add to audit.toml:\n\n"
         f'[[judges]]\nuse = "people"\nepochs = {max(1, done.epochs)}\n'
     )
+    if described:
+        echo(f"Table 17 describes {described.count} of the raters; nothing about single people was kept.")
     print_next("estimate", done.run)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
 from stillme.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from stillme.tables.paper import Chosen
 
 
 @click.command()
@@ -31,12 +35,24 @@ from stillme.cli.terminal import echo
 @click.option(
     "--judge", default="", help="Whose scores; by default the ensemble's, else those of the first judge that answers."
 )
+@click.option(
+    "--beside",
+    type=click.Choice(["paper"]),
+    help="Your numbers beside those that the paper prints, and why the two are not the same measurement.",
+)
 @out_option
 @json_option
 def tables(
-    audit: Path, numbers: tuple[int, ...], kind: str, factor: str, judge: str, out: Path | None, as_json: bool
+    audit: Path,
+    numbers: tuple[int, ...],
+    kind: str,
+    factor: str,
+    judge: str,
+    beside: str | None,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
-    r"""Write the paper's Tables 4, 5, 6, 7, 18, 19, 20, 21 and 26 for this audit.
+    r"""Write the paper's Tables 4 to 7, 13, 17 to 21 and 24 to 26 for this audit.
 
     Rows are your editors and the groups of your portraits. Every number has its interval and its counts of portraits
     and edits; an empty cell has its reason. † marks numbers of judges that failed calibration or never had one. Each
@@ -44,11 +60,17 @@ def tables(
 
     \b
     stillme tables my-audit --table 4 --table 20 --by race --format tex
+    stillme tables my-audit --beside paper
     """
     from stillme.tables.paper import Chosen, make_tables, write
     from stillme.tables.paper.writing import FORMATS
 
     chosen = Chosen(numbers=numbers, factor=factor, judge=judge)
+    if beside:
+        if numbers:
+            raise click.UsageError("--beside covers all tables of the paper; leave --table out.")
+        _show_beside(audit, chosen, kind, out, as_json=as_json)
+        return
     with opened_run(audit, out, writes=True) as run:
         made = make_tables(run, chosen)
         written = {table.number: write(table, run.folder) for table in made}
@@ -72,6 +94,25 @@ def tables(
         print_next("statistics", audit, out=out)
 
 
+def _show_beside(audit: Path, chosen: Chosen, kind: str, out: Path | None, *, as_json: bool) -> None:
+    from stillme.calibration import standing_of
+    from stillme.tables.paper.beside import beside_csv, beside_rows, beside_table, compare_with_paper, write_beside
+    from stillme.tables.paper.writing import as_latex, as_markdown
+
+    with opened_run(audit, out, writes=True) as run:
+        comparison, standing = compare_with_paper(run, chosen), standing_of(run)
+        files = write_beside(comparison, standing, run.folder)
+    if as_json:
+        rows = list(beside_rows(comparison))
+        print_json({"rows": rows, "differences": list(comparison.differences), "files": [str(path) for path in files]})
+        return
+    table = beside_table(comparison, standing)
+    texts = {"csv": lambda: beside_csv(comparison), "tex": lambda: as_latex(table), "md": lambda: as_markdown(table)}
+    echo(texts[kind](), nl=False)
+    echo(f"\nWrote {files[0].parent}", err=True)
+    print_next("report", audit, out=out)
+
+
 @click.command()
 @audit_argument
 @click.option("--only", multiple=True, metavar="NAME", help="Only this analysis; may be repeated.")
@@ -89,6 +130,7 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
 
     \b
     contrasts       each group against the reference, the rest and each other: difference, ratio, Cliff's delta, p
+    pooled          means, rates and gaps of all editors together
     equivalence     is a gap smaller than the margin?
     cuts            rates at every cut-point of every scale
     prompts, subcategories, intersections
@@ -97,11 +139,12 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
     mitigation      each arm against the baseline, by group, with the asymmetry
     above_floor     each arm minus the no-op arm
     roles           how often role edits follow the stereotype
-    agreement       between judges
+    agreement       between judges, and among people
     position_bias   a model that sees the edited picture first against the source first
     repeatability   the spread of a model's answers to the same question
     disclosure      a model that is told the labels against the same model blind
     coverage        combined scores that lack a judge, by judge and by group
+    known_answers   right answers to hidden pairs of known truth, by axis and skin tone
     against_people  judges compared with people; corrected: estimates corrected by people
     specifications  the largest gaps under every rule, cut-point, judge and disclosure
     odds_ratios     a mixed ordinal model

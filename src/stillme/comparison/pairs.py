@@ -79,7 +79,7 @@ def _losses(matched: Matched, change: Change) -> Iterator[int]:
     edits = matched.edits
     size = len(edits) // 2
     loss = _loss(score.axis, score.value[:size], score.value[size:])
-    rows = edits.editor[:size] == edits.editors.index(change.arm)
+    rows = (edits.editor[:size] == edits.editors.index(change.arm)) & edits.counting(score.axis)[:size]
     if change.factor:
         levels, codes = edits.levels(change.factor)
         rows = rows & (codes[edits.portrait[:size]] == levels.index(change.group))

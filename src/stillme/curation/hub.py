@@ -66,7 +66,7 @@ class HubSource:
             library: Any = import_module("datasets")
         except ImportError:
             raise MissingExtra(
-                f"hf:{self._repository} needs the `datasets` library: `pip install datasets`, "
+                f'hf:{self._repository} needs the `datasets` library: `pip install "stillme[hub]"`, '
                 "or name a folder with a copy of the data."
             ) from None
         datasets: dict[str, Any] = {}

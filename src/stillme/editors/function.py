@@ -107,7 +107,7 @@ class FunctionEditor:
             data = _encoded(result)
             size = images.read_picture(data, name=f"what {self._function.name!r} returned").size
         except (UnreadableImage, OSError) as error:
-            # Not final: with a fixed `version`, a corrected function has the same key.
+            # Waiting does not help; a corrected function with a fixed `version` has the same key.
             return Failed(error=str(error), retryable=True, retry_after=0.0)
         return Edited(image=data, effective={"size": list(size)})
 

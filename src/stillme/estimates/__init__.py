@@ -28,7 +28,7 @@ from stillme.estimates.multiplicity import benjamini_hochberg, holm
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
 from stillme.estimates.permuting import PermutationTest
 from stillme.estimates.roles import Adherence, Genders, adherence
-from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, headline
+from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, headline, one_judge
 from stillme.estimates.settings import Settings
 from stillme.estimates.specifications import Curve, Specification, specification_curve
 from stillme.estimates.standing import Standing, mark
@@ -69,6 +69,7 @@ __all__ = [
     "intraclass_correlations",
     "mark",
     "odds_ratios",
+    "one_judge",
     "paired_effects",
     "paired_row_tests",
     "row_tests",

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from stillme.estimates.design import REST
-from stillme.estimates.pairing import Paired, pair_arms
+from stillme.estimates.pairing import Paired, pair_arms, pooled
 from stillme.estimates.quantities import Columns, Floats, Measured
 from stillme.estimates.rows import Edits, Scores
 from stillme.estimates.settings import Settings
@@ -70,11 +70,15 @@ def paired_row_tests(
     arm: str = Arm.FEATURE,
     against: str = Arm.BASELINE,
     quantities: Collection[str] | None = None,
+    pool: bool = False,
 ) -> list[RowTest]:
-    """Wilcoxon's signed-rank test of two arms on the same edits, per axis."""
-    columns = Columns.of(edits)
-    pairs = pair_arms(columns, scores, arm=arm, against=against)
-    return [_wilcoxon(pair) for pair in pairs if not pair.is_rate and (quantities is None or pair.name in quantities)]
+    """Wilcoxon's signed-rank test of two arms on the same edits, per axis; with `pool`, of all editors together."""
+    pairs = [
+        pair
+        for pair in pair_arms(Columns.of(edits), scores, arm=arm, against=against)
+        if not pair.is_rate and (quantities is None or pair.name in quantities)
+    ]
+    return [_wilcoxon(pair) for pair in (pooled(pairs) if pool else pairs)]
 
 
 def _between_groups(columns: Columns, measured: Measured, factor: str, reference: str | None) -> Iterator[RowTest]:

@@ -21,7 +21,7 @@ from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.disparity import Disparity
 from stillme.estimates.equal_baseline import at_equal_baseline
 from stillme.estimates.estimating import disparity_of, estimate_all, order_of
-from stillme.estimates.pairing import Paired, pair_arms
+from stillme.estimates.pairing import Paired, pair_arms, pooled
 from stillme.estimates.permuting import permutation_tests, sign_flip_p
 from stillme.estimates.quantiles import wilson
 from stillme.estimates.quantities import Columns, Exclusion, Floats, Quantity, SumsByPrompt
@@ -60,11 +60,12 @@ def paired_effects(
     arm: str = Arm.FEATURE,
     against: str = Arm.BASELINE,
     quantities: Collection[str] | None = None,
+    pool: bool = False,
 ) -> list[PairedEffect | Disparity]:
     """Compare two arms on the same edits: for all, by group, between groups; their `arm` is `feature - baseline`.
 
     The disparity of a factor is max - min of the groups' changes; its omnibus p-value answers whether the arm helps
-    some more than others.
+    some more than others. With `pool`, all editors are taken together.
     """
     columns = Columns.of(edits)
     pairs = [
@@ -72,6 +73,7 @@ def paired_effects(
         for pair in pair_arms(columns, scores, arm=arm, against=against)
         if quantities is None or pair.name in quantities
     ]
+    pairs = list(pooled(pairs)) if pool else pairs
     plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
     effects = [effect for plan in plans for effect in _of_plan(columns, plan, pairs, settings)]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stillme.errors import UnknownName
 from stillme.estimates.quantities import Columns, Exclusion, Floats, Measured, Quantity, SumsByPrompt, sums_by
-from stillme.estimates.rows import Scores
+from stillme.estimates.rows import ALL, Edits, EditState, Flags, RatingState, Scores
+from stillme.types import Arm
 
 Size = tuple[int, int]
 """Portraits and prompts."""
@@ -86,6 +87,43 @@ def pair_arms(columns: Columns, scores: Sequence[Scores], *, arm: str, against: 
         other = others.get((treated.editor, treated.judge, treated.name))
         if treated.arm == arm and other:
             yield _pair(columns, treated, other, seeds, cells)
+
+
+def rated_under_both(edits: Edits, score: Scores, *, arm: str = Arm.FEATURE, against: str = Arm.BASELINE) -> Flags:
+    """Rows of two arms whose request was rated under both."""
+    none = np.zeros(len(edits), dtype=np.int32)
+    cells = np.stack(
+        [
+            edits.portrait,
+            edits.prompt,
+            edits.editor,
+            none if edits.second is None else edits.second,
+            none if edits.seed is None else edits.seed,
+        ]
+    )
+    request = np.unique(cells, axis=1, return_inverse=True)[1].reshape(-1)
+    rated = (score.state == RatingState.RATED) & (edits.state == EditState.EDITED)
+    arms = [edits.arms.index(name) for name in (against, arm)]
+    before, after = (np.isin(request, request[rated & (edits.arm == code)]) for code in arms)
+    return rated & before & after & np.isin(edits.arm, arms)
+
+
+def pooled(pairs: Sequence[Paired]) -> Iterator[Paired]:
+    """The pairs of all editors together, by judge and quantity; every pair is still two edits of one editor."""
+    together: dict[tuple[str, str], list[Paired]] = {}
+    for pair in pairs:
+        together.setdefault((pair.judge, pair.name), []).append(pair)
+    for parts in together.values():
+        yield replace(
+            parts[0],
+            editor=ALL,
+            rank=np.concatenate([part.rank for part in parts]),
+            prompt=np.concatenate([part.prompt for part in parts]),
+            before=np.concatenate([part.before for part in parts]),
+            after=np.concatenate([part.after for part in parts]),
+            rerun=np.concatenate([part.rerun for part in parts]),
+            unpaired=np.sum([part.unpaired for part in parts], axis=0),
+        )
 
 
 def _codes(columns: Columns) -> tuple[NDArray[np.intp], NDArray[np.int64]]:

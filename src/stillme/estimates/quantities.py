@@ -209,9 +209,10 @@ class _Cell:
         axis = rubric.load().axes.get(score.axis)
         order = self.columns.order
         value, rating = score.value[order], score.state[order]
-        edited = self.here & (self.state == EditState.EDITED)
+        counting = self.here & self.columns.edits.counting(score.axis)[order]
+        edited = counting & (self.state == EditState.EDITED)
         rated = edited & (rating == RatingState.RATED)
-        due = self.here & (self._asked_for(axis) | rated)
+        due = counting & (self._asked_for(axis) | rated)
         if not due.any():
             return
         excluded = {
@@ -223,7 +224,8 @@ class _Cell:
             Exclusion.JUDGE_FAILED: due & edited & (rating == RatingState.FAILED),
             Exclusion.NO_FEATURE_PROMPT: due & (self.state == EditState.WITHHELD),
         }
-        if not every_cut:
+        # A mean of persons says nothing; `roles` has the share that follows the stereotype.
+        if not every_cut and not (axis and axis.is_nominal):
             yield Measured(
                 name=score.axis,
                 editor=self.editor,
@@ -241,8 +243,7 @@ class _Cell:
     def _asked_for(self, axis: Axis | None) -> Flags:
         """Rows whose prompt the axis is for; on other prompts nothing is missing."""
         prompts = self.columns.edits.prompts
-        only = axis.only if axis else ""
-        fits = np.array([not only or prompt.subcategory == only for prompt in prompts], dtype=np.bool_)
+        fits = np.array([axis is None or axis.asked_of(prompt) for prompt in prompts], dtype=np.bool_)
         return fits[self.columns.edits.prompt[self.columns.order]]
 
     def _rate(

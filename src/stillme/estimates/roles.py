@@ -11,7 +11,7 @@ one unit. Where everything is connected, people and sentences are resampled inde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,7 +30,8 @@ from stillme.types import Interval, NotEstimable, Prompt
 Layout = Literal["role_pair", "role_single"]
 Place = Literal["", "first", "second"]
 
-_AXES: dict[Layout, str] = {"role_pair": "role_target", "role_single": "gender_change"}
+AXES: Mapping[Layout, str] = {"role_pair": "role_target", "role_single": "gender_change"}
+"""What decides whether the stereotype was followed."""
 _CHANGED = 3.0
 """The score from which a gender counts as changed, as in the named rate."""
 
@@ -63,7 +64,7 @@ class Adherence:
     sentences: int
     edits: int
     abstained: int
-    """Edits in which the judge could not tell who is the target."""
+    """Edits in which the judge could not tell who is the target, or combined judges disagree: excluded."""
 
 
 def adherence(
@@ -74,7 +75,7 @@ def adherence(
     return [
         share
         for score in sorted(scores, key=lambda score: (score.judge, score.axis))
-        for layout, axis in _AXES.items()
+        for layout, axis in AXES.items()
         if score.axis == axis
         for share in rows.of(score, layout, settings)
     ]

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme import rubric
 from stillme.types import Portrait, Prompt
 
 Codes = NDArray[np.int32]
@@ -18,6 +19,9 @@ Flags = NDArray[np.bool_]
 TIMES = " × "
 """Between the parts of an intersection: `race × gender`, `Black × female`."""
 
+
+ALL = "all"
+"""Stands for the editor where all are taken together."""
 
 JudgeKind = Literal["model", "instrument", "person", "ensemble"]
 
@@ -108,7 +112,13 @@ class Edits:
             ),
         )
 
-    def pooled(self, name: str = "all editors") -> Edits:
+    def counting(self, axis: str) -> Flags:
+        """Rows that count on an axis: not those whose prompt asks for the very change, such as thirty years more."""
+        known = rubric.load().axes.get(axis)
+        counts = [known is None or not known.requested(prompt) for prompt in self.prompts]
+        return np.array(counts, dtype=np.bool_)[self.prompt]
+
+    def pooled(self, name: str = ALL) -> Edits:
         """The same rows, as if one editor had made them all."""
         return replace(self, editor=np.zeros(len(self), dtype=np.int32), editors=(name,))
 
@@ -135,6 +145,14 @@ class Scores:
         """Only these rows."""
         return replace(self, value=self.value[rows], state=self.state[rows])
 
+    def counting(self, edits: Edits) -> Scores:
+        """The same, without answers that do not count on the axis."""
+        counts = edits.counting(self.axis)
+        if counts.all():
+            return self
+        state = np.where(counts, self.state, RatingState.MISSING).astype(np.int32)
+        return replace(self, value=np.where(counts, self.value, np.nan), state=state)
+
 
 def headline(scores: Sequence[Scores]) -> tuple[Scores, ...]:
     """Whose scores count where no judge is named.
@@ -150,3 +168,11 @@ def headline(scores: Sequence[Scores]) -> tuple[Scores, ...]:
                 chosen += speaking
                 break
     return tuple(chosen)
+
+
+def one_judge(scores: Sequence[Scores], axis: str, judge: str = "") -> Scores | None:
+    """The scores that a table shows on an axis: the named judge's, else the first headline's that are no person's."""
+    offered = [score for score in scores if score.axis == axis]
+    if judge:
+        return next((score for score in offered if score.judge == judge), None)
+    return next((score for score in headline(offered) if score.kind != "person"), None)

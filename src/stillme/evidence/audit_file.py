@@ -53,7 +53,8 @@ def _compare(path: str, setting: Json, resolved: Json) -> Iterator[Difference]:
 
 def _compare_tables(path: str, settings: dict[str, Json], resolved: dict[str, Json]) -> Iterator[Difference]:
     for name, value in settings.items():
-        if name in resolved or not path.endswith(".parameters"):
+        is_resolved = name in resolved if path.endswith(".parameters") else name not in HOW_NOT_WHAT
+        if is_resolved:
             yield from _compare(f"{path}.{name}", value, resolved.get(name))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from stillme.audit.config import EstimatesSection
+from stillme.audit.plan import without_none
 from stillme.design import Design, configuration_hash
 from stillme.evidence.bundle import ABOUT, DESIGN
 from stillme.evidence.differences import Difference
@@ -46,18 +47,18 @@ def _twice(design: Design, resolved: Mapping[str, Json]) -> Iterator[tuple[str, 
     )
     yield (
         "editors",
-        [[e.name, e.spec.version, e.spec.stated, list(e.seeds)] for e in design.editors],
+        [[e.name, e.spec.version, without_none(e.spec.stated), list(e.seeds)] for e in design.editors],
         [[e["name"], e["version"], e["parameters"], e["seeds"]] for e in resolved["editors"]],
     )
     yield (
         "judges",
-        [[j.name, j.spec.version, j.spec.stated, j.epochs] for j in design.judges],
+        [[j.name, j.spec.version, without_none(j.spec.stated), j.epochs] for j in design.judges],
         [[j["name"], j["version"], j["parameters"], j["epochs"]] for j in resolved["judges"]],
     )
     extractors = resolved.get("mitigation", {}).get("extractors", [])
     yield (
         "extractors",
-        [[e.name, e.spec.use, e.spec.version, e.spec.stated] for e in design.extractors],
+        [[e.name, e.spec.use, e.spec.version, without_none(e.spec.stated)] for e in design.extractors],
         [[e["name"], e["use"], e["version"], e["parameters"]] for e in extractors],
     )
     ensemble = resolved["ensemble"]
@@ -72,7 +73,7 @@ def _twice(design: Design, resolved: Mapping[str, Json]) -> Iterator[tuple[str, 
     analysis = asdict(design.analysis)
     analysis |= {"factors": list(design.analysis.factors), "combined": list(design.analysis.combined)}
     for name, value in analysis.items():
-        yield f"analysis.{name}", value, expected[name]
+        yield f"analysis.{name}", value, expected.get(name)
     if design.roles or "roles" in resolved:
         roles = asdict(design.roles) | {"layouts": list(design.roles.layouts)} if design.roles else None
         said = resolved.get("roles")

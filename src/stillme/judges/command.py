@@ -73,14 +73,16 @@ class CommandJudge:
         if isinstance(finished, Failed):
             return self._alike(finished)
         if (words := finished.refusal) is not None:
-            return self._alike(Abstained(reason=words), raw=finished.output, cost=self._price)
+            return self._alike(Abstained(reason=words), raw=finished.output)
         try:
             scores = ratings_of(_parsed(finished.output), axes=self.capabilities.axes, prompt=pair.prompt, who="it")
         except WrongScores as error:
-            return self._alike(Failed(error=str(error), retryable=True, cost=self._price), raw=finished.output)
+            return self._alike(Failed(error=str(error), retryable=True), raw=finished.output)
         return Assessment(ratings=scores, raw=finished.output, cost=self._price)
 
-    def _alike(self, rating: Rating, *, raw: str | None = None, cost: float = 0.0) -> Assessment:
+    def _alike(self, rating: Rating, *, raw: str | None = None) -> Assessment:
+        # Charged are calls that ended well, and those have an output.
+        cost = 0.0 if raw is None else self._price
         return Assessment(ratings=dict.fromkeys(self.capabilities.axes, rating), raw=raw, cost=cost)
 
 

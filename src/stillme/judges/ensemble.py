@@ -2,6 +2,9 @@
 
 The paper gives three rules that differ (Eq. 3, §4.1, and its authors' code); each has a name here. The caller keeps the
 raw scores: a rule never replaces them.
+
+Answers that name one of several, such as who is drawn as the target, have no average: under every rule they are
+combined by agreement, and where judges disagree the edit is undecided.
 """
 
 from __future__ import annotations
@@ -101,8 +104,18 @@ def combine(scores: Sequence[float | None], *, rule: str, axis: str) -> Combined
     if not given:
         return Abstained(reason="no judge gave a score")
     # A single score is neither combined nor rounded.
-    combined = RULES[rule](given, axis) if len(given) > 1 else given[0]
+    combined: float | None = given[0]
+    if len(given) > 1:
+        combined = agreed(given) if rubric.load().is_nominal(axis) else RULES[rule](given, axis)
+    if combined is None:
+        return Abstained(reason="the judges disagree")
     return Combined(score=float(combined), judges=len(given), asked=len(scores), disagreement=max(given) - min(given))
+
+
+def agreed(answers: Sequence[float]) -> float | None:
+    """The answer that all judges give; None where they differ. A judge asked several times gives its majority's."""
+    given = {rubric.majority(answer) for answer in answers}
+    return given.pop() if len(given) == 1 else None
 
 
 def _pairwise(scores: Sequence[float], rounded: Callable[[float], int]) -> float:

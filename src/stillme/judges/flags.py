@@ -23,13 +23,21 @@ class Flag:
 
 
 def flag(differences: Mapping[str, float]) -> Flag | None:
-    """Flag an edit by the largest difference between two judges on each axis; None if they agree."""
-    rules = rubric.load().flags
+    """Flag an edit by the largest difference between two judges on each axis; None if they agree.
+
+    Judges who name different answers contradict each other, however the answers are numbered: high priority.
+    """
+    rules, is_nominal = rubric.load().flags, rubric.load().is_nominal
     # 4.3 and 3.3 differ by one point, despite floating-point rounding.
-    flagged = {axis: points for axis, points in differences.items() if points > rules.threshold + 1e-9}
+    flagged = {
+        axis: points
+        for axis, points in differences.items()
+        if points > (0 if is_nominal(axis) else rules.threshold) + 1e-9
+    }
     if not flagged:
         return None
-    if max(flagged.values()) >= rules.high_points or len(flagged) >= rules.high_axes:
+    contradicted = any(is_nominal(axis) for axis in flagged)
+    if contradicted or max(flagged.values()) >= rules.high_points or len(flagged) >= rules.high_axes:
         return Flag(priority="high", differences=flagged)
     if flagged.keys() & set(rules.medium_axes):
         return Flag(priority="medium", differences=flagged)

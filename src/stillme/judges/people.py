@@ -24,8 +24,8 @@ class People:
 
     def __init__(self, parameters: PeopleParameters) -> None:
         self.spec = spec_of("people", rubric.load().version, parameters)
-        scales = tuple(name for name, axis in rubric.load().axes.items() if axis.is_scale)
-        self.capabilities = JudgeCapabilities(kind="person", axes=scales, given=True)
+        asked = tuple(name for name, axis in rubric.load().axes.items() if axis.is_scale or axis.is_nominal)
+        self.capabilities = JudgeCapabilities(kind="person", axes=asked, given=True)
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
         """Abstain from every pair: `stillme study close` adds the ratings."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,8 @@ class Assumptions:
     """Per edit, by the key or the plugin's name of an editor, as measured in an earlier run."""
     dollars: Mapping[str, float] = field(default_factory=_no_numbers)
     """Per edit or question, likewise."""
+    timed: str = ""
+    """The run that seconds and dollars are from."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -103,10 +105,24 @@ class Assumptions:
         }
 
 
-def assume(options: PlanOptions) -> Assumptions:
-    """The user's numbers, else the earlier run's, else the defaults."""
+def assume(options: PlanOptions, runs: Sequence[Path] = ()) -> Assumptions:
+    """The user's numbers, else the earlier run's, else the defaults.
+
+    Seconds and dollars are also those of `runs`, the audit's own and those that it reuses, where there are any.
+    """
     if options.like is not None:
         return _from_run(options.like, options)
+    assumed = _by_default(options)
+    for folder in runs:
+        if Store.exists(folder):
+            with Store.reading(folder) as store:
+                seconds, dollars = _measured(store)
+            if seconds:
+                return replace(assumed, seconds=seconds, dollars=dollars, timed=str(folder))
+    return assumed
+
+
+def _by_default(options: PlanOptions) -> Assumptions:
     rates = tuple(_assumed_rate(rate, options) for rate in options.rates or RATES)
     origin = "your numbers" if options.icc is not None or options.portrait_sd is not None else "defaults"
     return Assumptions(rates=rates, sd=options.sd or SD, sd_icc=_assumed_rate(0.5, options), origin=origin)
@@ -152,6 +168,7 @@ def _from_run(path: Path, options: PlanOptions) -> Assumptions:
         origin=f"{rubric.load().title(name)} in {path}",
         seconds=seconds,
         dollars=dollars,
+        timed=str(path),
     )
 
 

@@ -11,6 +11,7 @@ from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.audit.plan import NamedExtractor
 from stillme.errors import UnknownName
 from stillme.planning.assumptions import Assumptions, PlanOptions
+from stillme.planning.speed import Speed, speed_of
 from stillme.protocols import Priced, expected_dollars
 
 _ACCELERATED = "torch"
@@ -43,6 +44,8 @@ class Bills:
     extractors: tuple[Bill, ...]
     """Who describes portraits for a feature prompt."""
     gpu_dollars: float | None
+    sentinels: tuple[Bill, ...] = ()
+    """Judges, with the pairs of known truth that are hidden among their questions."""
 
     @property
     def requests(self) -> dict[str, int]:
@@ -64,7 +67,7 @@ class Bills:
 
     @property
     def _all(self) -> tuple[Bill, ...]:
-        return (*self.editors, *self.extractors, *self.judges)
+        return (*self.editors, *self.extractors, *self.judges, *self.sentinels)
 
     @property
     def gpu_hours(self) -> float | None:
@@ -98,6 +101,7 @@ def bills(audit: Audit, options: PlanOptions, assumed: Assumptions) -> Bills:
         judges=tuple(_judge(named, pictures, assumed) for named in audit.judges),
         extractors=tuple(_extractor(audit, named) for named in audit.extractors),
         gpu_dollars=options.gpu_dollars,
+        sentinels=tuple(_sentinels(audit, named, assumed) for named in audit.judges if audit.sentinel_count(named)),
     )
 
 
@@ -108,12 +112,11 @@ def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, assumed: Ass
     calls = sum(counts.values())
     spec, needs = named.editor.spec, named.editor.needs
     gpu = bool(needs.memory_gb) or _ACCELERATED in needs.modules
-    measured = _first(assumed.seconds, spec.key, spec.use)
-    seconds = options.seconds.get(named.name, options.seconds.get("", measured))
+    speed = speed_of(named, options, assumed)
     dollars = _dollars(named.editor, calls, _first(assumed.dollars, spec.key, spec.use))
     notes = [f"GPU with about {needs.memory_gb:g} GB"] if needs.memory_gb else []
-    if gpu and seconds is None:
-        notes.append("time unknown: give --seconds-per-edit")
+    if gpu:
+        notes.append(_time_note(speed, calls))
     if dollars is None:
         notes.append("price unknown")
     return Bill(
@@ -121,10 +124,18 @@ def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, assumed: Ass
         calls=calls,
         by_arm=counts,
         dollars=dollars,
-        hours=None if seconds is None else calls * seconds / 3600,
+        hours=None if speed.seconds is None else calls * speed.seconds / 3600,
         gpu=gpu,
         note="; ".join(notes),
     )
+
+
+def _time_note(speed: Speed, calls: int) -> str:
+    if speed.seconds is not None:
+        return f"{speed.seconds:.3g} s an edit, {speed.origin}"
+    if speed.low is None or speed.high is None:
+        return "time unknown: give --seconds-per-edit"
+    return f"{calls * speed.low / 3600:,.0f} to {calls * speed.high / 3600:,.0f} h, {speed.origin}"
 
 
 def _judge(named: NamedJudge, pictures: int, assumed: Assumptions) -> Bill:
@@ -141,6 +152,21 @@ def _judge(named: NamedJudge, pictures: int, assumed: Assumptions) -> Bill:
         hours=None if seconds is None else calls * seconds / 3600,
         gpu=False,
         note="; ".join(notes),
+    )
+
+
+def _sentinels(audit: Audit, named: NamedJudge, assumed: Assumptions) -> Bill:
+    spec, calls = named.judge.spec, audit.sentinel_count(named)
+    dollars = _dollars(named.judge, calls, _first(assumed.dollars, spec.key, spec.use))
+    seconds = _first(assumed.seconds, spec.key, spec.use)
+    return Bill(
+        name=named.name,
+        calls=calls,
+        by_arm={},
+        dollars=dollars,
+        hours=None if seconds is None else calls * seconds / 3600,
+        gpu=False,
+        note="" if dollars is not None else "price unknown",
     )
 
 

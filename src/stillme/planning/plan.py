@@ -15,6 +15,7 @@ from stillme.planning.answers import Alternative, DetectableGap, Requirement, Ro
 from stillme.planning.assumptions import Assumptions, PlanOptions, assume
 from stillme.planning.costs import Bill, Bills, bills
 from stillme.planning.power import Terms
+from stillme.planning.refusals import obstacles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,8 @@ class Plan:
     role_deviations: tuple[RoleDeviation, ...]
     requirements: tuple[Requirement, ...]
     alternatives: tuple[Alternative, ...]
+    obstacles: tuple[str, ...] = ()
+    """What would keep `stillme run` from working on this machine."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -49,11 +52,13 @@ class Plan:
             "editors": [bill.as_json() for bill in self.bills.editors],
             "judges": [bill.as_json() for bill in self.bills.judges],
             "extractors": [bill.as_json() for bill in self.bills.extractors],
+            "sentinels": [bill.as_json() for bill in self.bills.sentinels],
             "assumed": self.assumed.as_json() | {"power": self.terms.power, "confidence": self.terms.confidence},
             "detectable": [gap.as_json() for gap in self.detectable],
             "roles": [deviation.as_json() for deviation in self.role_deviations],
             "wished": [requirement.as_json() for requirement in self.requirements],
             "designs": [alternative.as_json() for alternative in self.alternatives],
+            "would_be_refused": list(self.obstacles),
         }
 
     def as_text(self) -> str:
@@ -65,6 +70,7 @@ class Plan:
                 *self._detected(),
                 *self._needed(),
                 *self._designs(),
+                *self._refused(),
             ]
         )
 
@@ -79,6 +85,9 @@ class Plan:
             yield from (_billed(bill) for bill in work.extractors)
         yield f"  {work.questions:>9,} judge calls"
         yield from (_billed(bill) for bill in work.judges)
+        if work.sentinels:
+            yield f"  {sum(bill.calls for bill in work.sentinels):>9,} hidden known answers, to watch the judges"
+            yield from (_billed(bill) for bill in work.sentinels)
         besides = f", plus {', '.join(work.unpriced)} (price unknown)" if work.unpriced else ""
         yield f"  {f'${work.dollars:,.2f}':>9} {'with' if work.gpu_dollars else 'without'} GPU time{besides}"
         if any(bill.gpu for bill in work.editors):
@@ -120,12 +129,19 @@ class Plan:
         head = ("edits each", "[sample] size", "of edits", "of information", "gap", "same edits buy", "gap then")
         yield from _table(head, [_design_row(design) for design in self.alternatives])
 
+    def _refused(self) -> Iterator[str]:
+        if self.obstacles:
+            yield ""
+            yield "Would be refused on this machine; correct it before `stillme run`"
+            yield from (f"  {sentence}" for sentence in self.obstacles)
+
 
 def plan_audit(path: Path, options: PlanOptions | None = None) -> Plan:
     """Plan the audit at `path`; nothing is run, and neither keys nor extras are needed."""
     options = options or PlanOptions()
     loaded: Audit = audits.load(path, ready=False)
-    assumed = assume(options)
+    reused = loaded.config.reuse.runs if loaded.config.reuse else ()
+    assumed = assume(options, [loaded.folder, *(loaded.base / run for run in reused)])
     terms = Terms(confidence=loaded.config.estimates.confidence, power=options.power)
     analysis = PowerAnalysis(loaded, assumed, terms)
     work = bills(loaded, options, assumed)
@@ -141,6 +157,7 @@ def plan_audit(path: Path, options: PlanOptions | None = None) -> Plan:
         role_deviations=tuple(analysis.role_deviations()),
         requirements=tuple(analysis.requirements(options.detect, work)) if options.detect else (),
         alternatives=tuple(analysis.alternatives()),
+        obstacles=tuple(obstacles(loaded)),
     )
 
 

@@ -25,7 +25,11 @@ def diagnostic() -> tuple[Prompt, ...]:
 
 @cache
 def roles() -> tuple[Prompt, ...]:
-    """The paper's 50 gender–occupation sentences after WinoBias (Table 23)."""
+    """The paper's 50 gender–occupation sentences after WinoBias (Table 23).
+
+    The sentences are its own, word for word. One target is not: in Table 23, W-14's is cut off ("construction"), and
+    a judge can only be asked who is drawn as the construction worker.
+    """
     return _packaged("roles.csv")
 
 

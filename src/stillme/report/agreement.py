@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -21,8 +21,16 @@ _AMONG_JUDGES = {
     "within_one": "within a point",
     "exact": "the same",
 }
+_AMONG_PEOPLE = {
+    "alpha_interval": "Krippendorff’s α",
+    "fleiss_kappa": "Fleiss’ κ",
+    "within_one": "within a point",
+    "exact": "the same",
+}
+"""The paper's two measures, and shares."""
 _WITH_PEOPLE = {
     "bias": "judge − people",
+    "exact": "the same",
     "mae": "mean error",
     "within_one": "within a point",
     "spearman": "rank correlation",
@@ -35,6 +43,7 @@ class AgreementTables:
     """What is known of the judges' agreement."""
 
     among_judges: Table | None
+    among_people: Table | None
     by_group: Table | None
     """Agreement among judges, by group of the first factor."""
     with_people: Table | None
@@ -48,24 +57,29 @@ def agreement_tables(data: ReportData) -> AgreementTables | None:
     if not data.agreement and not data.against_people:
         return None
     factor = data.settings.factors[0] if data.settings.factors else ""
+
+    def among(whom: str) -> list[Agreement]:
+        return [agreement for agreement in data.agreement if agreement.among == whom]
+
     return AgreementTables(
-        among_judges=_among_judges([agreement for agreement in data.agreement if not agreement.factor]),
-        by_group=_by_group([agreement for agreement in data.agreement if factor and agreement.factor == factor]),
+        among_judges=_among(_AMONG_JUDGES, [agreement for agreement in among("judges") if not agreement.factor]),
+        among_people=_among(_AMONG_PEOPLE, [agreement for agreement in among("people") if not agreement.factor]),
+        by_group=_by_group([agreement for agreement in among("judges") if factor and agreement.factor == factor]),
         with_people=_with_people([against for against in data.against_people if against.scope == "all"]),
         bias=tuple(_biases(data.against_people, factor)),
         factor=numbers.factor_name(factor),
     )
 
 
-def _among_judges(agreements: Sequence[Agreement]) -> Table | None:
-    measures = [measure for measure in _AMONG_JUDGES if any(agreement.measure == measure for agreement in agreements)]
+def _among(titles: Mapping[str, str], agreements: Sequence[Agreement]) -> Table | None:
+    measures = [measure for measure in titles if any(agreement.measure == measure for agreement in agreements)]
     rows: list[Row] = []
     for axis in dict.fromkeys(agreement.axis for agreement in agreements):
         by_measure = {agreement.measure: agreement for agreement in agreements if agreement.axis == axis}
         first = next(iter(by_measure.values()))
         cells = tuple(_cell(measure, by_measure.get(measure)) for measure in measures)
         rows.append((numbers.title(axis), f"{first.raters} raters, {first.items:,} edits", cells))
-    return Table(heads=tuple(_AMONG_JUDGES[measure] for measure in measures), rows=tuple(rows)) if rows else None
+    return Table(heads=tuple(titles[measure] for measure in measures), rows=tuple(rows)) if rows else None
 
 
 def _by_group(agreements: Sequence[Agreement]) -> Table | None:

@@ -15,6 +15,7 @@ from stillme.report.data import ReportData
 from stillme.report.differences import Row, Table, cell
 from stillme.results.behaviour import MUCH_MISSING, JudgeBehaviour, listed
 from stillme.results.model_names import drifted
+from stillme.sentinels.reading import EVERYONE, TONES, KnownAnswers
 from stillme.types import Interval
 
 _DIFFERS = {"changed": "differs", "over_one": "by more than a point"}
@@ -57,7 +58,11 @@ def behaviour_section(data: ReportData) -> BehaviourSection | None:
         return None
     factor = data.settings.factors[0] if data.settings.factors else ""
     section = BehaviourSection(
-        warnings=(*known.warnings, *(f"{judge}." for judge in drifted(known.models))),
+        warnings=(
+            *(answers.alarm for answers in known.known_answers if answers.alarm),
+            *known.warnings,
+            *(f"{judge}." for judge in drifted(known.models)),
+        ),
         sentences=tuple(_sentences(known)),
         habits=tuple(_habits(known, factor)),
         factor=numbers.factor_name(factor),
@@ -69,6 +74,7 @@ def behaviour_section(data: ReportData) -> BehaviourSection | None:
 
 
 def _sentences(known: JudgeBehaviour) -> Iterator[str]:
+    yield from (str(answers) for answers in known.known_answers)
     yield from _combined(known)
     for judge, shifts in _by_judge(known.position, "edited_first").items():
         yield _shift(shifts, f"With the edited picture first, {judge} rates", "than with the source first", "the order")
@@ -156,6 +162,13 @@ def _unequal(judge: str, known: JudgeBehaviour) -> Iterator[str]:
 
 
 def _habits(known: JudgeBehaviour, factor: str) -> Iterator[Habit]:
+    if known.known_answers:
+        yield Habit(
+            title="Hidden known answers",
+            lead="Pairs whose true change is known were hidden among the questions. Right answers in this run, by the "
+            "skin tone of the subject, beside what calibration found or, without one, asks for.",
+            table=_known_table(known.known_answers),
+        )
     if known.position:
         yield Habit(
             title="Which picture comes first",
@@ -196,6 +209,24 @@ def _table(behaviours: Sequence[Behaviour], heads: Mapping[str, str]) -> Table:
         cells = tuple(_cell(by_measure.get(measure)) for measure in heads)
         rows.append((numbers.title(axis), f"{judge}, {edits:,} edits", cells))
     return Table(heads=tuple(heads.values()), rows=tuple(rows))
+
+
+_TRUTHS = {"changed": "changes noticed", "unchanged": "left alone where nothing changed"}
+
+
+def _known_table(known: Sequence[KnownAnswers]) -> Table:
+    rows: list[Row] = []
+    for answers in known:
+        cells = {(row.axis, row.truth, row.tone): row for row in answers.by_axis}
+        for axis, truth in dict.fromkeys((axis, truth) for axis, truth, _ in cells):
+            everyone = cells[axis, truth, EVERYONE]
+            by_tone = (cells.get((axis, truth, tone)) for tone in TONES)
+            wanted = numbers.percent(everyone.expected, 0)
+            standard = wanted if everyone.calibrated else f"at least {wanted} asked for"
+            shares = tuple(cell(row.outcome, share=True) if row else "–" for row in by_tone)
+            detail = f"{answers.judge}, {_TRUTHS[truth]}, {everyone.answers:,} answers"
+            rows.append((numbers.title(axis), detail, (*shares, standard)))
+    return Table(heads=(*TONES, "calibration"), rows=tuple(rows))
 
 
 def _coverage(known: JudgeBehaviour) -> Table:

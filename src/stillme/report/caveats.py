@@ -187,8 +187,20 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
             yield Caveat(
                 f"{judge} failed a calibration.", f"On changes of known size it does not keep its limits for {titles}."
             )
+    for answers in data.behaviour.known_answers if data.behaviour else ():
+        if answers.alarm:
+            yield Caveat(
+                f"{answers.judge} got hidden known answers wrong.",
+                f"{answers.alarm} Its scores, at least the later ones, may say more about it than about the editors.",
+            )
     if data.behaviour and (warnings := data.behaviour.warnings):
         yield Caveat("Some combined scores lack a judge.", " ".join(warnings))
+    if mixed := [editor for editor in data.editors if editor.mixed_weights]:
+        yield Caveat(
+            "An editor's weights changed during the run.",
+            "; ".join(f"{editor.name}: {editor.weights}" for editor in mixed)
+            + ". Edits of different weights are mixed.",
+        )
     if data.behaviour and (changed := list(drifted(data.behaviour.models))):
         yield Caveat(
             "A judge was not the model that was asked for, or not one model throughout.",

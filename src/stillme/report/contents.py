@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from stillme import __version__, calibration
 from stillme.calibration.records import EVERYONE, AxisResult, Share
 from stillme.design import EditorRecord, JudgeRecord
+from stillme.errors import UnknownName
 from stillme.estimates import Disparity, PairedEffect, Settings, intraclass_correlations, paired_effects
-from stillme.estimates.agreement import AgainstPeople, Agreement, against_people, agreement, mean_of
+from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
 from stillme.estimates.roles import adherence
 from stillme.report.data import (
     Calibrated,
@@ -27,7 +29,9 @@ from stillme.report.data import (
 from stillme.report.happened import with_happened
 from stillme.results import Results, Run, known_answers
 from stillme.results.behaviour import behaviour_of
-from stillme.results.disputes import raters
+from stillme.results.beside import beside_paper
+from stillme.results.disputes import agreement_of
+from stillme.results.editor_weights import editor_weights
 from stillme.rubric.limits import AxisLimits
 from stillme.rubric.limits import load as load_limits
 from stillme.store.summaries import Work
@@ -36,30 +40,35 @@ from stillme.types import Arm, Estimate
 EARLIER = "earlier configurations of this audit"
 
 
-def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = "none") -> ReportData:
-    """Everything that the page and the figures show."""
+def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = "none", judge: str = "") -> ReportData:
+    """Everything that the page and the figures show; `judge` speaks where it answers, instead of the ensemble."""
     design, results, settings = run.design, run.results, run.settings
+    judges = list(dict.fromkeys(score.judge for score in results.scores))
+    if judge and judge not in judges:
+        raise UnknownName.among("judge", judge, judges, f"The audit has {', '.join(judges)}.")
     data = ReportData(
         title=design.title,
         audit_hash=design.hash,
         version=__version__,
         edits=results.edits,
-        scores=results.scores,
+        scores=tuple(score.counting(results.edits) for score in results.scores),
         estimates=tuple(estimates),
         settings=settings,
         image_path=run.store.pictures.find,
         folder=run.folder,
-        editors=tuple(_described(editor) for editor in design.editors),
+        editors=tuple(_editors(run)),
         judges=tuple(_described(judge) for judge in design.judges),
         standing=calibration.standing_of(run),
         calibrated=tuple(_calibrated(run)),
-        headline_judges=_combining(run),
+        headline_judges=(judge,) if judge else _combining(run),
+        judge=judge,
         badges=("synthetic portraits",) if design.synthetic else (),
         mitigation=tuple(_mitigation(results, settings)),
-        roles=tuple(adherence(results.edits, results.scores, settings)),
-        agreement=tuple(_agreement(run)),
+        roles=tuple(adherence(results.edits, results.scores, settings, genders=run.genders)),
+        agreement=tuple(agreement_of(run)),
         against_people=tuple(_against_people(run)),
         behaviour=behaviour_of(run) if any(judge.capabilities.kind == "model" for judge in run.judges) else None,
+        beside=beside_paper(run),
         intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),
         planted=tuple(known_answers.gaps(run)),
         spending=tuple(_spent(run)),
@@ -78,13 +87,6 @@ def _mitigation(gathered: Results, settings: Settings) -> Iterator[PairedEffect 
             yield from paired_effects(gathered.edits, gathered.scores, settings, arm=arm)
 
 
-def _agreement(run: Run) -> list[Agreement]:
-    """The audit's judges among themselves, on the scales."""
-    said = raters(run)
-    several = len({score.judge for score in said}) > 1
-    return agreement(run.results.edits, said, run.settings) if several else []
-
-
 def _against_people(run: Run) -> Iterator[AgainstPeople]:
     """Every other judge against the mean of the people who rated the same edits."""
     people, scores = run.design.people, run.results.scores
@@ -98,6 +100,15 @@ def _against_people(run: Run) -> Iterator[AgainstPeople]:
 def _combining(run: Run) -> tuple[str, ...]:
     """Judges that are made of the audit's own: where one answers, it speaks for them."""
     return tuple(dict.fromkeys(score.judge for score in run.results.scores if score.kind == "ensemble"))
+
+
+def _editors(run: Run) -> Iterator[Description]:
+    weights = {entry.editor: entry for entry in editor_weights(run)}
+    for editor in run.design.editors:
+        used = weights.get(editor.name)
+        yield replace(
+            _described(editor), weights=str(used) if used else "", mixed_weights=used is not None and used.mixed
+        )
 
 
 def _described(record: EditorRecord | JudgeRecord) -> Description:

@@ -16,6 +16,7 @@ from stillme.estimates.roles import Adherence
 from stillme.protocols import ValidityCard
 from stillme.report.headlines import is_drift
 from stillme.results.behaviour import JudgeBehaviour
+from stillme.results.beside import PaperComparison
 from stillme.store.summaries import Failure
 from stillme.types import Arm, Estimate, PlantedGap
 
@@ -35,6 +36,9 @@ class Description:
     """The plugin and its version."""
     parameters: str = ""
     """As JSON, defaults filled in."""
+    weights: str = ""
+    """What its edits were made with, by commit or hash."""
+    mixed_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +142,13 @@ class ReportData:
     roles: tuple[Adherence, ...] = ()
     """How often role instructions are drawn as the stereotype has it."""
     agreement: tuple[Agreement, ...] = ()
-    """Agreement among judges."""
+    """Agreement among judges, and among people."""
     against_people: tuple[AgainstPeople, ...] = ()
     """Agreement of judges with people."""
     behaviour: JudgeBehaviour | None = None
     """What the judges themselves add; None where no model judges."""
+    beside: PaperComparison | None = None
+    """The run's numbers beside the paper's; None where they were not compared."""
     intraclass_correlations: tuple[IntraclassCorrelation, ...] = ()
     """How alike the edits of one portrait are."""
     happened: NDArray[np.bool_] | None = None
@@ -155,6 +161,8 @@ class ReportData:
     """What known-answer editors planted, and what the audit recovered of it."""
     headline_judges: tuple[str, ...] = ()
     """Judges that the first screen and the figures use where they answer, such as an ensemble; empty for all."""
+    judge: str = ""
+    """The judge that the user asks for; empty for whoever decides by default."""
     badges: tuple[str, ...] = ()
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
     spending: tuple[Spending, ...] = ()

@@ -74,7 +74,6 @@ def judges_telling(data: ReportData) -> Sequence[str]:
 def rows_to_rate(data: ReportData, score: Scores) -> NDArray[np.bool_]:
     """The edits that this judge had to rate on this axis."""
     axis = rubric.load().axes.get(score.axis)
-    only = axis.only if axis else ""
-    fits = np.array([not only or prompt.subcategory == only for prompt in data.edits.prompts], dtype=np.bool_)
-    edited = data.edits.state == EditState.EDITED
-    return edited & fits[data.edits.prompt] if len(fits) else edited
+    asked = [axis is None or axis.asked_of(prompt) for prompt in data.edits.prompts]
+    fits = np.array(asked, dtype=np.bool_)[data.edits.prompt]
+    return (data.edits.state == EditState.EDITED) & fits & data.edits.counting(score.axis)

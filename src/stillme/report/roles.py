@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stillme import numbers
-from stillme.estimates.roles import Adherence
+from stillme.estimates.roles import AXES, Adherence, Layout
 from stillme.report import forest, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale
@@ -31,13 +31,16 @@ class RoleFigure:
 
     layout: str
     judge: str
+    axis: str
     panels: tuple[tuple[str, str, Markup], ...]
     """Editor, arm, drawing."""
+    undecided: int
+    """Edits that are left out because the judge could not tell, or combined judges disagree."""
 
 
 def role_figures(data: ReportData) -> list[RoleFigure]:
     """Every layout and judge, for both positions of the two people together."""
-    figures: dict[tuple[str, str], dict[tuple[str, str], list[Adherence]]] = {}
+    figures: dict[tuple[Layout, str], dict[tuple[str, str], list[Adherence]]] = {}
     for adherence in data.roles:
         if not adherence.place:
             panels = figures.setdefault((adherence.layout, adherence.judge), {})
@@ -46,6 +49,8 @@ def role_figures(data: ReportData) -> list[RoleFigure]:
         RoleFigure(
             layout=_LAYOUTS[layout],
             judge=judge,
+            axis=AXES[layout],
+            undecided=sum(row.abstained for rows in panels.values() for row in rows if not row.pronoun),
             panels=tuple((editor, arm, _draw(editor, rows)) for (editor, arm), rows in sorted(panels.items())),
         )
         for (layout, judge), panels in figures.items()

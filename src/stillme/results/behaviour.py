@@ -13,6 +13,7 @@ from stillme.judges.ensemble import primary_of
 from stillme.results.gathering import ensemble_name
 from stillme.results.model_names import ModelNames, model_names
 from stillme.results.run import Run
+from stillme.sentinels.reading import KnownAnswers, answered_by
 from stillme.types import Interval, Json
 
 MUCH_MISSING = 0.05
@@ -47,6 +48,8 @@ class JudgeBehaviour:
     coverage: tuple[Behaviour, ...] = ()
     models: tuple[ModelNames, ...] = ()
     combination: Combination | None = None
+    known_answers: tuple[KnownAnswers, ...] = ()
+    """To pairs of known truth, hidden among the questions."""
     confidence: float = 0.95
 
     @property
@@ -116,6 +119,7 @@ def behaviour_of(run: Run) -> JudgeBehaviour:
         coverage=tuple(coverage(run)),
         models=tuple(model_names(run)),
         combination=combination(run),
+        known_answers=tuple(answered_by(run.store, run.judges)),
         confidence=run.settings.confidence,
     )
 
@@ -162,12 +166,12 @@ def coverage(run: Run) -> list[Behaviour]:
 
 
 def _parts(run: Run) -> list[Scores]:
-    scales = {axis.name for axis in rubric.load().axes.values() if axis.is_scale}
+    combinable = {axis.name for axis in rubric.load().axes.values() if axis.is_scale or axis.is_nominal}
     return [
         score
         for name in run.design.analysis.combined
         for score in run.results.scores
-        if score.judge == name and score.axis in scales
+        if score.judge == name and score.axis in combinable
     ]
 
 

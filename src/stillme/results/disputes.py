@@ -14,6 +14,7 @@ from stillme import numbers, rubric
 from stillme.estimates import Scores
 from stillme.estimates.agreement import Agreement, agreement
 from stillme.files import write_csv
+from stillme.judges.ensemble import agreed
 from stillme.judges.flags import PRIORITIES, Flag, flag
 from stillme.results.gathering import Results
 from stillme.results.run import Run
@@ -52,10 +53,19 @@ def _urgency(dispute: Dispute) -> tuple[int, float]:
 
 
 def raters(run: Run) -> list[Scores]:
-    """Scores of the audit's own judges on the scales, without people and ensembles."""
+    """Scores of the audit's own judges on the scales and on who is the target, without people and ensembles."""
     own = {judge.name for judge in run.judges} - run.design.people
-    scales = {axis.name for axis in rubric.load().axes.values() if axis.is_scale}
-    return [score for score in run.results.scores if score.judge in own and score.axis in scales]
+    rated = {axis.name for axis in rubric.load().axes.values() if axis.is_scale or axis.is_nominal}
+    return [score for score in run.results.scores if score.judge in own and score.axis in rated]
+
+
+def agreement_of(run: Run) -> list[Agreement]:
+    """How far the audit's judges agree with one another, and its people among themselves."""
+    edits, settings = run.results.edits, run.settings
+    return [
+        *agreement(edits, raters(run), settings),
+        *agreement(edits, run.results.people, settings, among="people"),
+    ]
 
 
 def write_judges(run: Run) -> list[Path]:
@@ -76,12 +86,16 @@ def write_judges(run: Run) -> list[Path]:
 
 
 def _differences(scores: Sequence[Scores]) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """For every axis the largest difference between two judges; 0 where fewer than two gave a score."""
+    """For every axis the largest difference between two judges; 0 where fewer than two gave a score, or all agree."""
     for axis in dict.fromkeys(score.axis for score in scores):
         given = np.stack([score.value for score in scores if score.axis == axis])
         high = np.where(np.isnan(given), -np.inf, given).max(axis=0)
         low = np.where(np.isnan(given), np.inf, given).min(axis=0)
-        yield axis, np.where(np.isfinite(high), high - low, 0.0)
+        difference = np.where(np.isfinite(high), high - low, 0.0)
+        if rubric.load().is_nominal(axis):
+            for row in np.flatnonzero(difference):
+                difference[row] *= agreed(given[~np.isnan(given[:, row]), row].tolist()) is None
+        yield axis, difference
 
 
 def _flagged(results: Results, scores: Sequence[Scores], disputes: Sequence[Dispute]) -> Iterator[dict[str, str]]:

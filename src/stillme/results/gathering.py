@@ -38,6 +38,8 @@ class Results:
     """What known-answer editors planted, in the shape of a judge's scores."""
     repeats: tuple[Repeats, ...] = ()
     """Every single answer of the models that were asked more than once about each edit."""
+    people: tuple[Scores, ...] = ()
+    """People's single ratings: one column for each place among an edit's raters, whoever took it."""
 
 
 def gather(run: Run) -> Results:
@@ -158,6 +160,12 @@ class _Table:
             for axis in judge.capabilities.axes
             if judge.capabilities.kind == "model" and judge.asked > 1
         }
+        self._people = {
+            (judge.name, axis): np.full((judge.asked, self._total), np.nan)
+            for judge in design.judges
+            for axis in judge.capabilities.axes
+            if judge.capabilities.kind == "person"
+        }
         self._truths: dict[str, _Sums] = {}
 
     def add(self, row: Row) -> int:
@@ -185,8 +193,9 @@ class _Table:
     def rate(self, index: int, judge: str, epoch: int, axis: str, outcome: str, score: float | None) -> None:
         if (judge, axis) in self._sums:
             self._sums[judge, axis].add(index, outcome, score)
-        if (judge, axis) in self._repeats and outcome == "rated" and score is not None:
-            self._repeats[judge, axis][epoch, index] = score
+        answers = self._repeats.get((judge, axis), self._people.get((judge, axis)))
+        if answers is not None and outcome == "rated" and score is not None:
+            answers[epoch, index] = score
 
     def results(self) -> Results:
         codes, design = self._codes, self._design
@@ -226,7 +235,19 @@ class _Table:
                 for (judge, axis), value in self._repeats.items()
                 if axis in asked
             ),
+            people=tuple(
+                _column(f"{judge} {place}", axis, value)
+                for (judge, axis), answers in self._people.items()
+                if axis in asked
+                for place, value in enumerate(answers, start=1)
+                if not np.isnan(value).all()
+            ),
         )
+
+
+def _column(judge: str, axis: str, value: NDArray[np.float64]) -> Scores:
+    state = np.where(np.isnan(value), RatingState.MISSING, RatingState.RATED).astype(np.int32)
+    return Scores(judge=judge, axis=axis, value=value, state=state, kind="person")
 
 
 def _state(row: Row) -> EditState:
@@ -271,11 +292,11 @@ class _Sums:
 
 
 def _ensemble(scores: Sequence[Scores], rule: str, name: str) -> Iterator[Scores]:
-    """One more judge: these combined, on every scale that several of them answer."""
+    """One more judge: these combined, on every scale or choice that several of them answer."""
     for axis in dict.fromkeys(score.axis for score in scores):
         parts = [score for score in scores if score.axis == axis]
         known = rubric.load().axes.get(axis)
-        if len(parts) > 1 and known and known.is_scale:
+        if len(parts) > 1 and known and (known.is_scale or known.is_nominal):
             yield combined(parts, rule, axis, name=name)
 
 
@@ -297,6 +318,8 @@ def combined(parts: Sequence[Scores], rule: str, axis: str, *, name: str = "ense
         if isinstance(combination, Combined):
             value[index] = combination.score
             state[index] = RatingState.RATED
+        else:
+            state[index] = RatingState.ABSTAINED
     return Scores(judge=name, axis=axis, value=value, state=state, kind="ensemble")
 
 

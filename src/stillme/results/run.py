@@ -13,7 +13,7 @@ from pathlib import Path
 from stillme.audit.load import FILE
 from stillme.design import Design, JudgeRecord, RecordedRequest, design_from
 from stillme.errors import StillmeError
-from stillme.estimates import Settings
+from stillme.estimates import Genders, Settings
 from stillme.results.gathering import Results, gather
 from stillme.results.unrecorded import recover
 from stillme.store import Store, StoredEdit, Totals
@@ -128,6 +128,12 @@ class Run:
             seed=analysis.seed,
             prompts=analysis.prompts,
         )
+
+    @property
+    def genders(self) -> Genders:
+        """The labels of the two genders that role prompts are about."""
+        roles = self.design.roles
+        return Genders(factor=roles.gender, male=roles.male, female=roles.female) if roles else Genders()
 
     @property
     def judges(self) -> tuple[JudgeRecord, ...]:

@@ -13,8 +13,10 @@ from stillme.design import ExtractorRecord
 from stillme.mitigation import NEEDS_FEATURES, extraction_key
 from stillme.results.behaviour import Gaps, gaps
 from stillme.results.drift import sentence
+from stillme.results.editor_weights import EditorWeights, editor_weights
 from stillme.results.model_names import ModelNames, drifted, model_names
 from stillme.results.run import CHUNK, Run
+from stillme.sentinels.reading import KnownAnswers, answered_by
 from stillme.store import Totals
 from stillme.store.summaries import Failure
 from stillme.types import Failed
@@ -38,8 +40,12 @@ class Status:
     """How this machine's audit.toml, plugins and files differ from what was recorded."""
     models: tuple[ModelNames, ...] = ()
     """Which models really answered."""
+    weights: tuple[EditorWeights, ...] = ()
+    """Which weights edits were made with."""
     gaps: Gaps | None = None
     """Combined scores that lack a judge."""
+    known_answers: tuple[KnownAnswers, ...] = ()
+    """What judges said to hidden pairs of known truth."""
 
     @property
     def complete(self) -> bool:
@@ -63,7 +69,10 @@ class Status:
             ],
             "drift": list(self.drift),
             "models": [judge.as_json() for judge in self.models],
+            "weights": [editor.as_json() for editor in self.weights],
             "combined": self.gaps.as_json() if self.gaps else None,
+            "known_answers": [answers.as_json() for answers in self.known_answers],
+            "alarms": [answers.alarm for answers in self.known_answers if answers.alarm],
         }
 
     def as_text(self) -> str:
@@ -76,12 +85,19 @@ class Status:
                 share = f"{done / total:4.0%}" if total else "  –"
                 lines.append(f"  {kind:<9}{name:<20}{share}  {done:,} of {total:,}{f' ({rest})' if rest else ''}")
         lines.append(f"  cost     {self.totals.cost_text}, {self.totals.seconds:,.0f} s of work")
+        lines += [f"  weights  {entry.editor:<20}{entry}" for entry in self.weights]
         lines += [f"  {failure}" for failure in self.failures[:_SHOWN]]
         if len(self.failures) > _SHOWN:
             lines.append(f"  and {len(self.failures) - _SHOWN:,} more reasons; `stillme export` lists all")
         lines += [f"  warning: {judge}" for judge in drifted(self.models)]
+        lines += [
+            f"  warning: the edits of {entry.editor} were made with different weights and must not be pooled"
+            for entry in self.weights
+            if entry.mixed
+        ]
         if self.gaps:
             lines.append(f"  {self.gaps}")
+        lines += [line for answers in self.known_answers for line in answers.lines()]
         if self.drift:
             lines.append(sentence(self.drift))
         return "\n".join(lines)
@@ -116,7 +132,9 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
         failures=tuple(store.failures()),
         drift=tuple(drift),
         models=tuple(model_names(run)),
+        weights=tuple(editor_weights(run)),
         gaps=gaps(run),
+        known_answers=tuple(answered_by(store, run.judges)),
     )
 
 

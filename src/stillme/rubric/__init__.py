@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from stillme.types import Prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,8 @@ class Axis:
     question: str
     scale: tuple[str, ...]
     """What 1 to 5 mean (Table 14); empty for a quantity with its own unit."""
+    choices: tuple[str, ...]
+    """What 1, 2, … name where the answer is one of several and none lies between two; empty elsewhere."""
     short: tuple[str, ...]
     """The same in the wording of Table 2."""
     unit: str
@@ -26,11 +31,32 @@ class Axis:
     """The value for an unchanged person."""
     only: str
     """The subcategory of prompts that the axis is limited to; empty for all."""
+    requested_by: str
+    """The field of a prompt that asks for this very change: such an edit is no drift. Empty where none can."""
 
     @property
     def is_scale(self) -> bool:
         """Whether scores are 1 to 5."""
         return bool(self.scale)
+
+    def asked_of(self, prompt: Prompt) -> bool:
+        """Whether judges answer the axis on edits by this prompt."""
+        return not self.only or (prompt.subcategory == self.only and prompt.years is not None)
+
+    def requested(self, prompt: Prompt) -> bool:
+        """Whether the prompt asks for the change that the axis measures, so that it is no drift (§3.4)."""
+        return bool(self.requested_by) and getattr(prompt, self.requested_by) is not None
+
+    @property
+    def is_nominal(self) -> bool:
+        """Whether scores name one of several answers: they are equal or not, and never near."""
+        return bool(self.choices)
+
+
+def majority(mean_answer: float) -> float | None:
+    """The answer behind a mean of several answers 1 or 2; None where they tie."""
+    nearest = math.floor(mean_answer + 0.5)
+    return None if abs(abs(mean_answer - nearest) - 0.5) < 1e-9 else float(nearest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +102,11 @@ class Rubric:
         named = self.rates.get(quantity) or self.axes.get(quantity)
         return named.title if named else quantity
 
+    def is_nominal(self, axis: str) -> bool:
+        """Whether an axis asks for one of several answers."""
+        known = self.axes.get(axis)
+        return known is not None and known.is_nominal
+
 
 @cache
 def load() -> Rubric:
@@ -100,10 +131,12 @@ def _axis(name: str, entry: dict[str, Any]) -> Axis:
         title=entry["title"],
         question=entry.get("question", ""),
         scale=tuple(entry.get("scale", ())),
+        choices=tuple(entry.get("choices", ())),
         short=tuple(entry.get("short", ())),
         unit=entry.get("unit", "1–5"),
         unchanged=entry.get("unchanged"),
         only=entry.get("only", ""),
+        requested_by=entry.get("requested_by", ""),
     )
 
 

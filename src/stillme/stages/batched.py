@@ -15,10 +15,10 @@ from typing import assert_never
 
 from stillme.errors import StillmeError
 from stillme.judges.model import ModelJudge
+from stillme.stages.answers import Answered, Answers, Asked
 from stillme.stages.loop import Activity, Terms
 from stillme.stages.tally import Ended, Tally
-from stillme.stages.tasks import Task
-from stillme.store import AssessmentRow, Store
+from stillme.store import Store
 from stillme.store.tickets import Ticket
 from stillme.types import Assessment
 from stillme.vlm import Malformed, Reply
@@ -39,31 +39,41 @@ _ROUNDS = 3
 
 
 def judge_in_batches(
-    judge: ModelJudge, tasks: Iterable[Task], store: Store, terms: Terms, tally: Tally, *, submit: bool
+    judge: ModelJudge,
+    tasks: Iterable[Asked],
+    store: Store,
+    answers: Answers,
+    terms: Terms,
+    tally: Tally,
+    *,
+    submit: bool,
 ) -> Activity:
     """Collect what is in a batch and, with `submit`, submit the rest. Ends when no batch is open."""
-    tally.ended = yield from _BatchRun(judge, store, terms, tally).run(tasks, submit=submit)
+    tally.ended = yield from _BatchRun(judge, store, answers, terms, tally).run(tasks, submit=submit)
     return tally.ended
 
 
 class _BatchRun:
     """One judge's open batches, from submission to saved answers."""
 
-    def __init__(self, judge: ModelJudge, store: Store, terms: Terms, tally: Tally) -> None:
-        self._judge, self._store, self._terms, self._tally = judge, store, terms, tally
+    def __init__(self, judge: ModelJudge, store: Store, answers: Answers, terms: Terms, tally: Tally) -> None:
+        self._judge, self._store, self._answers, self._terms, self._tally = judge, store, answers, terms, tally
         self._client = BatchClient(judge.model)
-        self._waiting: dict[str, Task] = {}
+        self._waiting: dict[str, Asked] = {}
         """Tasks whose questions are in a batch, by key."""
-        self._resubmit: list[Task] = []
+        self._resubmit: list[Asked] = []
         """Tasks whose ticket was abandoned."""
         self._errors_in_a_row = 0
 
-    def run(self, tasks: Iterable[Task], *, submit: bool) -> Activity:
+    def run(self, tasks: Iterable[Asked], *, submit: bool) -> Activity:
         for ticket in self._open():
             self._terms.spending.reserve(ticket.expected or 0.0)
         submitted = {key for ticket in self._open() for key, _ in ticket.questions}
         for _ in range(_ROUNDS):
             ended = (yield from self._start(tasks, submitted, submit=submit)) or (yield from self._wait())
+            if self._answers.stopped:
+                self._tally.reason = self._answers.stopped
+                return Ended.STOPPED
             tasks, self._resubmit = self._resubmit, []
             if ended is not Ended.COMPLETE or not (submit and tasks):
                 return ended
@@ -74,14 +84,14 @@ class _BatchRun:
         )
 
     def _start(
-        self, tasks: Iterable[Task], submitted: Set[str], *, submit: bool
+        self, tasks: Iterable[Asked], submitted: Set[str], *, submit: bool
     ) -> Generator[None, None, Ended | None]:
-        batch: list[tuple[Task, EncodedQuestion]] = []
+        batch: list[tuple[Asked, EncodedQuestion]] = []
         size = 0
         for task in tasks:
             if task.key in submitted:
                 self._waiting[task.key] = task
-            elif submit:
+            elif submit and not self._answers.stopped:
                 if ended := self._terms.should_end():
                     return ended
                 if failed := self._judge.check_labels(task.pair):
@@ -98,7 +108,7 @@ class _BatchRun:
 
     # -- submitting -------------------------------------------------------------------------------------------------
 
-    def _submit(self, batch: list[tuple[Task, EncodedQuestion]]) -> Generator[None, None, Ended | None]:
+    def _submit(self, batch: list[tuple[Asked, EncodedQuestion]]) -> Generator[None, None, Ended | None]:
         expected = self._client.expected_dollars(len(batch))
         if not self._terms.spending.allows(expected or 0.0):
             # What is already submitted is charged, so it is still collected.
@@ -180,7 +190,7 @@ class _BatchRun:
                 assert_never(never)
 
     def _collect(self, ticket: Ticket, batch: str) -> None:
-        finished = self._store.finished_assessments([key for key, _ in ticket.questions])
+        finished = self._answers.finished([key for key, _ in ticket.questions])
         wanted = {
             ticket.id_of(place): (self._waiting[key], sizes)
             for place, (key, sizes) in enumerate(ticket.questions)
@@ -191,8 +201,8 @@ class _BatchRun:
             for id_, (task, sizes) in wanted.items()
         }
         replies = self._client.collect(batch, pending) if pending else {}
-        malformed: list[tuple[Task, Malformed]] = []
-        rows: list[AssessmentRow] = []
+        malformed: list[tuple[Asked, Malformed]] = []
+        rows: list[Answered] = []
         for id_, reply in replies.items():
             task = wanted[id_][0]
             if isinstance(reply, Malformed):
@@ -212,24 +222,15 @@ class _BatchRun:
 
     # -- saving -----------------------------------------------------------------------------------------------------
 
-    def _save(self, rows: list[AssessmentRow]) -> None:
-        self._store.add_assessments(rows)
+    def _save(self, rows: list[Answered]) -> None:
+        self._answers.save(rows)
         for row in rows:
             self._terms.spending.settle(0.0, row.cost)
             self._tally.counts["failed" if row.assessment.failure else "judged"] += 1
         self._tally.cost = self._terms.spending.spent
 
-    def _row(self, task: Task, assessment: Assessment) -> AssessmentRow:
-        return AssessmentRow(
-            key=task.key,
-            edit=task.pair.edit,
-            epoch=task.pair.epoch,
-            judge=self._judge.spec,
-            assessment=assessment,
-            attempts=1,
-            seconds=0.0,
-            cost=assessment.cost,
-        )
+    def _row(self, task: Asked, assessment: Assessment) -> Answered:
+        return Answered(task=task, assessment=assessment, attempts=1, seconds=0.0, cost=assessment.cost)
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from stillme import images
 from stillme.audit import Audit, NamedEditor
 from stillme.editors import output_flags
-from stillme.protocols import Editor, expected_dollars
+from stillme.errors import UnreadableImage
+from stillme.protocols import Editor, KeepsWeights, Resumable, expected_dollars
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
 from stillme.stages.tally import Ended, Tally
 from stillme.store import EditRow, Store
@@ -47,6 +49,11 @@ def edit(
         size = 1 if can.batching == "none" else can.batch
         batches = grouped(tasks, size, _portrait if can.batching == "shared_image" else None)
         limits = limits_of(audit.config.executor, can.concurrency)
+        if isinstance(named.editor, Resumable):
+            named.editor.remember_in(store.jobs)
+        if isinstance(named.editor, KeepsWeights):
+            recorded = (used for used in store.editing_weights() if used.editor == named.editor.spec.key)
+            named.editor.keep_weights([used.weights for used in recorded])
         with closing(named.editor):
             return (
                 yield from steps(
@@ -78,8 +85,7 @@ def _stage(editor: Editor, store: Store, announce: Callable[[Request], None]) ->
     def perform(requests: Sequence[Request]) -> list[_Kept]:
         kept: list[_Kept] = []
         for request, outcome in zip(requests, _outcomes(editor, requests), strict=True):
-            image = store.pictures.add(outcome.image) if isinstance(outcome, Edited) else None
-            kept.append(_Kept(outcome=_without_image(outcome, request), image=image))
+            kept.append(_kept(outcome, request, store))
         return kept
 
     def save(finished: Sequence[Done[Request, _Kept]]) -> None:
@@ -137,13 +143,26 @@ def _checked(outcome: object, editor: Editor) -> EditOutcome:
     return Failed(error=error, retryable=False)
 
 
-def _without_image(outcome: EditOutcome, request: Request) -> EditOutcome:
-    """The outcome without its picture, but with flags of what is unusual about it."""
+def _kept(outcome: EditOutcome, request: Request, store: Store) -> _Kept:
+    """The outcome without its picture, which is on disk, but with flags of what is unusual about it."""
     if not isinstance(outcome, Edited):
-        return outcome
+        return _Kept(outcome=outcome, image=None)
     flags = output_flags.flags_of(outcome.image, *(portrait.image.read() for portrait in request.portraits))
+    if "unreadable" in flags:
+        # Nobody can judge it, and it says nothing about the person: not an edit, whichever editor made it.
+        return _Kept(outcome=_unreadable(outcome), image=None)
     effective = {**outcome.effective, "flags": list(flags)} if flags else outcome.effective
-    return Edited(image=b"", effective=effective, truth=outcome.truth, cost=outcome.cost)
+    kept = Edited(image=b"", effective=effective, truth=outcome.truth, cost=outcome.cost)
+    return _Kept(outcome=kept, image=store.pictures.add(outcome.image))
+
+
+def _unreadable(outcome: Edited) -> Failed:
+    try:
+        images.check(outcome.image, name="the returned file")
+        reason = "the returned file is no picture"
+    except UnreadableImage as error:
+        reason = str(error)
+    return Failed(error=reason, retryable=True, retry_after=0.0, cost=outcome.cost)
 
 
 def _label(outcome: EditOutcome) -> str:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from stillme.audit import Audit, NamedJudge
 from stillme.judges.model import ModelJudge
 from stillme.protocols import HasProvider, Judge, expected_dollars
+from stillme.sentinels.asking import Sentinels
+from stillme.stages.answers import Answered, Answers, Asked, Mixture
 from stillme.stages.batched import judge_in_batches
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, steps
+from stillme.stages.recording import Calibrations
 from stillme.stages.tally import Ended, Tally
-from stillme.stages.tasks import Fresh, Task, Wanted, tasks_of
-from stillme.store import AssessmentRow, Store
-from stillme.types import Assessment, Failed, Pair, Request
+from stillme.stages.tasks import Fresh, Wanted, tasks_of
+from stillme.store import Store
+from stillme.types import Assessment, Failed, Json, Pair, Request
 
 
 def judge(
-    audit: Audit, store: Store, terms: Terms, *, only_failed: bool = False, editing: Sequence[Tally] = ()
+    audit: Audit,
+    store: Store,
+    terms: Terms,
+    *,
+    only_failed: bool = False,
+    editing: Sequence[Tally] = (),
+    calibrations: Calibrations | None = None,
 ) -> tuple[list[Activity], list[Tally], Callable[[Request], None]]:
     """Have every judge rate every edit it has not rated: judges of one provider in turn, others at the same time.
 
@@ -25,7 +35,8 @@ def judge(
     is saved: judges that wait for a provider rate it at once, the others when all edits are there.
     """
     asked = [named for named in audit.judges if not named.judge.capabilities.given]
-    works = [_Work(named, audit, store, terms, only_failed, editing) for named in asked]
+    known = calibrations or {}
+    works = [_Work(named, audit, store, terms, only_failed, editing, known.get(named.name)) for named in asked]
     providers = dict.fromkeys(work.provider for work in works)
     activities = [in_turn([work.steps() for work in works if work.provider == name]) for name in providers]
 
@@ -47,6 +58,7 @@ class _Work:
         terms: Terms,
         only_failed: bool,
         editing: Sequence[Tally],
+        calibration: Mapping[str, Json] | None,
     ) -> None:
         self._named, self._audit, self._store, self._terms = named, audit, store, terms
         self._only_failed, self._editing = only_failed, editing
@@ -58,6 +70,14 @@ class _Work:
         self._existing = store.newest()[0] if self.fresh.is_open else None
         """The last edit before any was made meanwhile."""
         self.tally = Tally(f"judge {named.name}", 0)
+        self._sentinels = Sentinels(named, audit, store, terms.say, calibration)
+        self._answers = Answers(named, store, self._sentinels)
+        self._mixture = self._fresh_mixture()
+
+    def _fresh_mixture(self) -> Mixture:
+        return Mixture(
+            self._named, self._audit, self._store, self._sentinels, self.tally, only_failed=self._only_failed
+        )
 
     def steps(self) -> Activity:
         self._count()
@@ -71,7 +91,7 @@ class _Work:
                     return ended
             limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency)
             batches = self._batches(judge.capabilities.batch)
-            stage = _stage(judge, self._store)
+            stage = _stage(judge, self._store, self._answers)
             return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
 
     @property
@@ -81,9 +101,10 @@ class _Work:
     def _count(self) -> None:
         coming = sum(tally.total for tally in self._editing) if self._still_editing else 0
         pictures = self._store.count_pictures([editor.editor.spec.key for editor in self._audit.editors])
-        self.tally.total = self._named.record().asked * max(pictures, coming)
+        questions = self._named.record().asked * max(pictures, coming)
+        self.tally.total = questions + self._sentinels.due_after(questions)
 
-    def _batches(self, size: int) -> Iterator[Sequence[Task] | None]:
+    def _batches(self, size: int) -> Iterator[Sequence[Asked] | None]:
         """What there is, then what comes while edits are made; None where there is nothing yet."""
         handed_out = 0
         for batch in grouped(self._missing(up_to=self._existing), size):
@@ -99,12 +120,14 @@ class _Work:
             while self.tally.saved < handed_out:
                 yield None  # what is under way has no row yet and would be asked again
             yield from grouped(self._missing(count=False), size)
+        yield from grouped(self._mixture.rest(), size)
 
     def _missing(
         self, requests: Iterable[Request] | None = None, *, up_to: int | None = None, count: bool = True
-    ) -> Iterator[Task]:
+    ) -> Iterator[Asked]:
         wanted = Wanted(requests=requests, up_to=up_to, only_failed=self._only_failed)
-        return tasks_of(self._named, self._audit, self._store, self.tally if count else Tally("", 0), wanted)
+        tally = self.tally if count else Tally("", 0)
+        return self._mixture.among(tasks_of(self._named, self._audit, self._store, tally, wanted))
 
     def _in_batches(self, judge: ModelJudge) -> Generator[None, None, Ended | None]:
         """How the batches ended; None if there are none, or if the rest is asked directly."""
@@ -112,22 +135,23 @@ class _Work:
         if not submit and not self._store.tickets.open(judge.spec.key):
             return None
         # Submitted by an earlier run: collected first, or its questions would be paid for twice.
-        ended = yield from judge_in_batches(judge, self._missing(), self._store, self._terms, self.tally, submit=submit)
+        asked = itertools.chain(self._missing(), self._mixture.rest())
+        ended = yield from judge_in_batches(
+            judge, asked, self._store, self._answers, self._terms, self.tally, submit=submit
+        )
         if submit or ended is not Ended.COMPLETE:
             return ended
         self.tally.already = -self.tally.done  # what was just collected is counted among the done
+        self._mixture = self._fresh_mixture()
         return None
 
 
-def _stage(judge: Judge, store: Store) -> Stage[Task, Assessment]:
-    def save(finished: Sequence[Done[Task, Assessment]]) -> None:
-        store.add_assessments(
+def _stage(judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:
+    def save(finished: Sequence[Done[Asked, Assessment]]) -> None:
+        answers.save(
             [
-                AssessmentRow(
-                    key=done.task.key,
-                    edit=done.task.pair.edit,
-                    epoch=done.task.pair.epoch,
-                    judge=judge.spec,
+                Answered(
+                    task=done.task,
                     assessment=done.result,
                     attempts=done.attempts,
                     seconds=done.seconds,
@@ -147,6 +171,7 @@ def _stage(judge: Judge, store: Store) -> Stage[Task, Assessment]:
         key=lambda task: task.key,
         keep=store.attempts.add,
         expected=expected_dollars(judge),
+        halted=lambda: answers.stopped,
     )
 
 

@@ -62,6 +62,10 @@ class Done(Generic[T, R]):
     """Of all attempts, in dollars."""
 
 
+def _never() -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage(Generic[T, R]):
     """What one kind of work consists of."""
@@ -81,6 +85,8 @@ class Stage(Generic[T, R]):
     """Keeps tries that failed, in the calling thread."""
     expected: float | None = 0.0
     """The approximate cost of one task, in dollars; None if unknown."""
+    halted: Callable[[], str] = _never
+    """Why to start nothing more, by what was saved so far; empty to go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +336,8 @@ class _Loop(Generic[T, R]):
 
     def steps(self) -> Activity:
         """Yields when there is nothing to hand out or to gather at the moment."""
+        if reason := self._stage.halted():
+            self._end(Ended.STOPPED, reason)
         try:
             while True:
                 self._gather()
@@ -557,6 +565,8 @@ class _Loop(Generic[T, R]):
             self._stage.save(self._unsaved)
             self._tally.saved += len(self._unsaved)
             self._unsaved = []
+            if not self._ended and (reason := self._stage.halted()):
+                self._end(Ended.STOPPED, reason)
         self._saved_at = time.monotonic()
 
 

@@ -94,6 +94,13 @@ def tasks_of(
         yield Task(key=asked.key, pair=_pair(named, audit, store, asked))
 
 
+def example_of(named: NamedJudge, audit: Audit, store: Store) -> Pair | None:
+    """A pair of this audit that shows one person, whether or not it was judged; None if there is none yet."""
+    questions = _questions(named, audit, store, Wanted())
+    alone = (asked for asked in questions if len(asked.request.portraits) == 1)
+    return next((_pair(named, audit, store, asked) for asked in alone), None)
+
+
 def _questions(named: NamedJudge, audit: Audit, store: Store, wanted: Wanted) -> Iterator[_Question]:
     """One question per epoch for every edit that has a picture."""
     record = named.record()

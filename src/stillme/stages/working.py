@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +13,8 @@ from stillme.audit import Audit
 from stillme.audit.load import FILE, RESOLVED
 from stillme.files import write_whole
 from stillme.portraits import folder as portrait_folder
+from stillme.protocols import HasNotes
+from stillme.sentinels.reading import KnownAnswers, answered_by
 from stillme.stages import edits, features, judgements
 from stillme.stages.changes import require_unchanged
 from stillme.stages.described import with_features
@@ -20,6 +22,7 @@ from stillme.stages.interrupt import Stop
 from stillme.stages.loop import Activity, Terms, together
 from stillme.stages.prices import require_prices
 from stillme.stages.recording import Calibrations, record
+from stillme.stages.reusing import take_over
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally, worst
 from stillme.store import Store, Totals
@@ -62,6 +65,8 @@ class Worked:
     totals: Totals
     failures: tuple[Failure, ...] = ()
     """Why work failed that has not succeeded since."""
+    known_answers: tuple[KnownAnswers, ...] = ()
+    """What judges said to hidden pairs of known truth."""
 
 
 def work(
@@ -74,8 +79,15 @@ def work(
             conditions.say(note)
         if note := portrait_folder.colour_note(audit.portraits):
             conditions.say(note)
+        if "edit" in stages:
+            for note in _notes(audit):
+                conditions.say(note)
         record(audit, store, calibrations)
         keep_files(audit)
+        for note in take_over(audit, store):
+            conditions.say(note)
+            audit = with_features(audit, store)
+            record(audit, store, calibrations)
         budget = audit.config.budget
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
         if not conditions.unknown_cost_ok:
@@ -99,10 +111,19 @@ def work(
             record(audit, store, calibrations)
         if worked.ended in _NEXT:
             worked.ended = worst(
-                worked.ended, _edit_and_judge(audit, stages, store, terms, only_failed, worked.tallies)
+                worked.ended,
+                _edit_and_judge(audit, stages, store, terms, only_failed, worked.tallies, calibrations),
             )
         worked.totals, worked.failures = store.totals(), tuple(store.failures())
+        worked.known_answers = tuple(answered_by(store, audit.design(calibrations).judges))
         return worked
+
+
+def _notes(audit: Audit) -> Iterator[str]:
+    """What editors tell before their first edit."""
+    for named in audit.editors:
+        if isinstance(named.editor, HasNotes):
+            yield from (f"{named.name}: {note}." for note in named.editor.notes(audit.requests(named)))
 
 
 def _edit_and_judge(
@@ -112,6 +133,7 @@ def _edit_and_judge(
     terms: Terms,
     only_failed: bool,
     tallies: list[Tally],
+    calibrations: Calibrations | None,
 ) -> Ended:
     """Judges that wait for a provider rate edits as they come; one thread writes for all."""
     activities: list[Activity] = []
@@ -127,7 +149,9 @@ def _edit_and_judge(
         activities.append(activity)
         tallies += editing
     if "judge" in stages:
-        judging, judges, tell = judgements.judge(audit, store, terms, only_failed=only_failed, editing=editing)
+        judging, judges, tell = judgements.judge(
+            audit, store, terms, only_failed=only_failed, editing=editing, calibrations=calibrations
+        )
         activities += judging
         tallies += judges
         waiting.append(tell)

@@ -19,6 +19,8 @@ from stillme.store import sentinels as sentinel_rows
 from stillme.store.attempts import Attempts
 from stillme.store.designs import Designs
 from stillme.store.features import FeatureRow
+from stillme.store.jobs import FILE as JOBS
+from stillme.store.jobs import Jobs
 from stillme.store.opening import LEDGER, open_to_read
 from stillme.store.pictures import Pictures
 from stillme.store.schema import migrate, require_known
@@ -112,6 +114,7 @@ class Store(Summaries):
         self.tickets = Tickets(connection)
         self.designs = Designs(connection)
         self.attempts = Attempts(connection)
+        self.jobs = Jobs(folder / JOBS)
         self._known: dict[int, tuple[str, object]] = {}
 
     @classmethod
@@ -342,9 +345,9 @@ class Store(Summaries):
         """Add rows with SQL; for rooms of the store only."""
         self._connection.execute(sql, values)
 
-    def query(self, sql: str) -> sqlite3.Cursor:
+    def query(self, sql: str, values: Sequence[Json] = ()) -> sqlite3.Cursor:
         """Read with SQL."""
-        return self._connection.execute(sql)
+        return self._connection.execute(sql, values)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,8 @@ class Totals:
     @property
     def to_retry(self) -> int:
         """Failures that a rerun would retry."""
-        return self.edits.get("to retry", 0) + self.assessments_to_retry + self.features_to_retry + self.sentinels_to_retry
+        judged = self.assessments_to_retry + self.sentinels_to_retry
+        return self.edits.get("to retry", 0) + judged + self.features_to_retry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,17 @@ class Spoken:
     """The key of the judge's specification; empty for the editor itself."""
     axis: str
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditingWeights:
+    """Weights that edits were made with."""
+
+    editor: str
+    """The key of the editor's specification."""
+    weights: Mapping[str, Json]
+    """At least `repo` and `revision`, which is a commit or a hash."""
+    edits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +155,12 @@ class Summaries:
     def failures(self) -> list[Failure]:
         """Why edits and judgements failed that have not succeeded since; the most frequent first."""
         edits = self._connection.execute(
-            "SELECT 'edit', e.message, COUNT(*) FROM edit e JOIN (SELECT MAX(id) AS id FROM edit GROUP BY key) last "
-            "ON last.id = e.id WHERE e.outcome = 'failed' GROUP BY e.message"
+            "SELECT 'edit', message, COUNT(*) FROM edit "
+            f"WHERE id IN ({self._lasting_failures('edit')}) GROUP BY message"
         )
         judgements = self._connection.execute(
-            "SELECT 'judge', j.reason, COUNT(DISTINCT a.key) FROM assessment a "
-            "JOIN (SELECT MAX(id) AS id FROM assessment GROUP BY key) last ON last.id = a.id "
-            "JOIN judgement j ON j.assessment = a.id WHERE j.outcome = 'failed' GROUP BY j.reason"
+            "SELECT 'judge', j.reason, COUNT(DISTINCT a.key) FROM assessment a JOIN judgement j ON j.assessment = a.id "
+            f"WHERE a.id IN ({self._lasting_failures('assessment')}) AND j.outcome = 'failed' GROUP BY j.reason"
         )
         counts: Counter[tuple[Literal["edit", "judge"], str]] = Counter()
         for stage, reason, count in (*edits, *judgements, *self._failed_sentinels()):
@@ -160,10 +171,8 @@ class Summaries:
     def _failed_sentinels(self) -> list[tuple[Literal["judge"], str, int]]:
         if not self.has("sentinel"):
             return []
-        query = (
-            "SELECT 'judge', s.error, COUNT(*) FROM sentinel s JOIN (SELECT MAX(id) AS id FROM sentinel GROUP BY key) "
-            "last ON last.id = s.id WHERE s.final = 0 GROUP BY s.error"
-        )
+        last = self._lasting_failures("sentinel")
+        query = f"SELECT 'judge', error, COUNT(*) FROM sentinel WHERE id IN ({last}) GROUP BY error"
         return list(self._connection.execute(query))
 
     def count_answers(self, judge: str) -> int:
@@ -245,6 +254,18 @@ class Summaries:
             for judge, model, answers, first, _ in rows
         ]
 
+    def editing_weights(self) -> list[EditingWeights]:
+        """The weights that edits were made with, as their editors recorded them; the earliest of each editor first."""
+        rows = self._connection.execute(
+            "SELECT editor, json_extract(effective, '$.weights') AS weights, COUNT(*), MIN(id) AS place "
+            "FROM edit WHERE final = 1 GROUP BY editor, weights HAVING weights IS NOT NULL ORDER BY place"
+        )
+        return [
+            EditingWeights(editor=editor, weights=json.loads(weights), edits=edits)
+            for editor, weights, edits, _ in rows
+            if weights.startswith("{")
+        ]
+
     def scoring_patterns(self, judges: Sequence[str], plan: int | None) -> Counter[tuple[bool, ...]]:
         """Of the edits that all these judge specifications have answered: who gave any score, and how many edits.
 
@@ -286,16 +307,20 @@ class Summaries:
         }
 
     def _to_retry(self, table: Table) -> int:
-        failed = f"final = 0 OR NOT ({self._not_failed(table)})"
-        query = (
-            f"SELECT COUNT(DISTINCT key) FROM {table} WHERE ({failed}) AND key NOT IN "
-            f"(SELECT key FROM {table} WHERE final = 1 AND {self._not_failed(table)})"
-        )
+        query = f"SELECT COUNT(*) FROM ({self._lasting_failures(table)})"
         return int(self._connection.execute(query).fetchone()[0])
+
+    def _lasting_failures(self, table: Table) -> str:
+        """A query for the last failure under each key that has no final row; by index, as failures are few."""
+        final = "final = 0" if self._failures_are_not_final else f"(final = 0 OR NOT ({self._not_failed(table)}))"
+        return (
+            f"SELECT MAX(id) FROM {table} t WHERE {final} AND NOT EXISTS (SELECT 1 FROM {table} f WHERE f.key = t.key "
+            f"AND f.final = 1 AND {self._not_failed(table)}) GROUP BY key"
+        )
 
     def _not_failed(self, table: Table) -> str:
         """The condition that a final row is no failure: earlier versions marked some failures as final."""
-        if self._failures_are_not_final:
+        if self._failures_are_not_final or table == "sentinel":
             return "1"
         if table == "assessment":
             return "id NOT IN (SELECT assessment FROM judgement WHERE outcome = 'failed')"

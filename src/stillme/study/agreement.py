@@ -11,9 +11,9 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
+from stillme import rubric
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings
 from stillme.estimates.agreement import Agreement, agreement
-from stillme.study.answers import CANNOT_TELL
 from stillme.study.opening import Study
 from stillme.study.ratings import Rating, raters, ratings
 from stillme.types import ImageFile, Interval, Portrait, Prompt
@@ -21,7 +21,7 @@ from stillme.types import ImageFile, Interval, Portrait, Prompt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisAgreement:
-    """Krippendorff's alpha on one question."""
+    """Krippendorff's alpha and Fleiss' kappa on one question."""
 
     axis: str
     alpha: float | None
@@ -29,6 +29,11 @@ class AxisAgreement:
     high: float | None
     reason: str
     """Why there is no alpha."""
+    kappa: float | None
+    kappa_low: float | None
+    kappa_high: float | None
+    kappa_reason: str
+    """Why there is no kappa."""
     method: str
     units: int
     """Outputs with at least two ratings."""
@@ -40,13 +45,17 @@ class AxisAgreement:
 
 
 def agreements(study: Study, connection: sa.Connection) -> list[AxisAgreement]:
-    """Interval alpha of every question, over real items and raters who are not excluded."""
+    """Alpha (interval; of a choice, nominal) and kappa of every question, over real items and raters who count."""
     included = [rater for rater in raters(study, connection) if not rater.excluded]
-    rows = [row for row in ratings(study, connection, included) if row.kind == "real" and row.value != CANNOT_TELL]
+    rows = [row for row in ratings(study, connection, included) if row.kind == "real" and row.is_score]
     shown = sorted({(row.item, row.output) for row in rows})
-    measures = agreement(_edits(study, shown), list(_scores(rows, shown)), Settings(factors=()))
-    alphas = {measure.axis: _of_axis(measure) for measure in measures if measure.measure == "alpha_interval"}
-    return [alphas[axis] for axis in study.config.questions if axis in alphas]
+    measures = agreement(_edits(study, shown), list(_scores(rows, shown)), Settings(factors=()), among="people")
+    by_name = {(measure.axis, measure.measure): measure for measure in measures}
+    return [
+        _of_axis(by_name[axis, "alpha_nominal" if rubric.load().is_nominal(axis) else "alpha_interval"], kappa)
+        for axis in study.config.questions
+        if (kappa := by_name.get((axis, "fleiss_kappa")))
+    ]
 
 
 def _edits(study: Study, shown: Sequence[tuple[str, int]]) -> Edits:
@@ -82,18 +91,30 @@ def _scores(rows: Sequence[Rating], shown: Sequence[tuple[str, int]]) -> Iterato
         yield Scores(judge=rater, axis=axis, value=value, state=state)
 
 
-def _of_axis(measure: Agreement) -> AxisAgreement:
-    interval = measure.outcome if isinstance(measure.outcome, Interval) else None
+def _of_axis(alpha: Agreement, kappa: Agreement) -> AxisAgreement:
+    value, low, high, reason = _numbers(alpha)
+    kappa_value, kappa_low, kappa_high, kappa_reason = _numbers(kappa)
     return AxisAgreement(
-        axis=measure.axis,
-        alpha=interval.value if interval else None,
-        low=interval.low if interval else None,
-        high=interval.high if interval else None,
-        reason="" if isinstance(measure.outcome, Interval) else measure.outcome.reason,
-        method=interval.method if interval else "",
-        units=measure.items,
-        ratings=measure.ratings,
+        axis=alpha.axis,
+        alpha=value,
+        low=low,
+        high=high,
+        reason=reason,
+        kappa=kappa_value,
+        kappa_low=kappa_low,
+        kappa_high=kappa_high,
+        kappa_reason=kappa_reason,
+        method=alpha.outcome.method if isinstance(alpha.outcome, Interval) else "",
+        units=alpha.items,
+        ratings=alpha.ratings,
     )
+
+
+def _numbers(measure: Agreement) -> tuple[float | None, float | None, float | None, str]:
+    outcome = measure.outcome
+    if isinstance(outcome, Interval):
+        return outcome.value, outcome.low, outcome.high, ""
+    return None, None, None, outcome.reason
 
 
 def _portrait(name: str) -> Portrait:

@@ -15,6 +15,7 @@ from stillme.study import schema as t
 from stillme.study.assignment import finish
 from stillme.study.entry import move
 from stillme.study.opening import Study
+from stillme.study.pairs import anchors
 
 CANNOT_TELL = 0
 _CACHED_SLOTS = 5000
@@ -153,6 +154,8 @@ class Answers:
                 raise NotAsked
             item = shown[answer.item]
             if answer.side >= item.sides or answer.question >= len(item.questions):
+                raise NotAsked
+            if (answer.value or 0) > len(anchors(item.questions[answer.question])):
                 raise NotAsked
             if answer.value == CANNOT_TELL and not self._study.config.can_abstain:
                 raise NotAsked

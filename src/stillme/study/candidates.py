@@ -1,4 +1,4 @@
-"""What a run offers to be rated: pairs of outputs that differ in one thing."""
+"""What a run offers to be rated: outputs that differ in one thing, or scenes of two people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stillme.results import Run, disputes
 from stillme.study.sampling import Candidate, EditedOutput
 from stillme.types import Arm, Portrait, Prompt
 
-Compare = Literal["auto", "arms", "editors", "none"]
+Compare = Literal["auto", "arms", "editors", "none", "roles"]
 First = Literal["nothing", "disputed", "flagged"]
 
 _FINDINGS = ("soft_erasure", "skin_lightened", "skin_darkened", "race_changed", "gender_changed")
@@ -27,44 +27,60 @@ def candidates(run: Run, compare: Compare, first: First) -> tuple[str, list[Cand
     if not edits:
         raise StillmeError(f"{run.folder} has no edited pictures yet. `stillme edit {run.folder}` makes them.")
     urgent = _urgent(run, first)
-    ways = ("arms", "editors", "none") if compare == "auto" else (compare,)
+    ways = ("arms", "editors", "none", "roles") if compare == "auto" else (compare,)
     for way in ways:
         offered = [
             Candidate(
                 portrait=portrait.id,
+                second=second.id if second else "",
                 groups={factor: portrait.attributes.get(factor, "") for factor in run.design.factors},
                 prompt=prompt,
                 outputs=outputs,
                 urgent=any(made.edit in urgent for made in outputs),
             )
-            for portrait, prompt, outputs in _grouped(run, edits, way)
+            for portrait, second, prompt, outputs in _offers(run, edits, way)
         ]
         if offered:
             return way, offered
     needs = {
         "arms": "edits of one request in the arms `baseline` and `feature`",
         "editors": "two editors on one portrait and prompt",
+        "none": "edits of one portrait",
+        "roles": "edits of two people in one request",
     }
     raise StillmeError(
         f"{run.folder} has no {needs.get(compare, 'edits to rate')}. Choose another comparison with `--compare`."
     )
 
 
-Place = tuple[str, str, str, str, int]
-"""Portrait, prompt, arm, editor, seed."""
+Place = tuple[tuple[str, ...], str, str, str, int]
+"""Portraits, prompt, arm, editor, seed."""
+Offer = tuple[Portrait, Portrait | None, Prompt, tuple[EditedOutput, ...]]
+"""Who is shown, the second person if there is one, what was asked, and what came of it."""
 
 
 def _edits(run: Run) -> Iterator[tuple[Place, EditedOutput]]:
     for row in run.rows():
         request = row.request
-        if row.image and len(request.portraits) == 1:
-            place = (request.portraits[0], request.prompt, str(request.arm), request.editor, request.seed)
+        if row.image:
+            place = (tuple(request.portraits), request.prompt, str(request.arm), request.editor, request.seed)
             yield place, EditedOutput(edit=request.key, image=row.image, editor=request.editor, arm=str(request.arm))
 
 
-def _grouped(
-    run: Run, edits: Mapping[Place, EditedOutput], way: str
-) -> Iterator[tuple[Portrait, Prompt, tuple[EditedOutput, ...]]]:
+def _offers(run: Run, edits: Mapping[Place, EditedOutput], way: str) -> Iterator[Offer]:
+    return _scenes(run, edits) if way == "roles" else _grouped(run, edits, way)
+
+
+def _scenes(run: Run, edits: Mapping[Place, EditedOutput]) -> Iterator[Offer]:
+    """Every edit of two people, each by itself."""
+    portraits = run.design.portrait_by_id
+    prompts = {prompt.id: prompt for _, prompt in run.design.treatments}
+    for (people, prompt, *_), output in edits.items():
+        if len(people) == 2:
+            yield portraits[people[0]], portraits[people[1]], prompts[prompt], (output,)
+
+
+def _grouped(run: Run, edits: Mapping[Place, EditedOutput], way: str) -> Iterator[Offer]:
     seeds = {editor.name: editor.seeds for editor in run.design.editors}
     names = list(seeds)
     for portrait, prompt in itertools.product(run.design.portraits, run.design.prompts):
@@ -72,7 +88,7 @@ def _grouped(
         def made(
             arm: Arm, editor: str, seed: int, who: str = portrait.id, what: str = prompt.id
         ) -> EditedOutput | None:
-            return edits.get((who, what, str(arm), editor, seed))
+            return edits.get(((who,), what, str(arm), editor, seed))
 
         match way:
             case "arms":
@@ -93,7 +109,7 @@ def _grouped(
         for pair in pairs:
             outputs = tuple(output for output in pair if output is not None)
             if len(outputs) == len(pair):
-                yield portrait, prompt, outputs
+                yield portrait, None, prompt, outputs
 
 
 def _urgent(run: Run, first: First) -> set[str]:

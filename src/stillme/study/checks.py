@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from stillme import images
 from stillme.editors.regions import regions_of
+from stillme.study import pairs
 from stillme.study.blinding import BlindedPictures
 from stillme.study.items import Expected, Item, Kind, Output
 from stillme.study.sampling import shuffled
@@ -19,6 +21,9 @@ SHIFT = 16.0
 """How much lighter or darker the skin is made, in L*: about two steps of the Monk scale, plain to see."""
 INSTRUCTION = "Dress the person in a dark suit."
 ATTENTION = "This is an attention check. Whatever the pictures show, please answer 2 to every question."
+ATTENTION_IN_PAIRS = "This is an attention check. Whatever the pictures show, please answer “neither of the two”."
+OCCUPATIONS = ("baker", "tailor")
+"""The target of a known pair, and the other person."""
 
 _SAME: Expected = {
     "edit_success": (1, 1),
@@ -57,12 +62,36 @@ class CheckMaker:
             strata={"portrait": portrait.id},
         )
 
+    def named(self, kind: Kind, name: str, one: Portrait, other: Portrait, *, turned: bool) -> Item:
+        """Both people side by side, each above a name plate; `turned` makes the second one the target."""
+        pictures = [images.read_rgb(portrait.image.path) for portrait in (one, other)]
+        plates = OCCUPATIONS[::-1] if turned else OCCUPATIONS
+        scene = self.pictures.add(_side_by_side(pictures, plates))
+        right = pairs.SECOND if turned else pairs.FIRST
+        return Item(
+            id=name,
+            kind=kind,
+            prompt=pairs.question_about(OCCUPATIONS[0]),
+            questions=self.questions,
+            source=self.pictures.add(pictures[0]),
+            second=self.pictures.add(pictures[1]),
+            outputs=(Output(file=scene, expected={pairs.AXIS: (right, right)}),),
+            strata={"portrait": one.id, "second": other.id},
+        )
+
     def attention(self, name: str, like: Item) -> Item:
         """An item that looks like any other until one reads its instruction."""
-        right: Expected = dict.fromkeys(like.questions, (2, 2))
-        outputs = tuple(Output(file=output.file, expected=right) for output in like.outputs)
+        # "Neither" stays the same when the portraits change places.
+        answer = pairs.NEITHER if like.second else 2
+        right: Expected = dict.fromkeys(like.questions, (answer, answer))
         return Item(
-            id=name, kind="attention", prompt=ATTENTION, questions=like.questions, source=like.source, outputs=outputs
+            id=name,
+            kind="attention",
+            prompt=ATTENTION_IN_PAIRS if like.second else ATTENTION,
+            questions=like.questions,
+            source=like.source,
+            second=like.second,
+            outputs=tuple(Output(file=output.file, expected=right) for output in like.outputs),
         )
 
     def _other_skin(self, portrait: Portrait, rgb: NDArray[np.uint8], source: str) -> Output:
@@ -81,6 +110,17 @@ class CheckMaker:
         return {name: expected[name] for name in self.questions if name in expected}
 
 
+def _side_by_side(pictures: Sequence[NDArray[np.uint8]], plates: Sequence[str]) -> NDArray[np.uint8]:
+    """The pictures in squares beside each other, with a word under each."""
+    side, plate = 512, 96
+    canvas = Image.new("RGB", (len(pictures) * side, side + plate), "white")
+    draw, font = ImageDraw.Draw(canvas), ImageFont.load_default(size=64)
+    for place, (picture, word) in enumerate(zip(pictures, plates, strict=True)):
+        canvas.paste(ImageOps.pad(Image.fromarray(picture), (side, side), color="grey"), (place * side, 0))
+        draw.text((place * side + side / 2, side + plate / 2), word, fill="black", font=font, anchor="mm")
+    return np.asarray(canvas)
+
+
 def is_right(expected: Expected, question: str, value: int | None) -> bool | None:
     """Whether an answer is among the right ones; None where none is known."""
     if question not in expected or value is None:
@@ -89,7 +129,9 @@ def is_right(expected: Expected, question: str, value: int | None) -> bool | Non
     return low <= value <= high
 
 
-def choose_portraits(portraits: Sequence[Portrait], count: int, stream: np.random.Generator) -> list[Portrait]:
-    """Portraits for checks, repeated only if there are too few."""
+def choose_portraits(
+    portraits: Sequence[Portrait], count: int, stream: np.random.Generator, shown: int = 1
+) -> list[tuple[Portrait, ...]]:
+    """For each check the portraits that it shows, repeated only if there are too few."""
     order = shuffled(portraits, stream)
-    return [order[index % len(order)] for index in range(count)]
+    return [tuple(order[(shown * check + place) % len(order)] for place in range(shown)) for check in range(count)]

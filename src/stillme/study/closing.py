@@ -69,6 +69,10 @@ def close_study(study: Study, run: Path | None = None, *, wait: float = 0.0) -> 
     )
 
 
+def _why_not(row: Rating) -> str:
+    return "cannot tell" if row.value == CANNOT_TELL else "neither person is drawn as the target"
+
+
 class _Ledger:
     """The people's assessments in a run: which are there, and which number comes next for an edit."""
 
@@ -105,8 +109,7 @@ class _Ledger:
         shown = {"side": "AB"[first.side], "position": first.position + 1}
         said = Assessment(
             ratings={
-                row.axis: Abstained(reason="cannot tell") if row.value == CANNOT_TELL else Rated(score=row.value)
-                for row in answers
+                row.axis: Rated(score=row.value) if row.is_score else Abstained(reason=_why_not(row)) for row in answers
             },
             effective={**origin, **shown},
         )

@@ -174,12 +174,12 @@ def warnings(config: Config) -> Iterator[str]:
 
 
 def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterator[tuple[Location, str]]:
-    scales = [name for name, axis in rubric.load().axes.items() if axis.is_scale]
+    known = [name for name, axis in rubric.load().axes.items() if axis.is_scale or axis.is_nominal]
     for index, name in enumerate(config.questions):
-        if name not in scales:
+        if name not in known:
             yield (
                 ("questions", index),
-                f"no question {name!r}.{did_you_mean(name, scales)} Known: {', '.join(scales)}",
+                f"no question {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}",
             )
     if len(set(config.questions)) < len(config.questions):
         yield ("questions",), "names a question twice; name each once"

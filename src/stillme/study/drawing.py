@@ -6,13 +6,15 @@ import secrets as random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from stillme import images, rubric
+from stillme.audit.labels import PAPERS_LABELS, lacking_labels
 from stillme.errors import StillmeError
 from stillme.results import Run
-from stillme.study import keys, template
+from stillme.study import keys, pairs, template
 from stillme.study.blinding import SIDE, BlindedPictures
 from stillme.study.candidates import Compare, First, candidates
 from stillme.study.checks import CheckMaker, choose_portraits
@@ -41,6 +43,8 @@ class Design:
     side: int = SIDE
     """Pixels of the square that every picture is fitted into."""
     prolific: bool = False
+    disclosure: Literal["blind", "paper"] = "blind"
+    """`paper` shows race, gender and age of the source beside the instruction, as the paper's study did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +63,15 @@ def new_study(run: Run, folder: Path | None, design: Design, say: Callable[[str]
     target = folder or run.folder / "study"
     if (target / FILE).exists():
         raise StillmeError(f"{target} already holds a study. Choose another folder with --out.")
+    if design.disclosure == "paper" and (lacking := lacking_labels(run.design.portraits)):
+        raise StillmeError(
+            f"--disclosure paper shows race, gender and age, and the portraits of {run.folder} lack "
+            f"{', '.join(lacking)}. Leave it out, or audit portraits that have them."
+        )
     target.mkdir(parents=True, exist_ok=True)
     way, offered = candidates(run, design.compare, design.first)
+    if way != "roles" and any(row.image and len(row.request.portraits) > 1 for row in run.rows()):
+        say("Edits of two people are left out; `--compare roles` draws a study of them.")
     stream = np.random.default_rng(design.seed)
     picked = draw(offered, design.items, stream)
     say(f"{len(picked):,} of {len(offered):,} possible items drawn; blinding their pictures …")
@@ -68,6 +79,8 @@ def new_study(run: Run, folder: Path | None, design: Design, say: Callable[[str]
     items = maker.items(picked, share_out(picked, min(design.per_task, len(picked)), stream), stream)
     length = maker.pictures.pad()
     how = {"compare": way, "first": design.first, "seed": design.seed, "per_task": design.per_task}
+    if design.disclosure == "paper":
+        how["disclosure"] = design.disclosure
     drawn = Drawn(
         study=random.token_hex(8),
         run=str(run.folder.resolve()),
@@ -90,16 +103,19 @@ class _Maker:
 
     def items(self, picked: Sequence[Candidate], tasks: Sequence[int], stream: np.random.Generator) -> list[Item]:
         real = [self._real(f"i{n:05d}", c).placed(task) for n, (c, task) in enumerate(zip(picked, tasks, strict=True))]
-        checks = CheckMaker(pictures=self.pictures, questions=_questions(None), sides=len(picked[0].outputs))
+        in_pairs = bool(picked[0].second)
+        questions = (pairs.AXIS,) if in_pairs else _questions(None)
+        checks = CheckMaker(pictures=self.pictures, questions=questions, sides=len(picked[0].outputs))
+        make = checks.named if in_pairs else checks.known
+        shown = 2 if in_pairs else 1
         made = list(real)
         people = list(self._portraits.values())
-        for n, portrait in enumerate(choose_portraits(people, TRAINING, stream)):
-            made.append(checks.known("training", f"t{n}", portrait, turned=n % 2 == 1))
+        for n, portraits in enumerate(choose_portraits(people, TRAINING, stream, shown)):
+            made.append(make("training", f"t{n}", *portraits, turned=n % 2 == 1))
         for task in range(1 + max(tasks)):
             mine = [item for item in real if item.batch == task]
-            for n, portrait in enumerate(choose_portraits(people, self._design.gold, stream)):
-                known = checks.known("gold", f"g{task:03d}-{n}", portrait, turned=n % 2 == 1)
-                made.append(known.placed(task))
+            for n, portraits in enumerate(choose_portraits(people, self._design.gold, stream, shown)):
+                made.append(make("gold", f"g{task:03d}-{n}", *portraits, turned=n % 2 == 1).placed(task))
             mixed = shuffled(mine, stream)
             for n in range(self._design.attention):
                 like = mixed[n % len(mixed)]
@@ -127,15 +143,23 @@ class _Maker:
             "subcategory": prompt.subcategory,
             **candidate.groups,
         }
+        second = self._portraits.get(candidate.second)
         return Item(
             id=name,
             kind="real",
-            prompt=prompt.text,
-            questions=_questions(prompt),
+            prompt=pairs.question_about(prompt.target or "") if second else self._instruction(prompt, portrait),
+            questions=(pairs.AXIS,) if second else _questions(prompt),
             source=self._source(portrait),
+            second=self._source(second) if second else "",
             outputs=outputs,
-            strata=strata,
+            strata={**strata, "second": second.id} if second else strata,
         )
+
+    def _instruction(self, prompt: Prompt, portrait: Portrait) -> str:
+        if self._design.disclosure == "blind":
+            return prompt.text
+        labels = ", ".join(f"{name} {portrait.attributes[name]}" for name in PAPERS_LABELS)
+        return f"{prompt.text} (Original: {labels}.)"
 
     def _source(self, portrait: Portrait) -> str:
         if portrait.id not in self._sources:

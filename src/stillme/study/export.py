@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from stillme import rubric
 from stillme.errors import MissingExtra
 from stillme.files import whole, write_csv, write_json_lines, write_whole
+from stillme.study import pairs
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
 from stillme.study.opening import Study
@@ -52,8 +53,9 @@ def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
             "output": row.output + 1,
             "edit": items[row.item].outputs[row.output].edit,
             "axis": row.axis,
-            "score": None if row.value == CANNOT_TELL else row.value,
+            "score": row.value if row.is_score else None,
             "cannot_tell": int(row.value == CANNOT_TELL),
+            "neither": int(row.value != CANNOT_TELL and not row.is_score),
             # A time of day could be matched with Prolific's records; the time since the start cannot.
             "seconds": round(row.at - rater.begun, 1),
             "finished": int(rater.state == "done"),
@@ -103,7 +105,7 @@ def codebook_of(study: Study) -> str:
     axes = rubric.load().axes
     questions = "\n".join(
         f"### {name}: {axes[name].title}\n{axes[name].question}\n\n"
-        + "\n".join(f"{value}. {text}" for value, text in enumerate(axes[name].scale, start=1))
+        + "\n".join(f"{value}. {text}" for value, text in enumerate(pairs.anchors(name), start=1))
         + "\n"
         for name in study.config.questions
     )
@@ -156,10 +158,11 @@ One row per answer of every rater who holds or has finished a task.
 | rater | pseudonym |
 | item, output | what was rated; see `items` |
 | kind | real; repeat (an item shown again, see `repeats`); gold, attention (known answers) |
-| position, side | where the rater saw it: the place in the task, A or B |
+| position, side | where the rater saw it: the place in the task, A or B; of two people, where the first stood |
 | edit | the edit's key in the run; empty for pictures made for a check |
-| axis, score | the question, and 1 to 5 |
+| axis, score | the question, and 1 to 5; for `role_target` the first or second person of the request, whoever was A |
 | cannot_tell | 1 if the rater could not tell; there is no score then |
+| neither | 1 if neither of two people is drawn as the target; there is no score then |
 | seconds | since the rater began |
 | finished | 1 if the rater finished the task; only those count |
 | excluded | why the researcher excluded this rater; empty if not |

@@ -40,7 +40,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One source with one or two outputs."""
+    """One source with one or two outputs, or two people with one scene."""
 
     id: str
     kind: Kind
@@ -50,6 +50,8 @@ class Item:
     source: str
     """The source's blinded copy in `pictures/`."""
     outputs: tuple[Output, ...]
+    second: str = ""
+    """The second person's blinded portrait in `pictures/`; empty where there is one."""
     strata: Mapping[str, str] = field(default_factory=_empty)
     """Portrait, prompt id and groups. Never shown."""
     repeats: str = ""

@@ -25,6 +25,8 @@ from stillme.web import events
 from stillme.web.database import Database, open_database
 
 DATABASE = "study.sqlite"
+SECOND_PORTRAIT = -1
+"""The place of a second person's portrait among an item's images."""
 _LOCK = 7_151_468_813
 """Our advisory lock in PostgreSQL: workers that start together create the tables one after the other."""
 
@@ -154,6 +156,8 @@ def _item(study: Study, item: Item, names: dict[str, str]) -> dict[str, Any]:
 
 def _images(item: Item, name: str) -> Sequence[dict[str, Any]]:
     rows: list[dict[str, Any]] = [{"role": 0, "file": item.source, "expected_json": None}]
+    if item.second:
+        rows.append({"role": SECOND_PORTRAIT, "file": item.second, "expected_json": None})
     for role, output in enumerate(item.outputs, start=1):
         expected = json.dumps(output.expected) if output.expected else None
         rows.append({"role": role, "file": output.file, "expected_json": expected})

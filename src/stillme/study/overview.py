@@ -44,7 +44,10 @@ class Overview:
         for axis in self.agreements:
             title = rubric.load().title(axis.axis)
             alpha = axis.reason if axis.alpha is None else f"{axis.alpha:.2f} ({axis.low:.2f} to {axis.high:.2f})"
-            lines.append(f"  alpha {title:<20}{alpha}, {axis.units} outputs")
+            kappa = "" if axis.kappa is None else f", kappa {axis.kappa:.2f}"
+            if axis.kappa is not None:
+                kappa += f" ({axis.kappa_low:.2f} to {axis.kappa_high:.2f})"
+            lines.append(f"  alpha {title:<20}{alpha}{kappa}, {axis.units} outputs")
         lines += [f"  flag {rater.rater}: {', '.join(rater.flags)}" for rater in self.raters if rater.flags]
         return "\n".join(lines)
 

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from stillme import rubric
+from stillme.study import pairs
 from stillme.study import schema as t
 from stillme.study.answers import PresentedItem
 from stillme.study.assignment import Held
@@ -84,15 +85,16 @@ def expectations(connection: sa.Connection, item: PresentedItem) -> list[Expecte
         .order_by(t.image.c.role)
     ).scalars()
     expected: list[Expected] = [json.loads(text) if text else {} for text in rows]
+    if item.swapped and pairs.is_pair(item.questions):
+        return [{name: (pairs.turned(low), pairs.turned(high)) for name, (low, high) in expected[0].items()}]
     return expected[::-1] if item.swapped else expected
 
 
 def _hint(question: str, expected: Expected) -> str:
-    axis = rubric.load().axes[question]
     if question not in expected:
         return "Please answer this question."
     low, high = expected[question]
-    right = " or ".join(f"{value} ({axis.scale[value - 1]})" for value in sorted({low, high}))
+    right = " or ".join(f"{value} ({pairs.anchors(question)[value - 1]})" for value in sorted({low, high}))
     return f"Look again: here we would answer {right}."
 
 
@@ -100,23 +102,29 @@ def _questions(study: Study) -> dict[str, Mapping[str, Any]]:
     """The rubric's wording, exactly as the models get it."""
     axes = rubric.load().axes
     return {
-        name: {"title": axes[name].title, "question": axes[name].question, "scale": list(axes[name].scale)}
+        name: {"title": axes[name].title, "question": axes[name].question, "scale": list(pairs.anchors(name))}
         for name in study.config.questions
     }
 
 
 def _item_data(item: PresentedItem, pictures: Sequence[str]) -> dict[str, Any]:
-    source, *outputs = pictures
+    sources, outputs = list(pictures[: -item.sides]), list(pictures[-item.sides :])
+    if item.swapped:
+        (sources if pairs.is_pair(item.questions) else outputs).reverse()
     return {
         "prompt": item.prompt,
-        "pictures": [source, *(outputs[::-1] if item.swapped else outputs)],
+        "pictures": [*sources, *outputs],
+        "sources": len(sources),
         "questions": list(item.questions),
     }
 
 
 def _pictures(connection: sa.Connection, items: Sequence[str]) -> dict[str, list[str]]:
     rows = connection.execute(
-        sa.select(t.image.c.item, t.image.c.id).where(t.image.c.item.in_(items)).order_by(t.image.c.role)
+        sa.select(t.image.c.item, t.image.c.id)
+        .where(t.image.c.item.in_(items))
+        # People in the order of the request, then the outputs.
+        .order_by(t.image.c.role > 0, sa.func.abs(t.image.c.role))
     )
     pictures: dict[str, list[str]] = {}
     for row in rows:

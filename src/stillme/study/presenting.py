@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -9,6 +10,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from stillme.study import schema as t
+from stillme.study.pairs import is_pair
 from stillme.study.sampling import shuffled
 from stillme.types import digest
 
@@ -20,8 +22,10 @@ class BatchItem:
     id: str
     kind: str
     offset: int
-    """Random per item: the side of its first output for the batch's first slot."""
+    """Random per item: the side of its first output, or portrait, for the batch's first slot."""
     sides: int
+    questions: str = "[]"
+    """As JSON."""
     repeats: str | None = None
 
 
@@ -46,8 +50,12 @@ def present(connection: sa.Connection, slot: str, batch: str, n: int) -> None:
 
 
 def swapped(item: BatchItem, n: int) -> bool:
-    """Whether the first output stands on side B. Over a batch's slots each output is on each side equally often."""
-    return item.sides == 2 and (n + item.offset) % 2 == 1
+    """Whether the first output stands on side B, or the first of two people is person B.
+
+    Over a batch's slots each is on each side equally often.
+    """
+    two = item.sides == 2 or is_pair(json.loads(item.questions))
+    return two and (n + item.offset) % 2 == 1
 
 
 def order(items: Sequence[BatchItem], stream: np.random.Generator) -> list[BatchItem]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
+from stillme.study import pairs
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL, presented_items
 from stillme.study.checks import is_right
@@ -107,7 +108,7 @@ Means = Mapping[tuple[str, int, str], tuple[float, int]]
 def _means(rows: Sequence[Rating]) -> Means:
     sums: defaultdict[tuple[str, int, str], list[float]] = defaultdict(lambda: [0.0, 0])
     for row in rows:
-        if row.kind == "real" and row.value != CANNOT_TELL:
+        if row.kind == "real" and row.is_score:
             entry = sums[row.item, row.output, row.axis]
             entry[0] += row.value
             entry[1] += 1
@@ -117,7 +118,7 @@ def _means(rows: Sequence[Rating]) -> Means:
 def _quality(
     config: Config, rater: Rater, rows: Sequence[Rating], others: Means, seconds: Mapping[int, float]
 ) -> RaterQuality:
-    real = [row for row in rows if row.kind == "real" and row.value != CANNOT_TELL]
+    real = [row for row in rows if row.kind == "real" and row.is_score]
     timed = [seconds.get(position, 0.0) for position in sorted({row.position for row in rows})] if seconds else []
     minutes = (rater.ended - rater.begun) / 60 if rater.ended else None
     paid = config.pay.amount
@@ -205,11 +206,16 @@ def _agreement(real: Sequence[Rating], others: Means) -> float | None:
 def _repeat(rows: Sequence[Rating]) -> float | None:
     first = {(row.item, row.output, row.axis): row.value for row in rows if row.kind == "real"}
     again = [
-        abs(row.value - first[row.repeats, row.output, row.axis])
+        _apart(row, first[row.repeats, row.output, row.axis])
         for row in rows
         if row.kind == "repeat" and (row.repeats, row.output, row.axis) in first
     ]
     return fmean(again) if again else None
+
+
+def _apart(again: Rating, first: int) -> float:
+    """Points between two answers; naming somebody else is as much as two."""
+    return 2.0 * (again.value != first) if again.axis == pairs.AXIS else abs(again.value - first)
 
 
 def _side(real: Sequence[Rating]) -> float | None:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from stillme.study import pairs
 from stillme.study import schema as t
+from stillme.study.answers import CANNOT_TELL
 from stillme.study.opening import Study
 
 
@@ -42,14 +44,19 @@ class Rating:
     repeats: str
     position: int
     side: int
-    """0 for A."""
+    """0 for A: where the output stood, or the first of two people."""
     output: int
     """Which of the item's outputs stood there."""
     axis: str
     value: int
-    """1 to 5; 0 for "cannot tell"."""
+    """1 to 5; of two people 1, 2 or `pairs.NEITHER`, in the order of the request; 0 for "cannot tell"."""
     at: float
     expected: tuple[int, int] | None
+
+    @property
+    def is_score(self) -> bool:
+        """Whether it counts as a score: "cannot tell" and "neither of the two" do not."""
+        return self.value != CANNOT_TELL and (self.axis, self.value) != (pairs.AXIS, pairs.NEITHER)
 
 
 def pseudonym(study: Study, participant: str) -> str:
@@ -101,7 +108,10 @@ def ratings(study: Study, connection: sa.Connection, by: Sequence[Rater]) -> lis
         )
         for row in rows:
             axis = json.loads(row.questions)[row.question]
-            output = 1 - row.side if row.swapped else row.side
+            if axis == pairs.AXIS:
+                side, output, value = row.swapped, 0, pairs.turned(row.value) if row.swapped else row.value
+            else:
+                side, output, value = row.side, 1 - row.side if row.swapped else row.side, row.value
             kept.append(
                 Rating(
                     rater=rater.name,
@@ -110,10 +120,10 @@ def ratings(study: Study, connection: sa.Connection, by: Sequence[Rater]) -> lis
                     kind=row.kind,
                     repeats=originals.get(row.repeats, ""),
                     position=row.position,
-                    side=row.side,
+                    side=side,
                     output=output,
                     axis=axis,
-                    value=row.value,
+                    value=value,
                     at=row.at,
                     expected=expected.get((row.drawn, output, axis)),
                 )

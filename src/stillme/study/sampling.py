@@ -33,6 +33,8 @@ class Candidate:
     groups: Mapping[str, str]
     prompt: Prompt
     outputs: tuple[EditedOutput, ...]
+    second: str = ""
+    """The other portrait of a request with two."""
     urgent: bool = False
     """Drawn before the others."""
 

@@ -41,7 +41,8 @@ image = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("item", sa.Text, sa.ForeignKey("item.id"), nullable=False, index=True),
-    # 0 the source, 1 and 2 the outputs. Which editor and arm made them is not in this database.
+    # 0 the source, -1 a second person's portrait, 1 and 2 the outputs. Which editor and arm made them is not in this
+    # database.
     sa.Column("role", sa.Integer, nullable=False),
     sa.Column("file", sa.Text, nullable=False),
     sa.Column("expected_json", sa.Text),

@@ -97,12 +97,18 @@ def _free(connection: sa.Connection, participant: str, reason: str, now: float) 
     return sum(release(connection, slot, reason, now) for slot in slots)
 
 
-def _read(file: Path) -> dict[str, str]:
+def rows_of_export(file: Path) -> list[dict[str, str]]:
+    """A CSV as Prolific exports it."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
+            reader = csv.DictReader(stream, restkey="", restval="")
+            return [{name: value for name, value in row.items() if name} for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise StillmeError(f"{file} cannot be read as CSV ({error}). Export it from Prolific again.") from None
+
+
+def _read(file: Path) -> dict[str, str]:
+    rows = rows_of_export(file)
     if not rows or not {"Participant id", "Status"} <= set(rows[0]):
         raise StillmeError(f"{file} lacks the columns `Participant id` and `Status`. Name an export from Prolific.")
     statuses = {row["Participant id"]: (row["Status"] or "").strip().upper() for row in rows}

@@ -8,6 +8,8 @@ from stillme.study.items import Drawn
 
 SECONDS_PER_ITEM = 30
 """What careful raters needed for two outputs and five questions."""
+SECONDS_PER_PAIR = 15
+"""For one question about two people and a scene."""
 
 _TEMPLATE = """\
 # A human study: {items} items in {tasks} tasks of about {per_task}, drawn from {run}
@@ -19,8 +21,7 @@ raters = 3                      # people per item
 lease_minutes = 60              # after so long without an answer a place goes to somebody else
 can_abstain = true              # offer "cannot tell" beside 1 to 5
 min_width = 740                 # pixels; narrower windows are turned away
-# The rubric's own wording is shown, as the models get it. age_accuracy is asked only where a prompt names years.
-questions = ["edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy"]
+{questions}
 
 [pay]
 amount = {amount:.2f}                   # for one task
@@ -42,6 +43,14 @@ debrief = '''
 {debrief}'''
 """
 
+_QUESTIONS = """\
+# The rubric's own wording is shown, as the models get it. age_accuracy is asked only where a prompt names years.
+questions = ["edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy"]"""
+
+_PAIR_QUESTIONS = """\
+# Who of two people is drawn as the target; the sentence is not shown, because its pronoun would tell.
+questions = ["role_target"]"""
+
 _PROLIFIC = """
 [prolific]
 study_id = ""                   # if given, entries for another study are refused
@@ -62,7 +71,8 @@ def study_toml(drawn: Drawn, *, prolific: bool) -> str:
     """The file's text."""
     real = sum(item.kind == "real" for item in drawn.items)
     shown = sum(item.batch == 0 for item in drawn.items)
-    minutes = max(5, round(shown * SECONDS_PER_ITEM / 60) + 4)
+    in_pairs = any(item.second for item in drawn.items)
+    minutes = max(5, round(shown * (SECONDS_PER_PAIR if in_pairs else SECONDS_PER_ITEM) / 60) + 4)
     return _TEMPLATE.format(
         items=real,
         tasks=drawn.batches,
@@ -72,7 +82,8 @@ def study_toml(drawn: Drawn, *, prolific: bool) -> str:
         amount=-(-minutes * 12 * 100 // 60) / 100,
         prolific=_PROLIFIC if prolific else "",
         consent=_text("consent").format(minutes=minutes),
-        guide=_text("guide"),
+        questions=_PAIR_QUESTIONS if in_pairs else _QUESTIONS,
+        guide=_text("guide-pairs" if in_pairs else "guide"),
         debrief=_text("debrief"),
     )
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from stillme import estimates, results, rubric
 from stillme.calibration import standing_of
 from stillme.errors import UnknownName
-from stillme.estimates import Curve, Genders, Settings
-from stillme.estimates.agreement import against_people, agreement, corrected, mean_of
+from stillme.estimates import Curve, Settings
+from stillme.estimates.agreement import against_people, corrected, mean_of
 from stillme.estimates.standing import Standing
 from stillme.files import write_csv
 from stillme.judges.ensemble import PAIRWISE, RULES
 from stillme.results import Run, behaviour
-from stillme.results.disputes import raters
+from stillme.results.disputes import agreement_of, raters
+from stillme.sentinels.reading import answered_by
 from stillme.tables.cells import row_of, text_row_of
 from stillme.tables.estimates import NOTE
 from stillme.types import Arm, Interval
@@ -41,6 +42,11 @@ class Material:
     def columns(self) -> tuple[estimates.Edits, tuple[estimates.Scores, ...], Settings]:
         """What most analyses take."""
         return self.run.results.edits, self.run.results.scores, self.run.settings
+
+    @property
+    def pooling(self) -> tuple[bool, ...]:
+        """Each editor alone, then all together, as the paper pools; one editor is not pooled."""
+        return (False, True) if len(self.run.results.edits.editors) > 1 else (False,)
 
     @property
     def treated(self) -> list[str]:
@@ -98,7 +104,16 @@ def _intersections(material: Material) -> Sequence[object]:
 
 
 def _contrasts(material: Material) -> Sequence[object]:
-    return estimates.contrasts(*material.columns, against=("reference", "rest", "pairs"))
+    edits, scores, settings = material.columns
+    rows = estimates.contrasts(edits, scores, settings, against=("reference", "rest", "pairs"))
+    if True in material.pooling:
+        rows += estimates.contrasts(edits.pooled(), scores, settings, against=("reference", "rest"))
+    return rows
+
+
+def _pooled(material: Material) -> Sequence[object]:
+    edits, scores, settings = material.columns
+    return estimates.estimate(edits.pooled(), scores, settings) if True in material.pooling else []
 
 
 def _equivalence(material: Material) -> Sequence[object]:
@@ -111,13 +126,25 @@ def _likeness(material: Material) -> Sequence[object]:
 
 
 def _row_tests(material: Material) -> Sequence[object]:
-    edits, scores, _ = material.columns
-    paired = [test for arm in material.treated for test in estimates.paired_row_tests(edits, scores, arm=arm)]
-    return [*estimates.row_tests(*material.columns), *paired]
+    edits, scores, settings = material.columns
+    parts = [edits.pooled() if pool else edits for pool in material.pooling]
+    between = [test for part in parts for test in estimates.row_tests(part, scores, settings)]
+    paired = [
+        test
+        for arm in material.treated
+        for pool in material.pooling
+        for test in estimates.paired_row_tests(edits, scores, arm=arm, pool=pool)
+    ]
+    return [*between, *paired]
 
 
 def _mitigation(material: Material) -> Sequence[object]:
-    return [effect for arm in material.treated for effect in estimates.paired_effects(*material.columns, arm=arm)]
+    return [
+        effect
+        for arm in material.treated
+        for pool in material.pooling
+        for effect in estimates.paired_effects(*material.columns, arm=arm, pool=pool)
+    ]
 
 
 def _above_floor(material: Material) -> Sequence[object]:
@@ -128,15 +155,11 @@ def _above_floor(material: Material) -> Sequence[object]:
 
 
 def _roles(material: Material) -> Sequence[object]:
-    roles = material.run.design.roles
-    genders = Genders(factor=roles.gender, male=roles.male, female=roles.female) if roles else None
-    return estimates.adherence(*material.columns, genders=genders)
+    return estimates.adherence(*material.columns, genders=material.run.genders)
 
 
 def _agreement(material: Material) -> Sequence[object]:
-    scores = raters(material.run)
-    several = len({score.judge for score in scores}) > 1
-    return agreement(material.run.results.edits, scores, material.run.settings) if several else []
+    return agreement_of(material.run)
 
 
 def _position_bias(material: Material) -> Sequence[object]:
@@ -157,6 +180,10 @@ def _coverage(material: Material) -> Sequence[object]:
     return [{"primary": primary, **row_of(share)} for share in behaviour.coverage(material.run)]
 
 
+def _known_answers(material: Material) -> Sequence[object]:
+    return [row for answers in answered_by(material.run.store, material.run.judges) for row in answers.by_axis]
+
+
 def _people(material: Material) -> Sequence[object]:
     return [
         measure
@@ -169,6 +196,8 @@ def _corrected(material: Material) -> Sequence[object]:
     return [
         estimate
         for judge, people in _rated_by_people(material)
+        # Who was drawn is no quantity to correct.
+        if not rubric.load().is_nominal(judge.axis)
         for estimate in corrected(material.run.results.edits, judge, people, material.run.settings)
     ]
 
@@ -261,6 +290,7 @@ def _widest(material: Material, quantity: str, factor: str, editor: str) -> str:
 
 ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "contrasts": _contrasts,
+    "pooled": _pooled,
     "equivalence": _equivalence,
     "cuts": _cuts,
     "prompts": _prompts,
@@ -276,6 +306,7 @@ ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "repeatability": _repeatability,
     "disclosure": _disclosure,
     "coverage": _coverage,
+    "known_answers": _known_answers,
     "against_people": _people,
     "corrected": _corrected,
     "specifications": _specifications,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 
+from stillme import redaction
 from stillme.errors import StillmeError
 from stillme.vlm.settings import ModelSettings
-
-_SHORTEST = 4
-"""Characters; replacing fewer would spoil ordinary words."""
 
 
 def key_of(settings: ModelSettings) -> str:
@@ -24,8 +22,7 @@ def key_of(settings: ModelSettings) -> str:
 
 def redacted(text: str, settings: ModelSettings) -> str:
     """A provider's words without the key, which some repeat when they reject it. Redact before you truncate."""
-    key = _key(settings.key_name) if settings.key_name else ""
-    return text.replace(key, "…") if len(key) >= _SHORTEST else text
+    return redaction.redacted(text, _key(settings.key_name) if settings.key_name else "")
 
 
 def _key(name: str) -> str:

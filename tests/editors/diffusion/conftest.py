@@ -41,6 +41,12 @@ def _importable() -> None:
     transformers_logging.disable_progress_bar()
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes of weights are not remembered in the user's home."""
+    monkeypatch.setenv("STILLME_HOME", str(tmp_path_factory.mktemp("home")))
+
+
 @pytest.fixture(scope="session")
 def installed() -> None:
     """Skips where the extra is not installed."""

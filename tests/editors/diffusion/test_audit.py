@@ -73,4 +73,4 @@ def test_the_page_s_examples_start(block: str, tmp_path: Path) -> None:
         kind = editor_class(entry["use"])
         editor: Any = kind(kind.Parameters.model_validate(entry["parameters"]))
         problems = list(editor.problems([person], diagnostic()))
-        assert [sentence for sentence in problems if "needs bitsandbytes" not in sentence] == []
+        assert [sentence for sentence in problems if "run `pip install" not in sentence] == []

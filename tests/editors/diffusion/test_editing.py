@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from stillme.editors.diffusion import named
+from stillme.editors.diffusion import loading, named
 from stillme.editors.diffusion.editor import Diffusers, DiffusersEditor
 from stillme.testing import check_editor
 from stillme.types import Edited, EditOutcome, Failed, Refused, Request
@@ -108,7 +108,7 @@ def test_effective_parameters_are_recorded(offline: Folders, ask: Ask) -> None:
     assert (effective["size"], effective["source_size"]) == ([96, 96], [100, 100])
     assert effective["steps"] == 2
     assert effective["guidance"] == {"cfg": False, "guidance_scale": 4.0}
-    assert effective["weights"]["revision"].startswith("sampled-sha256:")
+    assert effective["weights"]["revision"].startswith("sha256:")
     assert set(effective["libraries"]) == {"torch", "diffusers", "transformers", "accelerate"}
     assert (effective["device"], effective["dtype"], effective["truncated"]) == ("cpu", "float32", False)
     assert "warnings" not in effective
@@ -170,26 +170,44 @@ def breaking(editor: DiffusersEditor, error: Exception, *, when: int) -> list[in
     return sizes
 
 
-def test_a_batch_that_does_not_fit_is_done_one_by_one(offline: Folders, ask: Ask) -> None:
+def test_a_batch_that_does_not_fit_is_halved_and_its_size_is_not_tried_again(offline: Folders, ask: Ask) -> None:
     import torch
 
-    editor = tiny_editor(offline, "flux2", batch=3)
-    sizes = breaking(editor, torch.OutOfMemoryError("CUDA out of memory."), when=2)
-    outcomes = list(editor.edit([ask("a"), ask("b"), ask("c")]))
-    assert [type(outcome) for outcome in outcomes] == [Edited] * 3
-    assert sizes == [3, 1, 1, 1, 1, 1, 1]
+    editor = tiny_editor(offline, "flux2", batch=4, steps=1)
+    sizes = breaking(editor, torch.OutOfMemoryError("CUDA out of memory."), when=3)
+    outcomes = list(editor.edit([ask(text) for text in "abcdef"]))
+    assert [type(outcome) for outcome in outcomes] == [Edited] * 6
+    assert sizes == [4, 2, 2, 2]
+    assert [type(outcome) for outcome in editor.edit([ask(text) for text in "ghij"])] == [Edited] * 4
+    assert sizes[4:] == [2, 2], "the next call of the same run knows"
 
 
-def test_out_of_memory_is_a_failure_to_retry_and_never_a_refusal(offline: Folders, ask: Ask) -> None:
+def test_a_batch_that_is_rejected_is_done_one_by_one_and_the_next_one_whole(offline: Folders, ask: Ask) -> None:
+    editor = tiny_editor(offline, "flux2", batch=2, steps=1)
+    sizes = breaking(editor, ValueError("no"), when=2)
+    assert [type(outcome) for outcome in editor.edit([ask(text) for text in "abcd"])] == [Edited] * 4
+    assert sizes == [2, 1, 1, 2, 1, 1]
+
+
+def test_out_of_memory_is_always_the_same_failure_and_never_a_refusal(offline: Folders, ask: Ask) -> None:
     import torch
 
     editor = tiny_editor(offline, "flux2")
-    breaking(editor, torch.OutOfMemoryError("CUDA out of memory."), when=1)
-    outcome = edit_one(editor, ask())
-    assert isinstance(outcome, Failed)
-    assert outcome.retryable
-    assert outcome.error.startswith("out of memory")
-    assert "offload" in outcome.error
+    numbers = iter(range(10))
+    loaded: Any = editor._ready()
+
+    def forward(**_: Any) -> Any:
+        raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {next(numbers)} GiB.")
+
+    loaded.pipe.transformer.forward = forward
+    first, second = (edit_one(editor, ask(text)) for text in "ab")
+    assert first == second
+    assert isinstance(first, Failed)
+    assert not first.retryable
+    assert first.error == (
+        'out of memory: not even one edit fits; write `quantisation = "bitsandbytes-4bit"` or `offload = "model"` or '
+        "`vae_tiling = true`, or use the preset 'flux2-dev-80gb'"
+    )
 
 
 def test_what_a_pipeline_rejects_is_not_retried(offline: Folders, ask: Ask) -> None:
@@ -235,34 +253,40 @@ def test_weights_that_do_not_load_fail_every_request_and_are_tried_once(
     outcomes = list(editor.edit([ask("a"), ask("b", people=(1,))]))
     assert outcomes[0] is outcomes[1]
     assert isinstance(outcomes[0], Failed)
-    assert outcomes[0].retryable
+    assert outcomes[0].fatal
     assert "cannot be loaded" in outcomes[0].error
 
 
-def test_weights_of_another_pipeline_are_refused_by_name(offline: Folders, ask: Ask) -> None:
-    outcome = edit_one(tiny_editor({"flux2": offline["qwen"]}, "flux2"), ask())
-    assert isinstance(outcome, Failed)
-    assert "is a QwenImageEditPlusPipeline, not a Flux2Pipeline" in outcome.error
-
-
-def test_weights_from_the_hub_are_recorded_by_their_commit(
-    offline: Folders, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_weights_of_another_pipeline_are_refused_before_they_are_read(
+    offline: Folders, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import huggingface_hub.constants
+    import diffusers
 
-    commit = "0123456789abcdef0123456789abcdef01234567"
-    cache = tmp_path / "hub" / "models--somebody--flux2"
-    shutil.copytree(offline["flux2"], cache / "snapshots" / commit)
-    (cache / "refs").mkdir()
-    (cache / "refs" / "main").write_text(commit)
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    editor = tiny_editor({"flux2": Path("somebody/flux2")}, "flux2")
-    [problem] = editor.problems([], [ask("x" * 600).prompt])
-    assert "reads 512" in problem, "the cached tokenizer is used"
+    monkeypatch.setattr(diffusers.DiffusionPipeline, "from_pretrained", None)
+    editor = tiny_editor({"flux2": offline["qwen"]}, "flux2")
     outcome = edit_one(editor, ask())
-    assert isinstance(outcome, Edited), outcome
-    assert outcome.effective["weights"] == {"repo": "somebody/flux2", "revision": commit}
-    assert editor.spec.parameters["revision"] == "main"
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert "is a QwenImageEditPlusPipeline, not a Flux2Pipeline" in outcome.error
+    assert any("is a QwenImageEditPlusPipeline" in problem for problem in editor.problems([], []))
+
+
+def test_a_device_that_torch_does_not_see_ends_the_run_in_one_sentence(offline: Folders, ask: Ask) -> None:
+    outcome = edit_one(tiny_editor(offline, "flux2", device="cuda:1"), ask())
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert "`device = 'cuda:1'`, and torch 2" in outcome.error
+    assert "sees no such device" in outcome.error
+
+
+def test_large_weights_never_run_on_a_cpu_unasked(offline: Folders, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(edit_one(tiny_editor(offline, "flux2", device="auto"), ask()), Edited), "small ones may"
+    monkeypatch.setattr(loading, "_CPU_GB", 1e-4)
+    outcome = edit_one(tiny_editor(offline, "flux2", device="auto"), ask())
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert 'write `device = "cpu"` to edit there all the same' in outcome.error
+    assert isinstance(edit_one(tiny_editor(offline, "flux2", device="cpu"), ask()), Edited)
 
 
 @pytest.mark.parametrize(

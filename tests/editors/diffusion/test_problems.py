@@ -40,7 +40,8 @@ def test_every_preset_has_a_class() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_objects_to_nothing_of_its_own(name: str, tmp_path: Path) -> None:
-    assert list(built(PRESETS[name]).problems([picture(tmp_path / "p.png")], diagnostic())) == []
+    problems = list(built(PRESETS[name]).problems([picture(tmp_path / "p.png")], diagnostic()))
+    assert [sentence for sentence in problems if "run `pip install bitsandbytes`" not in sentence] == []
 
 
 def test_the_paper_s_settings_are_those_of_its_table() -> None:
@@ -109,7 +110,22 @@ def test_the_traits_agree_with_the_installed_signatures(installed: None, name: s
             {"true_cfg_scale": 2.0},
             "is not a setting of LongCatImageEditPipeline",
         ),
-        (named.Flux2Dev, {"repo": "./nowhere"}, "has no model_index.json"),
+        (named.Flux2Dev, {"repo": "./nowhere"}, "is the folder nowhere, which does not exist"),
+        (
+            named.Flux2Dev,
+            {"components": {"transformer": {"repo": "./nowhere"}}},
+            "`components.transformer` is the folder",
+        ),
+        (named.Flux2Dev, {"lora": [{"repo": "a/b/c"}]}, "`lora[0] = 'a/b/c'` is neither a folder nor a repository"),
+        (
+            named.Flux2Dev,
+            {"components": {"text_encoder": {"repo": "a/b"}}, "text_encoder_url": "http://x"},
+            "ignored beside",
+        ),
+        (named.Flux1Kontext, {"text_encoder_url": "http://x"}, "cannot be called without its text encoder"),
+        (named.Flux2Dev, {"devices": ["cuda:0", "cpu"]}, "must be of one kind"),
+        (named.Flux2Dev, {"device": "cuda", "devices": ["cpu", "cpu"]}, "is not the kind of `devices`"),
+        (named.Flux2Dev, {"devices": "all"}, "nvidia-smi shows no GPU here"),
         (named.Flux2Dev, {"repo": "weights/flux2/v1"}, "neither a folder nor a repository"),
         (Diffusers, {"repo": "somebody/something"}, "`pipeline` is missing"),
         (Diffusers, {"repo": "a/b", "pipeline": "NewPipeline"}, "does not know how to call NewPipeline"),
@@ -183,6 +199,35 @@ def test_offload_and_the_gpu_s_number_are_no_part_of_the_key() -> None:
 )
 def test_what_can_change_a_pixel_is_part_of_the_key(change: dict[str, Any]) -> None:
     assert built(named.Flux2Dev, **change).spec.key != built(named.Flux2Dev).spec.key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"components": {"transformer": {"repo": "city96/FLUX.2-dev-gguf", "file": "flux2-dev-Q4_K_M.gguf"}}},
+        {"lora": [{"repo": "a/b", "weight": 0.5}]},
+        {"text_encoder_url": "https://encoder.example"},
+    ],
+)
+def test_parts_from_elsewhere_are_part_of_the_key_where_there_are_any(change: dict[str, Any]) -> None:
+    plain = built(named.Flux2Dev)
+    assert not set(change) & set(plain.spec.parameters), "runs from before these settings keep their keys"
+    changed = built(named.Flux2Dev, **change)
+    assert changed.spec.key != plain.spec.key
+    assert set(changed.spec.parameters) - set(plain.spec.parameters) == set(change)
+
+
+def test_many_devices_are_no_part_of_the_key() -> None:
+    plain = built(named.Flux2Dev, device="cpu")
+    many = built(named.Flux2Dev, device="cpu", devices=["cpu", "cpu"])
+    assert many.spec.key == plain.spec.key
+    assert (plain.capabilities.concurrency, many.capabilities.concurrency) == (1, 2)
+
+
+def test_every_smaller_preset_exists_and_needs_less() -> None:
+    for preset in presets().values():
+        if preset.smaller:
+            assert presets()[preset.smaller].memory_gb <= preset.memory_gb
 
 
 def test_a_folder_counts_by_its_content_wherever_it_lies(tmp_path: Path) -> None:

@@ -92,9 +92,12 @@ def test_a_worker_that_hangs_is_given_up_and_replaced(start: Any, ask: Ask) -> N
     assert isinstance(after, Edited)
 
 
-def test_out_of_memory_in_the_worker_is_retried_and_a_rejection_is_not(start: Any, ask: Ask) -> None:
+def test_out_of_memory_in_the_worker_says_what_to_do_and_a_rejection_what_was_wrong(start: Any, ask: Ask) -> None:
     memory, rejected, after = start().edit([ask("memory"), ask("reject"), ask()])
-    assert failure(memory) == Failed(error="out of memory: OutOfMemoryError: CUDA out of memory.", retryable=True)
+    assert failure(memory) == Failed(
+        error='out of memory: one edit does not fit; write `offload = "model"` or `offload = "sequential"`',
+        retryable=False,
+    )
     assert failure(rejected) == Failed(error="ValueError: the prompt is empty", retryable=False)
     assert isinstance(after, Edited)
 
@@ -103,7 +106,7 @@ def test_weights_that_do_not_load_are_tried_once(start: Any, ask: Ask, tmp_path:
     (tmp_path / "broken").mkdir()
     first, second = start(repo=str(tmp_path / "broken")).edit([ask(), ask("b")])
     assert "cannot be loaded: OSError" in failure(first).error
-    assert failure(first).retryable
+    assert failure(first).fatal
     assert first == second
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from google.oauth2.credentials import Credentials
 from PIL import Image
 
 from stillme.protocols import Editor
@@ -25,6 +26,9 @@ KEY = "hf_sk-loopback-0123456789"
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "FAL_KEY", "REPLICATE_API_TOKEN", "HF_TOKEN"):
         monkeypatch.setenv(name, KEY)
+    for name in ("AZURE_OPENAI_API_KEY", "BFL_API_KEY", "DASHSCOPE_API_KEY", "OPENROUTER_API_KEY", "COMFYUI_TOKEN"):
+        monkeypatch.setenv(name, KEY)
+    monkeypatch.setattr("google.auth.default", lambda **_: (Credentials(token=KEY), "people"))
     monkeypatch.delenv("GOOGLE_API_KEY", raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
@@ -59,7 +63,7 @@ def at(people: list[Portrait]) -> Iterator[Callable[..., Desk]]:
     """Open a provider and build its editor: `at(OPENAI, timeout=1)`."""
     with ExitStack() as open_ones:
 
-        def build(provider: Provider, **parameters: Any) -> Desk:
+        def build(provider: Provider, /, **parameters: Any) -> Desk:
             server = open_ones.enter_context(serving(provider.behave))
             editor = provider.build(server.url, **parameters)
             open_ones.callback(editor.close)

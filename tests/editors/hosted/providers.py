@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
+from PIL import Image
+
 from stillme import images
 from stillme.editors.hosted.fal import Fal
 from stillme.editors.hosted.gemini import Gemini
@@ -21,6 +24,14 @@ from tests.editors.hosted.loopback import Asked, Loopback, Says
 
 def negative(picture: bytes) -> bytes:
     return images.encode_png(255 - images.read_rgb(picture))
+
+
+def scaled(picture: bytes, size: str) -> bytes:
+    """The picture in the size that was asked for, such as `1024x1024`; as it is for `auto`."""
+    if size == "auto":
+        return picture
+    width, height = map(int, size.split("x"))
+    return images.encode_png(np.asarray(Image.fromarray(images.read_rgb(picture)).resize((width, height))))
 
 
 def base64_of(picture: bytes) -> str:
@@ -36,7 +47,8 @@ def from_data_uri(link: str) -> bytes:
 
 def openai(server: Loopback, asked: Asked) -> Says:
     form = asked.form
-    picture = (form.get("image") or form["image[]"])[0]
+    size = form["size"][0].decode()
+    picture = scaled(negative((form.get("image") or form["image[]"])[0]), size)
     usage = {
         "input_tokens": 300,
         "input_tokens_details": {"text_tokens": 100, "image_tokens": 200},
@@ -45,8 +57,8 @@ def openai(server: Loopback, asked: Asked) -> Says:
     }
     body = {
         "created": 1,
-        "data": [{"b64_json": base64_of(negative(picture))}],
-        "size": form["size"][0].decode(),
+        "data": [{"b64_json": base64_of(picture)}],
+        "size": size,
         "quality": "high",
         "output_format": "png",
         "usage": usage,
@@ -181,6 +193,11 @@ class Provider:
     submit: str = ""
     """What the path of the call that asks for an edit contains."""
 
+    @property
+    def key_variable(self) -> str:
+        """The environment variable that holds the key; empty if there is none."""
+        return self.parameters.get("key_variable", self.kind.key_variable)
+
     def settings(self, url: str, **more: Any) -> dict[str, Any]:
         settings = {**self.parameters, "base_url": url + self.base, **more}
         return {name: url if value == "URL" else value for name, value in settings.items()}
@@ -192,12 +209,19 @@ class Provider:
 POLL = {"poll_seconds": 0.005}
 HUB = {**POLL, "hub_url": "URL"}
 
-OPENAI = Provider(name="openai", kind=OpenAIImages, behave=openai, parameters={}, base="/v1", submit="/v1/images/edits")
+OPENAI = Provider(
+    name="openai",
+    kind=OpenAIImages,
+    behave=openai,
+    parameters={"size": "auto"},
+    base="/v1",
+    submit="/v1/images/edits",
+)
 SERVER = Provider(
     name="openai-server",
     kind=ImageServer,
     behave=openai,
-    parameters={"model": "Qwen/Qwen-Image-Edit-2511"},
+    parameters={"model": "Qwen/Qwen-Image-Edit-2511", "size": "auto", "key_variable": "OPENAI_API_KEY"},
     base="/v1",
     submit="/v1/images/edits",
 )

@@ -17,10 +17,12 @@ from stillme import images
 from stillme.testing import violations
 from stillme.types import Edited, Failed, ImageFile, Portrait
 from tests.editors.hosted.conftest import KEY, Desk
+from tests.editors.hosted.further_providers import FURTHER
 from tests.editors.hosted.loopback import Says, serving
 from tests.editors.hosted.providers import PROVIDERS, Provider
 
-every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
+every_provider = pytest.mark.parametrize("provider", PROVIDERS + FURTHER, ids=lambda provider: provider.name)
+KEYED = [provider for provider in PROVIDERS + FURTHER if provider.key_variable]
 At = Callable[..., Desk]
 
 
@@ -78,7 +80,7 @@ def test_an_outage_is_not_a_refusal(provider: Provider, at: At):
 
 
 @every_provider
-def test_a_mistake_of_the_audit_is_final_and_in_the_servers_words(provider: Provider, at: At):
+def test_a_mistake_of_the_audit_is_not_repeated_and_in_the_servers_words(provider: Provider, at: At):
     desk = at(provider)
     words = "size must be divisible by 16"
     body = {"error": {"message": words, "code": "invalid_value", "status": "INVALID_ARGUMENT"}, "detail": words}
@@ -131,6 +133,37 @@ def test_a_server_that_hangs_is_given_up(provider: Provider, at: At):
 
 
 @every_provider
+def test_an_answer_that_trickles_in_is_given_up(provider: Provider, at: At):
+    desk = at(provider, timeout=0.4)
+    desk.server.breaks(Says(body=b" " * 10_000, trickles=True), at=provider.submit)
+    started = time.monotonic()
+    outcome = failed(desk)
+    assert time.monotonic() - started < 3
+    assert outcome.retryable
+    assert "no complete answer" in outcome.error
+
+
+@every_provider
+def test_a_broken_picture_is_a_failure_that_was_charged(provider: Provider, at: At, monkeypatch: pytest.MonkeyPatch):
+    whole = images.encode_png
+    monkeypatch.setattr(images, "encode_png", lambda rgb: whole(rgb)[:-40])
+    outcome = failed(at(provider, price={"image": 0.04}))
+    assert outcome.retryable
+    assert outcome.cost > 0
+    assert "truncated" in outcome.error
+
+
+@every_provider
+def test_a_page_of_words_is_cut_short(provider: Provider, at: At):
+    desk = at(provider)
+    page = f"<p>long</p>{' ' * 580}{KEY}".encode() + b"<p>long</p>\n" * 1000
+    desk.server.breaks(Says(status=500, body=page), at=provider.submit)
+    outcome = failed(desk)
+    assert len(outcome.error) < 700
+    assert KEY[:8] not in outcome.error
+
+
+@every_provider
 def test_a_slow_answer_is_waited_for(provider: Provider, at: At):
     desk = at(provider, timeout=20)
     desk.server.delay = 0.1
@@ -158,9 +191,9 @@ def test_without_a_key_nothing_is_sent(provider: Provider, at: At, monkeypatch: 
         assert isinstance(desk.ask(), Edited)
 
 
-@every_provider
+@pytest.mark.parametrize("provider", KEYED, ids=lambda provider: provider.name)
 def test_a_key_pasted_with_other_characters_is_named(provider: Provider, at: At, monkeypatch: pytest.MonkeyPatch):
-    variable = provider.kind.key_variable
+    variable = provider.key_variable
     monkeypatch.setenv(variable, f"“{KEY}”")
     assert f"{variable} contains characters that no key has" in failed(at(provider)).error
 

@@ -51,7 +51,7 @@ def test_a_provider_that_does_not_run_the_model_is_named(at: At, mapping: object
     outcome = desk.ask()
     assert isinstance(outcome, Failed)
     assert words in outcome.error
-    assert not outcome.retryable
+    assert outcome.fatal
 
 
 def test_the_hubs_own_machines_answer_with_the_picture(at: At):

@@ -14,7 +14,7 @@ def error(code: str, *, status: int = 400, message: str = "Your request was reje
     return Says(status=status, body={"error": {"message": message, "type": "user_error", "param": None, "code": code}})
 
 
-@pytest.mark.parametrize("code", ["moderation_blocked", "content_policy_violation"])
+@pytest.mark.parametrize("code", ["moderation_blocked", "content_policy_violation", "content_filter"])
 def test_a_policy_code_is_a_refusal_in_the_providers_words(at: At, code: str):
     desk = at(OPENAI)
     desk.server.breaks(error(code))
@@ -33,8 +33,11 @@ def test_words_about_safety_without_the_code_are_no_refusal(at: At):
     assert "invalid_image_format" in outcome.error
 
 
-@pytest.mark.parametrize(("code", "status"), [("insufficient_quota", 429), ("billing_hard_limit_reached", 400)])
-def test_an_empty_account_is_fatal_but_not_for_good(at: At, code: str, status: int):
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("insufficient_quota", 429), ("billing_hard_limit_reached", 400), ("model_not_found", 404)],
+)
+def test_an_empty_account_or_no_such_model_is_fatal_but_not_for_good(at: At, code: str, status: int):
     desk = at(OPENAI)
     desk.server.breaks(error(code, status=status, message="You exceeded your current quota."))
     outcome = desk.ask()
@@ -123,7 +126,34 @@ def test_base64_of_something_else_than_a_picture_is_a_failure(at: At):
     desk.server.breaks(Says(body={"created": 1, "data": [{"b64_json": base64_of(b"a text")}]}))
     outcome = desk.ask()
     assert isinstance(outcome, Failed)
-    assert "no picture" in outcome.error
+    assert "not a picture" in outcome.error
+
+
+def test_a_picture_of_another_size_than_asked_for_is_a_failure_that_was_charged(at: At):
+    desk = at(OPENAI, size="32x16")
+    outcome = desk.ask()
+    assert isinstance(outcome, Edited)
+    assert outcome.effective["size"] == [32, 16]
+    usage = {"input_tokens": 0, "output_tokens": 1000}
+    picture = base64_of(desk.people[0].image.read())
+    desk.server.breaks(Says(body={"created": 1, "data": [{"b64_json": picture}], "usage": usage}))
+    outcome = desk.ask()
+    assert isinstance(outcome, Failed)
+    assert (outcome.retryable, outcome.cost) == (True, pytest.approx(1000 * 30 / 1e6))
+    assert "16×16 pixels instead of 32×16" in outcome.error
+
+
+@pytest.mark.parametrize(
+    ("settings", "tokens"),
+    [
+        ({"quality": "low", "size": "1024x1024"}, 272),
+        ({"quality": "high", "size": "1024x1536"}, 6240),
+        ({"quality": "auto", "size": "auto"}, 4160),
+    ],
+)
+def test_the_price_of_an_edit_is_known_beforehand(at: At, settings: dict[str, str], tokens: int):
+    assert at(OPENAI, **settings).editor.expected_dollars() == pytest.approx((4160 * 8 + tokens * 30) / 1e6)
+    assert at(OPENAI, model="gpt-image-9").editor.expected_dollars() is None
 
 
 # -- servers of one's own ---------------------------------------------------------------------------------------------
@@ -131,7 +161,8 @@ def test_base64_of_something_else_than_a_picture_is_a_failure(at: At):
 
 def test_a_server_of_ones_own_needs_no_key_and_gets_the_seed(at: At, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("OPENAI_API_KEY")
-    desk = at(SERVER, extra={"num_inference_steps": 40, "true_cfg_scale": 4.0, "negative_prompt": " "})
+    settings = {"num_inference_steps": 40, "true_cfg_scale": 4.0, "negative_prompt": " "}
+    desk = at(SERVER, extra=settings, key_variable=None)
     assert isinstance(desk.ask(seed=7), Edited)
     form = desk.server.asked[0].form
     assert (form["seed"], form["num_inference_steps"], form["true_cfg_scale"]) == ([b"7"], [b"40"], [b"4.0"])

@@ -10,10 +10,11 @@ import pytest
 
 from stillme.editors.folder import Folder
 from stillme.protocols import ChecksRequests
+from tests.editors.hosted.further_providers import FURTHER, WORKFLOW
 from tests.editors.hosted.providers import PROVIDERS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "editors-hosted.md").read_text()
-KINDS = {"folder": Folder} | {provider.kind.service: provider.kind for provider in PROVIDERS}
+KINDS = {"folder": Folder} | {provider.kind.service: provider.kind for provider in PROVIDERS + FURTHER}
 
 
 def blocks(language: str) -> list[str]:
@@ -31,7 +32,7 @@ def test_the_example_shows_every_editor():
 @pytest.mark.parametrize("use", KINDS)
 def test_every_example_is_valid_and_nothing_speaks_against_it(use: str):
     kind = KINDS[use]
-    editor = kind(kind.Parameters.model_validate(SECTIONS[use]["parameters"]))
+    editor = kind(kind.Parameters.model_validate(SECTIONS[use]["parameters"]).with_base(WORKFLOW.parent))
     assert isinstance(editor, ChecksRequests)
     assert use == "folder" or list(editor.problems([], [])) == []
 

@@ -35,21 +35,18 @@ def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seco
 
 
 @pytest.mark.parametrize(
-    ("status", "retryable", "account"),
+    ("status", "retryable", "fatal", "throttled"),
     [
-        *((status, False, False) for status in (400, 404, 413, 422)),
-        *((status, True, True) for status in (401, 402, 403)),
-        *((status, True, False) for status in (408, 429, 500, 529)),
+        *((status, False, False, False) for status in (400, 413, 422)),
+        *((status, True, True, False) for status in (401, 402, 403, 404)),
+        *((status, True, False, False) for status in (408, 500, 529)),
+        (429, True, False, True),
     ],
 )
-def test_a_status_says_whether_to_try_again(status: int, retryable: bool, account: bool):
-    broken = from_status(status, "words", {})
-    assert (broken.failed.retryable, broken.account) == (retryable, account)
-    assert broken.failed.error == f"{status}: words"
-
-
-def test_a_page_of_words_is_cut_short():
-    assert len(from_status(500, "<p>long</p>\n" * 1000, {}).failed.error) < 700
+def test_a_status_says_whether_to_try_again(status: int, retryable: bool, fatal: bool, throttled: bool):
+    failed = from_status(status, "words", {}).failed
+    assert (failed.retryable, failed.fatal, failed.throttled) == (retryable, fatal, throttled)
+    assert failed.error == f"{status}: words"
 
 
 def test_a_cost_is_the_sum_of_what_is_charged_for():
@@ -61,6 +58,13 @@ def test_a_cost_is_the_sum_of_what_is_charged_for():
 def test_a_cost_that_nobody_can_tell_is_not_zero():
     assert dollars(None, Usage(images=1)) is None
     assert dollars(Price(output_image=30), Usage(images=1)) is None, "charged by tokens, and none were reported"
+    partial = Usage(images=1, input_text=100)
+    assert dollars(Price(input_text=5, output_image=30), partial) is None, "the picture's tokens were not reported"
+    assert dollars(Price(second=0.001), Usage(images=1)) is None, "charged by time, and none was reported"
+
+
+def test_what_a_provider_says_that_it_charged_needs_no_price():
+    assert dollars(None, Usage(charged=0.04)) == 0.04
 
 
 def test_nothing_is_charged_by_area_for_a_picture_that_was_not_made():

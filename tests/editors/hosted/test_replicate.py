@@ -9,17 +9,21 @@ from tests.editors.hosted.loopback import Says
 from tests.editors.hosted.providers import HF_REPLICATE, REPLICATE, Provider, prediction
 from tests.editors.hosted.test_every_provider import At
 
+NSFW = "NSFW content detected in all outputs. Try running it again, or try a different prompt."
 FLAGGED = "The input or output was flagged as sensitive. Please try again with different inputs. (E005) (abc123)"
 both = pytest.mark.parametrize("provider", [REPLICATE, HF_REPLICATE], ids=["replicate", "through the router"])
 
 
 @both
-def test_a_flagged_prediction_is_a_refusal(at: At, provider: Provider):
-    desk = at(provider)
-    desk.server.breaks(Says(body=prediction(desk.server, "failed", error=FLAGGED)), at="/gm3qorzd")
+@pytest.mark.parametrize("words", [FLAGGED, NSFW, "The generated image contained NSFW content."])
+def test_a_flagged_prediction_is_a_refusal(at: At, provider: Provider, words: str):
+    desk = at(provider, price={"second": 0.001})
+    body = prediction(desk.server, "failed", error=words, metrics={"predict_time": 2.0})
+    desk.server.breaks(Says(body=body), at="/gm3qorzd")
     outcome = desk.ask()
     assert isinstance(outcome, Refused)
-    assert outcome.message == FLAGGED
+    assert outcome.message == words
+    assert outcome.cost == pytest.approx(0.002), "the time was charged"
 
 
 @pytest.mark.parametrize("error", ["CUDA out of memory", "Director: unexpected error (E6716)", None])
@@ -60,19 +64,50 @@ def test_cost_by_the_second_and_the_version_are_recorded(at: At):
     assert outcome.effective["version"] == "hidden"
 
 
-def test_work_that_nobody_waits_for_any_more_is_cancelled(at: At):
-    desk = at(REPLICATE, timeout=0.6)
+@both
+def test_work_that_takes_too_long_is_asked_for_again_and_not_paid_for_twice(at: At, provider: Provider):
+    desk = at(provider, timeout=0.6)
     desk.server.breaks(Says(body=prediction(desk.server, "processing")), at="/gm3qorzd", times=500)
     outcome = desk.ask()
     assert isinstance(outcome, Failed)
     assert outcome.retryable
-    assert desk.server.asked[-1].path == "/v1/predictions/gm3qorzd/cancel"
+    desk.server.faults.clear()
+    assert isinstance(desk.ask(), Edited)
+    assert len(desk.server.calls("POST")) == 1
 
 
-def test_a_picture_that_is_gone_is_a_failure(at: At):
-    desk = at(REPLICATE)
-    desk.server.breaks(Says(status=404, body=b"expired"), at="picture.png")
+@both
+def test_a_broken_transfer_of_the_picture_is_repeated(at: At, provider: Provider):
+    desk = at(provider)
+    desk.server.breaks(Says(status=503, body=b"busy"), at="picture.png", times=2)
+    desk.server.breaks(Says(body=b"x" * 4096, truncated=True), at="picture.png")
+    assert isinstance(desk.ask(), Edited)
+    assert len(desk.server.calls("POST")) == 1
+
+
+def test_a_picture_that_is_gone_is_a_failure_that_was_charged(at: At):
+    desk = at(REPLICATE, price={"image": 0.04})
+    desk.server.breaks(Says(status=403, body=b"expired"), at="picture.png")
     outcome = desk.ask()
     assert isinstance(outcome, Failed)
-    assert outcome.retryable
+    assert (outcome.retryable, outcome.cost) == (True, 0.04)
     assert "expired" in outcome.error
+    assert isinstance(desk.ask(), Edited)
+    assert len(desk.server.calls("POST")) == 2
+
+
+@pytest.mark.parametrize("status", [404, 422])
+def test_a_version_that_does_not_exist_is_fatal(at: At, status: int):
+    desk = at(REPLICATE, model="somebody/editor:5c7d5dc6")
+    words = "The specified version does not exist (or perhaps you don't have permission to use it?)"
+    desk.server.breaks(Says(status=status, body={"title": "Invalid version", "detail": words}))
+    outcome = desk.ask()
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert words in outcome.error
+
+
+def test_a_price_by_the_second_is_known_beforehand_if_the_usual_time_is(at: At):
+    assert at(REPLICATE, price={"second": 0.001}).editor.expected_dollars() is None
+    price = {"second": 0.001, "usual_seconds": 3}
+    assert at(REPLICATE, price=price).editor.expected_dollars() == pytest.approx(0.003)

@@ -10,8 +10,10 @@ import pytest
 from stillme import images, registry
 from stillme.editors.folder import Folder
 from stillme.editors.hosted.openai import OpenAIImages
+from stillme.editors.noop import Noop
 from stillme.pipeline import Options, run_stages
 from stillme.store import Store
+from stillme.types import Edited
 from tests.editors.hosted.loopback import Says, serving
 from tests.editors.hosted.providers import OPENAI
 from tests.editors.hosted.test_openai import error
@@ -36,6 +38,20 @@ def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Pa
         asked = len(server.asked)
         run_stages(folder, ("edit",), Options())
         assert len(server.asked) == asked, "what has a row is not paid for again"
+
+
+def test_a_picture_that_nobody_can_read_is_a_failure_of_any_editor(
+    write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    broken = Edited(image=b"no picture", cost=0.5)
+    monkeypatch.setattr(Noop, "edit", lambda editor, requests: iter([broken] * len(requests)))
+    folder = write_audit(extra="[executor]\nattempts = 1")
+    tally = run_stages(folder, ("edit",), Options()).tallies[0]
+    assert tally.counts == {"failed": 12}
+    assert tally.cost == pytest.approx(12 * 0.5)
+    assert {message for _, message in outcomes(folder)} == {
+        "the returned file is not a picture in a format that Pillow reads."
+    }
 
 
 def test_missing_files_are_listed_and_picked_up_when_they_appear(

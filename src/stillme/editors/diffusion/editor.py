@@ -1,10 +1,11 @@
-"""Edit with a diffusers pipeline in this process."""
+"""Edit with a diffusers pipeline: in this process, or in one process per device."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -13,71 +14,167 @@ from PIL import Image
 from pydantic import BaseModel
 
 from stillme import images
-from stillme.editors.diffusion import calls, loading, tokens
+from stillme.editors.diffusion import calls, hub, loading, readiness, tokens
+from stillme.editors.diffusion.device_pool import DevicePool
+from stillme.editors.diffusion.gpus import gpus
 from stillme.editors.diffusion.log_capture import captured_warnings
 from stillme.editors.diffusion.parameters import DiffusionParameters, OpenParameters, parameters_of
 from stillme.editors.diffusion.pixels import NotFinite, to_rgb
-from stillme.editors.diffusion.traits import Traits, pipelines, presets
+from stillme.editors.diffusion.remote_text import EncodingFailed, RemoteTextEncoder
+from stillme.editors.diffusion.traits import Preset, Traits, pipelines, presets
 from stillme.editors.diffusion.weights import Weights
-from stillme.errors import UnreadableImage
+from stillme.errors import StillmeError, UnreadableImage
 from stillme.protocols import Needs
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request, Spec
 
 _VERSION = "1"
 _NEEDED = ("torch", "diffusers", "transformers", "accelerate")
+_ADDED_LATER = ("components", "lora", "text_encoder_url")
 
 
 class DiffusersEditor:
     """A pipeline of diffusers behind the `Editor` protocol."""
 
     Parameters: ClassVar[type[BaseModel]] = DiffusionParameters
-    needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="diffusers")
+    needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="diffusers", imports=("diffusers:DiffusionPipeline",))
 
     def __init__(
-        self, name: str, parameters: DiffusionParameters, pipeline: str, traits: Traits, unknown: str = ""
+        self,
+        name: str,
+        parameters: DiffusionParameters,
+        pipeline: str,
+        traits: Traits,
+        *,
+        unknown: str = "",
+        preset: Preset | None = None,
     ) -> None:
-        self._parameters, self._pipeline, self._traits, self._unknown = parameters, pipeline, traits, unknown
-        self._weights = Weights.from_parameters(parameters, parameters.repo, parameters.revision)
-        stated = {**parameters.model_dump(mode="json"), "pipeline": pipeline, **self._weights.identity()}
-        self.spec = Spec(use=name, version=_VERSION, parameters=stated)
-        self.capabilities = traits.capabilities(batch=parameters.batch)
+        self._parameters, self._traits, self._unknown, self._preset = parameters, traits, unknown, preset
+        sources = [
+            Weights.from_parameters(parameters, source.repo, source.revision, source.file)
+            for source in parameters.sources()
+        ]
+        own = preset is not None and preset.repo == parameters.repo
+        self._recipe = loading.Recipe(
+            parameters=parameters,
+            traits=traits,
+            pipeline=pipeline,
+            sources=sources,
+            memory_gb=preset.memory_gb if preset and own else 0.0,
+        )
+        self.spec = Spec(use=name, version=_VERSION, parameters=_stated(parameters, pipeline, sources))
+        self._devices = _devices_of(parameters)
+        self.capabilities = traits.capabilities(batch=parameters.batch, concurrency=max(1, len(self._devices)))
+        self._recorded: Sequence[Mapping[str, Json]] = ()
+        self._text_encoder = RemoteTextEncoder(parameters.text_encoder_url) if parameters.text_encoder_url else None
+        self._starting = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        """As before the first edit."""
         self._loaded: loading.Loaded | Failed | None = None
+        self._pool: DevicePool | Failed | None = None
+        self._fitting = self._parameters.batch
+        """The largest batch that may fit into memory."""
         self._counts: dict[str, int] = {}
+
+    def keep_weights(self, recorded: Sequence[Mapping[str, Json]]) -> None:
+        """Go on with the weights of earlier edits under the same key, although a branch may have moved."""
+        self._recorded = recorded
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Settings without effect, prompts that would be truncated, portraits that would be rejected."""
-        if not self._weights.is_folder and self._weights.repo.count("/") > 1:
-            yield f"`repo = {self._weights.repo!r}` is neither a folder nor a repository; write a path or owner/name"
+        absent = list(self._missing_weights())
+        if absent or self._unknown:
+            yield from absent or [self._unknown]
             return
-        if self._weights.is_folder and not (self._weights.folder / "model_index.json").is_file():
-            yield f"`repo` is the folder {self._weights.repo}, which has no model_index.json; name a pipeline's folder"
-            return
-        if self._unknown:
-            yield self._unknown
-            return
-        parameters, traits, name = self._parameters, self._traits, self._pipeline
+        parameters, traits, name = self._parameters, self._traits, self._recipe.pipeline
+        weights = self._recipe.sources[0]
+        if problem := loading.class_problem(weights, str(weights.index().get("_class_name", "")), name):
+            yield problem
         yield from calls.setting_problems(parameters, traits, name)
         yield from calls.portrait_problems(portraits, traits, name)
         yield from loading.option_problems(parameters, traits)
+        for module in self._preset.modules if self._preset else ():
+            if find_spec(module) is None:
+                yield f"the weights of {self.spec.use!r} need {module}: run `pip install {module}`"
+        if parameters.devices == "all" and not self._devices:
+            yield '`devices = "all"`, and nvidia-smi shows no GPU here; name them, such as `devices = ["cuda:0"]`'
         if traits.tokens:
-            yield from tokens.too_long(prompts, traits.tokens, self._token_limit, self._weights, editor=self.spec.use)
+            yield from tokens.too_long(prompts, traits.tokens, self._token_limit, weights, editor=self.spec.use)
         if parameters.extra or (isinstance(parameters, OpenParameters) and parameters.capabilities):
             yield from self._argument_problems()
 
+    def lacking(self, *, online: bool) -> Iterator[str]:
+        """A GPU with enough memory, space for the weights, access to them."""
+        yield from readiness.too_small(self.needs.memory_gb, gpus(), self._preset)
+        for weights in self._recipe.sources:
+            if not weights.is_folder:
+                yield from readiness.no_space(weights, self.needs.disk_gb)
+                yield from readiness.no_access(weights) if online else ()
+
+    def _missing_weights(self) -> Iterator[str]:
+        weights, *others = self._recipe.sources
+        names = [f"components.{name}" for name in sorted(self._parameters.components)]
+        names += [f"lora[{number}]" for number in range(len(self._parameters.lora))]
+        for source, name in zip(others, names, strict=True):
+            if problem := source.missing(name):
+                yield problem
+        if problem := weights.missing("repo"):
+            yield problem
+        elif weights.is_folder and not (weights.folder / "model_index.json").is_file():
+            yield f"`repo` is the folder {weights.repo}, which has no model_index.json; name a pipeline's folder"
+
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         """One outcome per request. Prompts of one portrait share a call where the pipeline allows it."""
-        size = self._parameters.batch if self._traits.batching == "shared_image" else 1
+        if self._devices:
+            yield from self._shared_out(requests)
+            return
         for _, group in itertools.groupby(requests, lambda request: request.portraits):
-            while batch := list(itertools.islice(group, size)):
+            waiting = list(group)
+            while waiting:
+                size = self._fitting if self._traits.batching == "shared_image" else 1
+                batch, waiting = waiting[:size], waiting[size:]
                 yield from self._attempt(batch)
 
     def close(self) -> None:
-        """Free the weights."""
-        loaded, self._loaded = self._loaded, None
+        """Free the weights, and end the workers."""
+        loaded, pool = self._loaded, self._pool
+        self._forget()
+        if isinstance(pool, DevicePool):
+            pool.close()
         on_accelerator = isinstance(loaded, loading.Loaded) and loaded.on_accelerator
         del loaded
         if on_accelerator:
             loading.free_memory()
+
+    def _shared_out(self, requests: Sequence[Request]) -> list[EditOutcome]:
+        with self._starting:
+            if self._pool is None:
+                self._pool = self._started()
+        if isinstance(self._pool, Failed):
+            return [self._pool for _ in requests]
+        return self._pool.edit(requests)
+
+    def _started(self) -> DevicePool | Failed:
+        try:
+            # Once for all of them: a branch could move between two.
+            weights = hub.record_of(self._recipe.sources, hub.resolve(self._recipe.sources, self._recorded))
+        except Exception as error:
+            return self._unloadable(error)
+        parameters = self._parameters
+        given = {**parameters.model_dump(mode="json"), "offload": parameters.offload}
+        base = str(parameters.path("").resolve())
+        return DevicePool(
+            [
+                {
+                    "use": self.spec.use,
+                    "parameters": {**given, "device": device},
+                    "base": base,
+                    "weights": weights,
+                }
+                for device in self._devices
+            ]
+        )
 
     @property
     def _token_limit(self) -> int:
@@ -89,25 +186,35 @@ class DiffusersEditor:
         if find_spec("diffusers") is None:
             return
         try:
-            pipeline_class = getattr(import_module("diffusers"), self._pipeline, None)
+            pipeline_class = getattr(import_module("diffusers"), self._recipe.pipeline, None)
         except (ImportError, RuntimeError) as error:  # as with a torchvision of another build than torch
-            yield f"diffusers cannot import {self._pipeline} ({str(error)[-200:]}); run `pip check`"
+            yield f"diffusers cannot import {self._recipe.pipeline} ({str(error)[-200:]}); run `pip check`"
             return
         if pipeline_class is None:
-            yield f"diffusers has no pipeline {self._pipeline!r}; name the class of a pipeline that edits images"
+            yield f"diffusers has no pipeline {self._recipe.pipeline!r}; name the class of a pipeline that edits images"
             return
         parameters = inspect.signature(pipeline_class.__call__).parameters
         signature = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD][1:]
-        yield from calls.argument_problems(self._parameters.extra, self._traits, signature, self._pipeline)
+        yield from calls.argument_problems(self._parameters.extra, self._traits, signature, self._recipe.pipeline)
 
     def _ready(self) -> loading.Loaded | Failed:
         if self._loaded is None:
             try:
-                self._loaded = loading.load(self._parameters, self._traits, self._weights, self._pipeline)
+                commits = hub.resolve(self._recipe.sources, self._recorded)
+                self._loaded = loading.load(self._recipe, commits, self._parameters.device)
             except Exception as error:
                 # Kept, so that not every request tries to load 60 GB; a rerun tries again.
-                self._loaded = Failed(error=f"the weights cannot be loaded: {_described(error)}", retryable=True)
+                self._loaded = self._unloadable(error)
+            if isinstance(self._loaded, Failed):
+                loading.free_memory()
         return self._loaded
+
+    def _unloadable(self, error: Exception) -> Failed:
+        if loading.is_out_of_memory(error):
+            reason = f"they do not fit into memory; {self._advice()}"
+        else:
+            reason = str(error) if isinstance(error, StillmeError) else hub.explained(error, self._recipe.sources[0])
+        return Failed(error=f"the weights cannot be loaded: {reason}", retryable=False, fatal=True)
 
     def _attempt(self, batch: list[Request]) -> list[EditOutcome]:
         if len(batch[0].portraits) > self.capabilities.inputs:
@@ -120,13 +227,37 @@ class DiffusersEditor:
             return self._call(ready, batch)
         except UnreadableImage as error:
             return [Failed(error=str(error), retryable=False) for _ in batch]
+        except EncodingFailed as error:
+            return [_encoding_failure(error) for _ in batch]
         except Exception as error:
-            failed = _failure(error, self._parameters)
+            does_not_fit = loading.is_out_of_memory(error)
+            failed = self._failure(error)
         # Outside of the handler: its traceback would keep the batch's tensors alive.
         loading.free_memory()
-        if len(batch) > 1:
-            return [outcome for request in batch for outcome in self._attempt([request])]
-        return [failed]
+        if len(batch) == 1:
+            return [failed]
+        size = len(batch) // 2 if does_not_fit else 1
+        if does_not_fit:
+            self._fitting = min(self._fitting, size)
+        parts = (batch[start : start + size] for start in range(0, len(batch), size))
+        return [outcome for part in parts for outcome in self._attempt(part)]
+
+    def _failure(self, error: Exception) -> Failed:
+        if loading.is_out_of_memory(error):
+            # Always the same words: a run stops when its first answers fail alike.
+            return Failed(error=f"out of memory: not even one edit fits; {self._advice()}", retryable=False)
+        # A rejected input stays rejected; a device's fault may pass.
+        return Failed(error=_described(error), retryable=not isinstance(error, (ValueError, TypeError)))
+
+    def _advice(self) -> str:
+        """What needs less memory and is not in use yet."""
+        parameters = self._parameters
+        steps = ['`quantisation = "bitsandbytes-4bit"`'] if parameters.quantisation == "none" else []
+        steps += ['`offload = "model"`'] if parameters.offload == "none" else []
+        steps += ['`offload = "sequential"`'] if parameters.offload == "model" else []
+        steps += ["`vae_tiling = true`"] if not parameters.vae_tiling else []
+        smaller = self._preset.smaller if self._preset else ""
+        return f"write {' or '.join(steps)}" + (f", or use the preset {smaller!r}" if smaller else "")
 
     def _call(self, ready: loading.Loaded, batch: list[Request]) -> list[EditOutcome]:
         torch: Any = import_module("torch")
@@ -137,7 +268,7 @@ class DiffusersEditor:
         with captured_warnings() as warnings:
             output = ready.pipe(
                 image=self._as_passed(pictures, len(batch)),
-                prompt=instructions if self._traits.batching == "shared_image" else instructions[0],
+                **self._prompted(instructions),
                 generator=generators,
                 output_type="np",
                 **calls.arguments(self._parameters, self._traits),
@@ -156,6 +287,12 @@ class DiffusersEditor:
             effective = {**common, **self._counted(ready.pipe, request.instruction)}
             outcomes.append(_outcome(pixels, effective, is_blocked=bool(is_blocked)))
         return outcomes
+
+    def _prompted(self, instructions: list[str]) -> dict[str, Any]:
+        if self._text_encoder:
+            dtype = getattr(import_module("torch"), self._parameters.dtype)
+            return {"prompt_embeds": self._text_encoder.encode(instructions, dtype)}
+        return {"prompt": instructions if self._traits.batching == "shared_image" else instructions[0]}
 
     def _as_passed(self, pictures: list[Image.Image], prompts: int) -> Any:
         match self._traits.images:
@@ -195,7 +332,9 @@ class Diffusers(DiffusersEditor):
                 f"stillme does not know how to call {pipeline}; declare it in `capabilities`, "
                 f"or use one of {', '.join(pipelines())}"
             )
-        super().__init__("diffusers", parameters, pipeline, parameters.capabilities or known or Traits(), unknown)
+        super().__init__(
+            "diffusers", parameters, pipeline, parameters.capabilities or known or Traits(), unknown=unknown
+        )
 
 
 def named(title: str, name: str) -> type[DiffusersEditor]:
@@ -204,11 +343,17 @@ def named(title: str, name: str) -> type[DiffusersEditor]:
 
     class Named(DiffusersEditor):
         Parameters: ClassVar[type[BaseModel]] = parameters_of(name, preset)
-        needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="diffusers", memory_gb=preset.memory_gb)
+        needs: ClassVar[Needs] = Needs(
+            modules=_NEEDED,
+            extra="diffusers",
+            memory_gb=preset.memory_gb,
+            disk_gb=preset.disk_gb or preset.memory_gb,
+            imports=(f"diffusers:{preset.pipeline}",),
+        )
         default_seed: ClassVar[int] = preset.seed
 
         def __init__(self, parameters: DiffusionParameters) -> None:
-            super().__init__(name, parameters, preset.pipeline, preset.traits)
+            super().__init__(name, parameters, preset.pipeline, preset.traits, preset=preset)
 
     Named.__doc__ = preset.summary
     Named.__name__ = Named.__qualname__ = title
@@ -226,12 +371,33 @@ def _outcome(pixels: Any, effective: dict[str, Json], *, is_blocked: bool) -> Ed
     return Edited(image=images.encode_png(rgb), effective={**effective, "size": [rgb.shape[1], rgb.shape[0]]})
 
 
-def _failure(error: Exception, parameters: DiffusionParameters) -> Failed:
-    if loading.is_out_of_memory(error):
-        advice = f"set `offload` (now {parameters.offload}) or a smaller `batch`"
-        return Failed(error=f"out of memory: {_described(error)} ({advice})", retryable=True)
-    # A rejected input stays rejected; a device's fault may pass.
-    return Failed(error=_described(error), retryable=not isinstance(error, (ValueError, TypeError)))
+def _encoding_failure(error: EncodingFailed) -> Failed:
+    """A service's fault passes, a wrong token does not."""
+    return Failed(
+        error=f"the prompt could not be encoded: {error}",
+        retryable=error.status not in (400, 401, 403, 404, 422),
+        fatal=error.status in (401, 403, 404),
+        throttled=error.status == 429,
+        status=str(error.status or ""),
+    )
+
+
+def _stated(parameters: DiffusionParameters, pipeline: str, sources: Sequence[Weights]) -> dict[str, Json]:
+    """What is part of the key; weights by what identifies them."""
+    stated: dict[str, Json] = {**parameters.model_dump(mode="json"), "pipeline": pipeline, **sources[0].identity()}
+    others = iter(sources[1:])
+    for name in sorted(parameters.components):
+        stated["components"][name] |= next(others).identity()
+    for adapter, source in zip(stated["lora"], others, strict=True):
+        adapter |= source.identity()
+    # Added later: left out where unused, so that the keys of older runs stay.
+    return {name: value for name, value in stated.items() if value or name not in _ADDED_LATER}
+
+
+def _devices_of(parameters: DiffusionParameters) -> tuple[str, ...]:
+    if parameters.devices == "all":
+        return tuple(f"cuda:{number}" for number in range(len(gpus())))
+    return parameters.devices
 
 
 def _described(error: Exception) -> str:

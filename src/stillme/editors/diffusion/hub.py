@@ -42,7 +42,8 @@ def record_of(sources: Sequence[Weights], commits: Sequence[str]) -> dict[str, J
     """What is stored with every edit: `resolve` reads it again."""
     entries: list[dict[str, Json]] = [
         {
-            "repo": weights.repo,
+            # A folder's place says nothing, and would tell a moved folder from itself.
+            "repo": weights.folder.resolve().name if weights.is_folder else weights.repo,
             **({"file": weights.file} if weights.file else {}),
             "revision": commit,
         }
@@ -68,7 +69,8 @@ def commit_of(weights: Weights) -> str:
         return str(hub.model_info(weights.repo, revision=weights.revision, timeout=_TIMEOUT).sha)
     except Exception as error:
         # The hub answered: what it says counts. Without an answer, the cache does.
-        if isinstance(error, errors.HfHubHTTPError) and error.response.status_code < 500:
+        response: Any = getattr(error, "response", None)
+        if isinstance(error, errors.HfHubHTTPError) and response is not None and response.status_code < 500:
             raise Unusable(explained(error, weights)) from None
         if commit := _cached_commit(weights):
             return commit
@@ -129,7 +131,7 @@ def explained(error: BaseException, weights: Weights, commit: str = "") -> str:
     repo = weights.repo
     # Both libraries wrap the hub's answer in errors of their own.
     for cause in _causes(error):
-        status = cause.response.status_code if isinstance(cause, errors.HfHubHTTPError) else None
+        status = getattr(getattr(cause, "response", None), "status_code", None)
         if isinstance(cause, errors.GatedRepoError):
             return (
                 f"{repo} is gated: accept its licence at https://huggingface.co/{repo}, then run `hf auth login` with "

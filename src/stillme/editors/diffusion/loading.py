@@ -164,8 +164,8 @@ def _refuse_silent_cpu(recipe: Recipe, commit: str, wanted: str, target: Any) ->
     size = recipe.memory_gb or hub.size_gb(recipe.sources[0], commit)
     if size > _CPU_GB:
         raise Unusable(
-            f"torch {_version('torch')} sees no GPU, and {recipe.sources[0].repo} has {size:.0f} GB of weights: an edit "
-            'would take hours; install a torch for your GPU, or write `device = "cpu"` to edit on the CPU all the same'
+            f"torch {_version('torch')} sees no GPU, and with {size:.0f} GB of weights ({recipe.sources[0].repo}) an "
+            'edit would take hours; install a torch for your GPU, or write `device = "cpu"` to edit there all the same'
         )
 
 

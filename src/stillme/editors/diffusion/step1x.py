@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
 from stillme import images
+from stillme.editors.diffusion.hub import Unusable, resolve
 from stillme.editors.diffusion.weights import Weights
 from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
 from stillme.errors import UnreadableImage
 from stillme.protocols import Capabilities, Needs, Parameters
-from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request, Spec
+from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, Spec
 
 BACKEND = SERVE.with_name("step1x.py")
 _RECIPE = (
@@ -58,16 +59,20 @@ class Step1X:
 
     def __init__(self, parameters: Step1XParameters) -> None:
         self._parameters = parameters
-        weights = Weights.from_parameters(parameters, parameters.repo, parameters.revision)
-        stated = {**parameters.model_dump(mode="json"), "dtype": "bfloat16", **weights.identity()}
+        self._weights = Weights.from_parameters(parameters, parameters.repo, parameters.revision)
+        stated = {**parameters.model_dump(mode="json"), "dtype": "bfloat16", **self._weights.identity()}
         self.spec = Spec(use="step1x-edit-v1p2", version="1", parameters=stated)
         self.capabilities = Capabilities(
             seed="exact", steps="free", guidance=("true_cfg_scale",), rewrites_prompt=parameters.thinking
         )
         # A bare name is searched on the PATH; anything with a slash is a file.
         self._python = str(parameters.path(parameters.python)) if "/" in parameters.python else parameters.python
-        command = (self._python, "-u", str(SERVE), str(self.backend))
-        self._worker = Worker(command, dict(parameters) | {"repo": weights.repo}, timeout=parameters.timeout)
+        self._recorded: Sequence[Mapping[str, Json]] = ()
+        self._worker: Worker | None = None
+
+    def keep_weights(self, recorded: Sequence[Mapping[str, Json]]) -> None:
+        """Go on with the weights of earlier edits under the same key, although a branch may have moved."""
+        self._recorded = recorded
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """A missing environment, and settings that would be rejected."""
@@ -85,13 +90,27 @@ class Step1X:
             try:
                 yield self._edit(request)
             except WorkerFault as fault:
-                yield Failed(error=str(fault), retryable=fault.retryable)
+                yield Failed(error=str(fault), retryable=fault.retryable, fatal=fault.fatal)
+            except Unusable as error:
+                yield Failed(error=str(error), retryable=False, fatal=True)
             except UnreadableImage as error:
                 yield Failed(error=str(error), retryable=False)
 
     def close(self) -> None:
         """End the worker."""
-        self._worker.close()
+        if self._worker:
+            self._worker.close()
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            revision = self._weights.revision
+            if self._recorded and not self._weights.is_folder:
+                [revision] = resolve([self._weights], self._recorded)
+            given = {**dict(self._parameters), "repo": self._weights.repo, "revision": revision}
+            given["identity"] = self._weights.identity()
+            command = (self._python, "-u", str(SERVE), str(self.backend))
+            self._worker = Worker(command, given, timeout=self._parameters.timeout)
+        return self._worker
 
     def _edit(self, request: Request) -> EditOutcome:
         portrait, *others = request.portraits
@@ -105,7 +124,7 @@ class Step1X:
             "seed": request.seed,
             "settings": {name: getattr(self._parameters, name) for name in names},
         }
-        answer = self._worker.ask(message, [images.encode_png(source)])
+        answer = self._started().ask(message, [images.encode_png(source)])
         if len(answer.attached) != 1:
             return Failed(error=f"the worker sent {len(answer.attached)} images for one request", retryable=True)
         images.check(answer.attached[0], name="the worker's image")

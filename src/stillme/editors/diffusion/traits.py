@@ -106,6 +106,8 @@ class Preset(Parameters):
     pipeline: str
     repo: str
     memory_gb: float
+    disk_gb: float = 0.0
+    """The download, where it is not what is on the GPU."""
     modules: tuple[str, ...] = ()
     """Packages that these weights need besides the extra."""
     smaller: str = ""

@@ -30,6 +30,8 @@ class Price(Parameters):
     """Over all input and output images, each rounded up to whole megapixels."""
     second: float = Field(default=0.0, ge=0)
     """Per second of computing time."""
+    usual_seconds: float = Field(default=0.0, ge=0)
+    """Computing time of one edit, as a guide; without it the cost of a model charged by time is unknown beforehand."""
 
     @property
     def by_tokens(self) -> bool:
@@ -48,6 +50,10 @@ class Facts(Parameters):
     choices: Mapping[str, tuple[str, ...]] = {}
     """Parameters with a closed set of values."""
     price: Price | None = None
+    image_tokens: Mapping[str, int] = {}
+    """Output tokens of a picture, as a guide: by `quality` for 1024×1024 pixels, or by `image_size`."""
+    portrait_tokens: int = 0
+    """Input tokens of a one-megapixel portrait, as a guide."""
 
 
 class Service(Parameters):
@@ -78,6 +84,8 @@ class Usage:
     sizes: Sequence[tuple[int, int]] = ()
     """Width and height of every input and output image."""
     seconds: float = 0.0
+    charged: float | None = None
+    """Dollars, where the answer itself says what it cost."""
 
     @property
     def tokens(self) -> int:
@@ -87,8 +95,12 @@ class Usage:
 
 def dollars(price: Price | None, usage: Usage) -> float | None:
     """What the call cost; None if unknown."""
+    if usage.charged is not None:
+        return usage.charged
     if price is None or (price.by_tokens and not usage.tokens):
         return None
+    if usage.images and ((price.output_image and not usage.output_image) or (price.second and not usage.seconds)):
+        return None  # a picture was made, and what it is charged by was not reported
     megapixels = sum(math.ceil(width * height / 2**20) for width, height in usage.sizes)
     tokens = (
         price.input_text * usage.input_text
@@ -103,8 +115,8 @@ def dollars(price: Price | None, usage: Usage) -> float | None:
 
 @cache
 def service(name: str) -> Service:
-    """The provider of that name."""
-    return Service.model_validate(_file()[name])
+    """The provider of that name; without defaults for one that is not listed, such as a plugin's."""
+    return Service.model_validate(_file().get(name, {"default": "", "base_url": ""}))
 
 
 def read_on() -> date:

@@ -1,4 +1,4 @@
-"""What all hosted editors share: rate limits, account faults, refusals, redaction, cost."""
+"""What all hosted editors share: rate limits, refusals, failures, checked pictures, cost, and keys that stay secret."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
+from stillme import images
+from stillme.addresses import problems_of
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, Usage, dollars
-from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload, size_of
-from stillme.editors.hosted.faults import CallFailed, Declined
+from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload
+from stillme.editors.hosted.faults import CallFailed, Declined, JobGone
 from stillme.errors import UnreadableImage
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.redaction import redacted, shortened, without_secrets
 from stillme.throttle import RateLimiter, TooEarly
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 
@@ -39,7 +42,13 @@ class HostedParameters(Parameters):
     concurrency: int = Field(default=4, ge=1, le=256, exclude=True)
     """Calls at once."""
     timeout: float = Field(default=300.0, gt=0, exclude=True)
-    """Seconds for one edit."""
+    """Seconds for one whole answer; for queued work, also the longest wait before a call ends."""
+    key_variable: str | None = Field(
+        default=None, validation_alias=AliasChoices("key_variable", "api_key_env"), exclude=True
+    )
+    """The environment variable that holds the key, if not the provider's usual one; "" for a server without keys."""
+    insecure_http: bool = Field(default=False, exclude=True)
+    """Send the key also over plain http to a public address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +58,8 @@ class Call:
     instruction: str
     pictures: tuple[EncodedImage, ...]
     seed: int
+    key: str = ""
+    """The request's key, under which queued work is remembered. It is not sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +79,11 @@ C = TypeVar("C", bound=_Connection)
 
 
 class Hosted(ABC, Generic[C]):
-    """An editor behind a connection `C`. A subclass implements connecting and one call."""
+    """An editor behind a connection `C`. A subclass implements `_connect` and `_ask`.
+
+    `_ask` returns an `Answer`, or raises `Declined` or `CallFailed`, each with the `Usage` that was charged. Texts and
+    effective parameters are redacted and pictures are decoded here, for all providers alike.
+    """
 
     Parameters: ClassVar[type[BaseModel]]
     needs: ClassVar[Needs]
@@ -77,7 +92,7 @@ class Hosted(ABC, Generic[C]):
     """Its section in the catalogue, and its name in audits."""
     version: ClassVar[str] = "1"
     key_variable: ClassVar[str]
-    """The environment variable that holds the key."""
+    """The environment variable that usually holds the key; "" if there is none."""
     key_required: ClassVar[bool] = True
     reserved: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
     """Fields that `extra` must not set: the experiment decides them."""
@@ -85,7 +100,7 @@ class Hosted(ABC, Generic[C]):
 
     def __init__(self, parameters: HostedParameters) -> None:
         self._settings = parameters
-        self._key_variable = self.key_variable
+        self._key_variable = self.key_variable if parameters.key_variable is None else parameters.key_variable
         self.facts = catalogue.service(self.service).facts(parameters.model)
         self.spec = spec_of(self.service, self.version, parameters)
         self.capabilities = Capabilities(
@@ -119,11 +134,28 @@ class Hosted(ABC, Generic[C]):
                 yield f"{name} = {given[name]!r} is not offered by {self._settings.model!r}; write one of {allowed}"
         for name in sorted(self._reserved() & self._settings.extra.keys()):
             yield f"`extra.{name}` would override what the audit sets; remove it"
+        yield from self._address_problems(self._settings.base_url)
 
     def expected_dollars(self) -> float | None:
-        """The cost of one edit of a one-megapixel portrait; None if it depends on tokens or is unknown."""
-        price = self._settings.price or self.facts.price
-        return dollars(price, Usage(images=1, sizes=[_MEGAPIXEL, _MEGAPIXEL])) if price and not price.second else None
+        """The approximate cost of one edit of a one-megapixel portrait; None if unknown."""
+        price = self._price
+        return dollars(price, self._expected_usage()) if price else None
+
+    def _expected_usage(self) -> Usage:
+        """What one edit of a one-megapixel portrait uses. Override it for models that are charged by tokens."""
+        seconds = self._price.usual_seconds if self._price else 0.0
+        return Usage(images=1, sizes=[_MEGAPIXEL, _MEGAPIXEL], seconds=seconds)
+
+    def _exact_size(self) -> tuple[int, int] | None:
+        """Width and height that the picture must have, where the API promises them."""
+        return None
+
+    def _give_up(self, call: Call) -> None:
+        """Forget queued work that gives no picture. Nothing to do for providers that answer at once."""
+
+    @property
+    def _price(self) -> Price | None:
+        return self._settings.price or self.facts.price
 
     def _reserved(self) -> frozenset[str]:
         return self.reserved
@@ -148,32 +180,44 @@ class Hosted(ABC, Generic[C]):
             pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
         except (UnreadableImage, OSError) as error:
             return Failed(error=str(error), retryable=False)
-        call = Call(instruction=request.instruction, pictures=pictures, seed=request.seed)
+        call = Call(instruction=request.instruction, pictures=pictures, seed=request.seed, key=request.key)
         turn = self._limiter.wait()
         if isinstance(turn, TooEarly):
             return turn.failed(self.service)
         try:
             return self._edited(call, self._ask(self._connected(), call))
         except Declined as declined:
-            cost, note = self._cost(declined.usage)
-            return Refused(message=declined.message, effective={"signal": declined.signal, **note}, cost=cost)
+            cost, note = self._cost(declined.usage, call)
+            effective = self._without_secrets({"signal": declined.signal, **note})
+            return Refused(message=self._redacted(declined.message), effective=effective, cost=cost)
         except CallFailed as failure:
-            return self._failed(failure)
+            if isinstance(failure, JobGone) or not failure.failed.retryable:
+                self._give_up(call)
+            return self._failed(failure, call)
 
     def _edited(self, call: Call, answer: Answer) -> Edited:
-        width, height = size_of(answer.image)
-        sizes = [*(picture.size for picture in call.pictures), (width, height)]
-        usage = _with_pictures(answer.usage, sizes)
-        cost, note = self._cost(usage)
-        return Edited(image=answer.image, effective={"size": [width, height], **answer.effective, **note}, cost=cost)
+        usage = replace(answer.usage, images=1)
+        try:
+            size = images.read_picture(answer.image, name="the returned file").size
+        except UnreadableImage as error:
+            problem = str(error).rstrip(".")
+            raise JobGone(f"{problem}; the answer: {answer.image[:80]!r}", usage=usage) from None
+        if (exact := self._exact_size()) and size != exact:
+            raise JobGone(f"the picture has {size[0]}×{size[1]} pixels instead of {exact[0]}×{exact[1]}", usage=usage)
+        cost, note = self._cost(usage, call, size)
+        effective = self._without_secrets({"size": list(size), **answer.effective, **note})
+        return Edited(image=answer.image, effective=effective, cost=cost)
 
-    def _failed(self, failure: CallFailed) -> Failed:
-        failed, (cost, _) = failure.failed, self._cost(failure.usage)
-        error = f"{self.service}: {self._redacted(failed.error)}"
-        return replace(failed, error=error, fatal=failure.account, throttled=failure.slow_down, cost=cost)
+    def _failed(self, failure: CallFailed, call: Call) -> Failed:
+        error = f"{self.service}: {shortened(self._redacted(failure.failed.error))}"
+        return replace(failure.failed, error=error, cost=self._cost(failure.usage, call)[0])
 
-    def _cost(self, usage: Usage) -> tuple[float, Mapping[str, Json]]:
-        cost = dollars(self._settings.price or self.facts.price, usage)
+    def _cost(self, usage: Usage, call: Call, size: tuple[int, int] | None = None) -> tuple[float, Mapping[str, Json]]:
+        """The dollars, and a note if they are unknown. A picture of unknown size is taken to be like the portrait."""
+        if usage.images and not usage.sizes:
+            portraits = [picture.size for picture in call.pictures]
+            usage = replace(usage, sizes=[*portraits, size or portraits[0]])
+        cost = dollars(self._price, usage)
         return (0.0, {"cost": "unknown"}) if cost is None else (cost, {})
 
     def _connected(self) -> C:
@@ -182,33 +226,29 @@ class Hosted(ABC, Generic[C]):
                 self._connection = self._connect(self._key())
             return self._connection
 
-    def _key(self) -> str:
+    def _key(self, url: str | None = None) -> str:
+        """The key, if it may be sent to this address (by default `base_url`); "none" for a server without keys."""
+        for problem in self._address_problems(url or self._settings.base_url):
+            raise CallFailed(problem, retryable=True, fatal=True)
         key = self._environment()
-        if key.isascii() and (key or not self.key_required):
+        if key.isascii() and (key or not (self._key_variable and (self.key_required or self._settings.key_variable))):
             return key or "none"
         what = "contains characters that no key has" if key else "is not set"
         raise CallFailed(
             f"{self._key_variable} {what}: run `export {self._key_variable}=…` with your key",
             retryable=True,
-            account=True,
+            fatal=True,
         )
 
-    def _redacted(self, message: str) -> str:
-        """Some servers repeat a rejected key; it must not be stored."""
-        key = self._environment()
-        return message.replace(key, "…") if len(key) >= 4 else message
+    def _address_problems(self, url: str) -> Iterator[str]:
+        sent = self._key_variable if self.key_required or self._environment() else ""
+        return problems_of(url, key=sent, insecure_http=self._settings.insecure_http)
+
+    def _redacted(self, text: str) -> str:
+        return redacted(text, self._environment())
+
+    def _without_secrets(self, effective: Mapping[str, Json]) -> Mapping[str, Json]:
+        return without_secrets(dict(effective), self._environment())
 
     def _environment(self) -> str:
-        return os.environ.get(self._key_variable, "").strip()
-
-
-def _with_pictures(usage: Usage, sizes: Sequence[tuple[int, int]]) -> Usage:
-    return Usage(
-        input_text=usage.input_text,
-        input_image=usage.input_image,
-        output_text=usage.output_text,
-        output_image=usage.output_image,
-        images=1,
-        sizes=sizes,
-        seconds=usage.seconds,
-    )
+        return os.environ.get(self._key_variable, "").strip() if self._key_variable else ""

@@ -62,13 +62,3 @@ def from_base64(text: object) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise unexpected_answer(f"invalid base64 ({error})", text[:80]) from None
-
-
-def size_of(data: bytes) -> tuple[int, int]:
-    """Width and height from the file's header; whether the rest decodes is checked for every editor's output."""
-    try:
-        # Not through `images`: only the header counts.
-        with Image.open(io.BytesIO(data)) as picture:
-            return picture.size
-    except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
-        raise unexpected_answer("no picture", data[:120]) from None

@@ -6,15 +6,15 @@ The official client retries ten times silently, ignores `Retry-After` and has a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel
 
 from stillme.editors.hosted import catalogue
+from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call
-from stillme.editors.hosted.faults import CallFailed, Declined, shortened, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Polling, Reply, download, path_of, poll
+from stillme.editors.hosted.faults import Declined, JobGone
+from stillme.editors.hosted.json_client import JsonClient, Polling, Reply, download, fetch, path_of, poll
 from stillme.editors.hosted.queued import Queued, QueuedParameters
 from stillme.json_paths import dig
 from stillme.protocols import Needs
@@ -22,6 +22,9 @@ from stillme.types import Json
 
 _KNOWN = catalogue.service("fal")
 _REFUSAL = "content_policy_violation"
+_WAITING = ("IN_QUEUE", "IN_PROGRESS")
+_SERVER = frozenset({408, 425, 429, 502, 503, 504})
+"""Statuses of the server in front of the job; with any other, the job itself has failed."""
 
 
 class FalParameters(QueuedParameters):
@@ -42,45 +45,53 @@ class Fal(Queued):
     def _headers(self, key: str) -> Mapping[str, str]:
         return {"Authorization": f"Key {key}"}
 
-    def _ask(self, connection: JsonClient, call: Call) -> Answer:
-        return run(connection, f"/{self._queue.model}", self._fields(call), self.polling)
+    def _submit(self, client: JsonClient, call: Call) -> str:
+        return submit(client, f"/{self._queue.model}", self._fields(call))
+
+    def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
+        return collect(client, job, call.instruction, self.polling)
 
 
-def run(client: JsonClient, route: str, fields: Mapping[str, Any], polling: Polling, *, prefix: str = "") -> Answer:
-    """Submit, poll, fetch. `route` may have a query string, which a router needs on every call."""
+def submit(client: JsonClient, route: str, fields: Mapping[str, Any], *, prefix: str = "") -> str:
+    """Queue the work. `route` may have a query string, which a router needs on every call."""
     query = route.partition("?")[2]
-    query = f"?{query}" if query else ""
-    queued = _checked(client.send("POST", f"{prefix}{route}", body=fields)).require_json()
-    place = f"{prefix}{path_of(dig(queued, 'response_url'))}"
-    try:
-        status = poll(
-            lambda: _checked(client.send("GET", f"{place}/status{query}")),
-            lambda body: dig(body, "status") not in ("IN_QUEUE", "IN_PROGRESS"),
-            polling,
-        )
-        if dig(status, "status") != "COMPLETED":
-            raise unexpected_answer("unknown queue status", status)
-        result = _checked(client.send("GET", f"{place}{query}")).require_json()
-    except CallFailed:
-        # Cancelled before it starts, the work is not charged.
-        with suppress(CallFailed):
-            client.send("PUT", f"{place}/cancel{query}")
-        raise
-    return _answer(result, fields, polling)
+    queued = _checked(client.send("POST", f"{prefix}{route}", body=dict(fields))).require_json()
+    return f"{prefix}{path_of(dig(queued, 'response_url'))}{f'?{query}' if query else ''}"
 
 
-def _answer(result: Json, fields: Mapping[str, Any], polling: Polling) -> Answer:
+def collect(client: JsonClient, job: str, instruction: str, polling: Polling) -> Answer:
+    """Poll, and fetch the result."""
+    place, mark, query = job.partition("?")
+    status = poll(
+        lambda: _checked(client.send("GET", f"{place}/status{mark}{query}")),
+        lambda body: dig(body, "status") not in _WAITING,
+        polling,
+    )
+    if dig(status, "status") != "COMPLETED":
+        raise JobGone(f"unknown queue status; the answer: {status}")
+    result = fetch(lambda: _result(client.send("GET", job)), polling)
+    return _answer(result, instruction, polling)
+
+
+def _result(reply: Reply) -> Json:
+    if reply.status >= 500 and reply.status not in _SERVER and dig(reply.body, "detail"):
+        raise JobGone(f"the job failed ({reply.status}: {_message(reply)})", usage=Usage())
+    return _checked(reply).require_json()
+
+
+def _answer(result: Json, instruction: str, polling: Polling) -> Answer:
     concepts: Json = dig(result, "has_nsfw_concepts")
     if isinstance(concepts, list) and any(flag is True for flag in cast("list[Json]", concepts)):
-        raise Declined(f"has_nsfw_concepts: {concepts}", signal="has_nsfw_concepts")
+        # The picture was made before it was withheld.
+        raise Declined(f"has_nsfw_concepts: {concepts}", signal="has_nsfw_concepts", usage=Usage(images=1))
     link = dig(result, "images", 0, "url") or dig(result, "image", "url")
     if link is None:
-        raise unexpected_answer("no picture in the answer", result)
+        raise JobGone(f"no picture in the answer; the answer: {result}")
     details = {"seed": dig(result, "seed"), "revised_prompt": dig(result, "prompt")}
-    if details["revised_prompt"] == fields["prompt"]:
+    if details["revised_prompt"] == instruction:
         details["revised_prompt"] = None
     return Answer(
-        image=download(link, timeout=polling.timeout),
+        image=download(link, timeout=polling.timeout, interval=polling.interval),
         effective={name: value for name, value in details.items() if value not in (None, "")},
     )
 
@@ -89,11 +100,17 @@ def _checked(reply: Reply) -> Reply:
     """Raise an error reply: as a refusal if fal marks it as one."""
     if reply.status < 400:
         return reply
-    detail: Json = dig(reply.body, "detail")
-    entries = cast("list[Json]", detail) if isinstance(detail, list) else []
-    plain = "" if entries else str(cast("Json", detail) or reply.text)
-    for entry in entries:
+    for entry in _entries(reply):
         if dig(entry, "type") == _REFUSAL:
             raise Declined(str(dig(entry, "msg") or entry), signal=f"detail.type = {_REFUSAL}")
-    message = "; ".join(str(dig(entry, "msg") or entry) for entry in entries) or plain
-    return reply.require_success(shortened(message))
+    return reply.require_success(_message(reply))
+
+
+def _message(reply: Reply) -> str:
+    entries = "; ".join(str(dig(entry, "msg") or entry) for entry in _entries(reply))
+    return entries or str(dig(reply.body, "detail") or reply.text)
+
+
+def _entries(reply: Reply) -> list[Json]:
+    detail: Json = dig(reply.body, "detail")
+    return cast("list[Json]", detail) if isinstance(detail, list) else []

@@ -54,10 +54,10 @@ class CallFailed(Exception):
 
 
 class JobGone(CallFailed):
-    """Queued work ended without a picture that can be fetched; asking for it again is useless, a new job is not."""
+    """The work gave no usable picture and never will; a new job may. By default, one picture counts as charged."""
 
     def __init__(self, error: str, *, usage: Usage | None = None) -> None:
-        super().__init__(error, retryable=True, usage=usage)
+        super().__init__(error, retryable=True, usage=Usage(images=1) if usage is None else usage)
 
 
 def from_status(status: int, message: str, headers: Mapping[str, str], *, wait: float | None = None) -> CallFailed:

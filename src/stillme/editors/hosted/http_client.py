@@ -57,7 +57,7 @@ class _Limited(httpx2.SyncByteStream):
             if size > _MAX_BYTES:
                 raise httpx2.ReadError(f"more than {_MAX_BYTES >> 20} MB", request=self._request)
             if time.monotonic() > end:
-                raise httpx2.ReadTimeout(f"not complete within {self._timeout:g} s", request=self._request)
+                raise httpx2.ReadTimeout(f"no complete answer within {self._timeout:g} s", request=self._request)
             yield chunk
 
     def close(self) -> None:

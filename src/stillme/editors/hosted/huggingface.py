@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, assert_never, cast
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, cast
 
 from pydantic import BaseModel, Field
 
@@ -63,23 +64,24 @@ class HuggingFace(Queued):
         return {"Authorization": f"Bearer {key}"}
 
     def _ask(self, connection: JsonClient, call: Call) -> Answer:
-        name = self._provider_id()
-        answer = self._run(connection, name, call)
-        provider = {"provider": self._hub.provider, "provider_id": name}
-        return Answer(image=answer.image, usage=answer.usage, effective={**answer.effective, **provider})
+        name, provider = self._provider_id(), self._hub.provider
+        if provider == "hf-inference":
+            answer = _direct(connection, f"/{provider}/models/{name}", self._direct_fields(call))
+        else:
+            answer = super()._ask(connection, call)
+        return replace(answer, effective={**answer.effective, "provider": provider, "provider_id": name})
 
-    def _run(self, client: JsonClient, name: str, call: Call) -> Answer:
-        prefix = f"/{self._hub.provider}"
-        match self._hub.provider:
-            case "fal-ai":
-                # Without this query, the router does not use fal's queue.
-                return fal.run(client, f"/{name}?_subdomain=queue", self._fields(call), self.polling, prefix=prefix)
-            case "replicate":
-                return replicate.run(client, name, self._fields(call), self.polling, prefix=prefix)
-            case "hf-inference":
-                return _direct(client, f"{prefix}/models/{name}", self._direct_fields(call))
-            case never:
-                assert_never(never)
+    def _submit(self, client: JsonClient, call: Call) -> str:
+        name, fields, prefix = self._provider_id(), self._fields(call), f"/{self._hub.provider}"
+        if self._hub.provider == "replicate":
+            return replicate.submit(client, name, fields, prefix=prefix)
+        # Without this query, the router does not use fal's queue.
+        return fal.submit(client, f"/{name}?_subdomain=queue", fields, prefix=prefix)
+
+    def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
+        if self._hub.provider == "replicate":
+            return replicate.collect(client, job, self.polling)
+        return fal.collect(client, job, call.instruction, self.polling)
 
     def _direct_fields(self, call: Call) -> dict[str, Any]:
         parameters = {"prompt": call.instruction, **self._hub.extra}
@@ -90,7 +92,8 @@ class HuggingFace(Queued):
     def _provider_id(self) -> str:
         with self._resolving:
             if not self._resolved_id:
-                hub = JsonClient(self._hub.hub_url, self._headers(self._key()), timeout=self._hub.timeout)
+                key = self._key(self._hub.hub_url)
+                hub = JsonClient(self._hub.hub_url, self._headers(key), timeout=self._hub.timeout)
                 try:
                     reply = hub.send("GET", f"/api/models/{self._hub.model}?expand[]=inferenceProviderMapping")
                 finally:
@@ -107,9 +110,11 @@ class HuggingFace(Queued):
         name = dig(entry, "providerId")
         if not isinstance(name, str):
             known = ", ".join(cast("dict[str, Json]", mapping or {})) or "none"
-            raise CallFailed(f"{provider!r} does not serve {model!r}; these do: {known}", retryable=False)
+            raise CallFailed(f"{provider!r} does not serve {model!r}; these do: {known}", retryable=True, fatal=True)
         if dig(entry, "task") != _TASK:
-            raise CallFailed(f"{provider!r} serves {model!r} for {dig(entry, 'task')}, not {_TASK}", retryable=False)
+            raise CallFailed(
+                f"{provider!r} serves {model!r} for {dig(entry, 'task')}, not {_TASK}", retryable=True, fatal=True
+            )
         return name
 
 

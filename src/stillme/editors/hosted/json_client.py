@@ -25,6 +25,7 @@ T = TypeVar("T")
 _MAX_FAILURES = 5
 """Failed looks in a row before a call ends; the job stays known and is asked for again later."""
 _LONGEST_PAUSE = 10.0
+"""Seconds; who says to come back later than that is left in peace, and the worker is free for something else."""
 _GONE = frozenset({"404", "410"})
 
 
@@ -81,9 +82,23 @@ class JsonClient:
         self.base_url = base_url.rstrip("/")
         self._client = open_client(timeout, headers)
 
-    def send(self, method: str, path: str, *, body: Json = None, headers: Mapping[str, str] | None = None) -> Reply:
-        """Send to a path below `base_url`, and return the answer with any status."""
-        return _exchange(self._client, method, f"{self.base_url}{path}", json=body, headers=dict(headers or {}))
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json = None,
+        headers: Mapping[str, str] | None = None,
+        files: Mapping[str, tuple[str, bytes, str]] | None = None,
+        form: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send JSON, or files with a form, to a path below `base_url`; returns the answer with any status."""
+        url, more = f"{self.base_url}{path}", dict(headers or {})
+        return _exchange(self._client, method, url, json=body, headers=more, files=files, data=form)
+
+    def upload(self, path: str, files: Mapping[str, tuple[str, bytes, str]], form: Mapping[str, str]) -> Reply:
+        """Post a form with files, each as name, content and type."""
+        return _exchange(self._client, "POST", f"{self.base_url}{path}", files=dict(files), data=dict(form))
 
     def close(self) -> None:
         """Close the sockets."""
@@ -122,7 +137,7 @@ def fetch(look: Callable[[], T], polling: Polling, *, end: float | None = None) 
                 raise
             backoff = min(polling.interval * 2**failures, _LONGEST_PAUSE)
             wait = backoff if failed.retry_after is None else failed.retry_after
-            if failures == _MAX_FAILURES or time.monotonic() + wait > end:
+            if failures == _MAX_FAILURES or wait > _LONGEST_PAUSE or time.monotonic() + wait > end:
                 raise (JobGone(f"the provider no longer has the job ({failed.error})") if gone else failure) from None
         time.sleep(wait)
     raise AssertionError("the last failure is raised")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
@@ -13,7 +14,15 @@ from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
 from stillme.editors.hosted.encoded_images import from_base64
-from stillme.editors.hosted.faults import CallFailed, Declined, from_connection, from_status, unexpected_answer
+from stillme.editors.hosted.faults import (
+    CallFailed,
+    Declined,
+    JobGone,
+    fatal,
+    from_connection,
+    from_status,
+    unexpected_answer,
+)
 from stillme.editors.hosted.json_client import download
 from stillme.json_paths import dig
 from stillme.protocols import Needs
@@ -24,10 +33,21 @@ if TYPE_CHECKING:
 
 _KNOWN = catalogue.service("openai")
 
-_REFUSALS = frozenset({"moderation_blocked", "content_policy_violation"})
-"""Error codes of a policy block; every other code is a failure."""
-_ACCOUNT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-"""Account faults that the status does not show."""
+_REFUSALS = frozenset(
+    {"moderation_blocked", "content_policy_violation", "content_filter", "ResponsibleAIPolicyViolation"}
+)
+"""Error codes of a policy block, OpenAI's and Azure's; every other code is a failure."""
+_FATAL = frozenset(
+    {
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "account_deactivated",
+        "invalid_api_key",
+        "model_not_found",
+    }
+)
+"""Faults of the account or the model that the status does not always show."""
 
 
 class ImagesParameters(HostedParameters):
@@ -47,10 +67,10 @@ class OpenAIParameters(ImagesParameters):
 
 
 class ServerParameters(ImagesParameters):
-    """A self-hosted server. `extra` takes its model's settings: steps, guidance, negative prompt."""
+    """A self-hosted server. `extra` takes its model's settings: steps, guidance, negative prompt.
 
-    key_variable: str = Field(default="OPENAI_API_KEY", exclude=True)
-    """The environment variable with the server's key, if it needs one."""
+    No key is sent unless `key_variable` names one.
+    """
 
 
 class _Images(Hosted["OpenAI"]):
@@ -61,8 +81,18 @@ class _Images(Hosted["OpenAI"]):
     def _connect(self, key: str) -> OpenAI:
         from openai import OpenAI
 
-        # The edit stage retries: an SDK that does so silently pays twice and hides rate limits.
-        return OpenAI(api_key=key, base_url=self._settings.base_url, timeout=self._settings.timeout, max_retries=0)
+        from stillme.editors.hosted.http_client import open_client
+
+        timeout = self._settings.timeout
+        return OpenAI(
+            api_key=key,
+            base_url=self._settings.base_url,
+            timeout=timeout,
+            # The edit stage retries: an SDK that does so silently pays twice and hides rate limits.
+            max_retries=0,
+            # The SDK's own client would wait for ever for an answer that trickles in.
+            http_client=open_client(timeout),
+        )
 
     @abstractmethod
     def _fields(self, call: Call) -> Mapping[str, Any]:
@@ -80,7 +110,10 @@ class _Images(Hosted["OpenAI"]):
                 extra_body={**self._fields(call), **self._settings.extra},
             )
         except APIConnectionError as error:
-            raise from_connection(error.__cause__ if isinstance(error.__cause__, Exception) else error) from error
+            cause = error.__cause__
+            if isinstance(cause, CallFailed):
+                raise cause from None
+            raise from_connection(cause if isinstance(cause, Exception) else error) from error
         except APIStatusError as error:
             raise _from_api_error(error) from error
         return self._answer(raw.text, raw.request_id)
@@ -96,7 +129,10 @@ class _Images(Hosted["OpenAI"]):
             raise unexpected_answer("no picture in the answer", text, usage=usage)
         # Self-hosted servers may return a link.
         link = dig(first, "url")
-        image = download(link, timeout=self._settings.timeout) if link else from_base64(dig(first, "b64_json"))
+        try:
+            image = download(link, timeout=self._settings.timeout) if link else from_base64(dig(first, "b64_json"))
+        except CallFailed as failure:
+            raise JobGone(failure.failed.error, usage=replace(usage, images=1)) from None
         details = {
             "request_id": request_id,
             "revised_prompt": dig(first, "revised_prompt"),
@@ -114,6 +150,29 @@ class OpenAIImages(_Images):
     key_variable: ClassVar[str] = "OPENAI_API_KEY"
     seed: ClassVar[Literal["best_effort", "none"]] = "none"
 
+    def __init__(self, parameters: OpenAIParameters) -> None:
+        self._images = parameters
+        super().__init__(parameters)
+
+    def _exact_size(self) -> tuple[int, int] | None:
+        size = str(self._settings.extra.get("size") or self._images.size)
+        if size == "auto":
+            return None
+        width, height = size.split("x")
+        return int(width), int(height)
+
+    def _expected_usage(self) -> Usage:
+        by_quality = self.facts.image_tokens
+        width, height = self._exact_size() or (1024, 1024)
+        # What `auto` will choose is not known: the dearest.
+        quality = str(self._settings.extra.get("quality") or self._images.quality)
+        tokens = by_quality.get(quality, max(by_quality.values(), default=0))
+        return replace(
+            super()._expected_usage(),
+            input_image=self.facts.portrait_tokens,
+            output_image=round(tokens * width * height / 2**20),
+        )
+
     def _fields(self, call: Call) -> Mapping[str, Any]:
         names = {"size", "quality", "input_fidelity", "background"}
         return {**self._settings.model_dump(include=names, exclude_none=True), "output_format": "png"}
@@ -124,12 +183,8 @@ class ImageServer(_Images):
 
     Parameters: ClassVar[type[BaseModel]] = ServerParameters
     service: ClassVar[str] = "openai-server"
-    key_variable: ClassVar[str] = "OPENAI_API_KEY"
+    key_variable: ClassVar[str] = ""
     key_required: ClassVar[bool] = False
-
-    def __init__(self, parameters: ServerParameters) -> None:
-        super().__init__(parameters)
-        self._key_variable = parameters.key_variable
 
     def _fields(self, call: Call) -> Mapping[str, Any]:
         size = self._settings.model_dump(include={"size"})
@@ -138,14 +193,15 @@ class ImageServer(_Images):
 
 def _from_api_error(error: APIStatusError) -> Declined | CallFailed:
     # The SDK returns the content of "error"; other servers may have it at the top level.
-    code = str(dig(error.body, "code") or dig(error.body, "error", "code") or "")
-    message = str(dig(error.body, "message") or dig(error.body, "error", "message") or error.message)
+    body: Json = dig(error.body, "error") or error.body
+    code, inner = str(dig(body, "code") or ""), str(dig(body, "innererror", "code") or "")
+    message = str(dig(body, "message") or error.message)
     if code in _REFUSALS:
         return Declined(message, signal=f"error.code = {code}")
+    if inner in _REFUSALS:
+        return Declined(message, signal=f"error.innererror.code = {inner}")
     failure = from_status(error.status_code, f"{message} ({code})" if code else message, error.response.headers)
-    if code in _ACCOUNT:
-        return CallFailed(failure.failed.error, retryable=True, account=True)
-    return failure
+    return fatal(failure) if code in _FATAL else failure
 
 
 def _usage(reported: Json) -> Usage:

@@ -1,4 +1,4 @@
-"""What the providers over plain HTTP share: request fields that differ by model, and polling."""
+"""What the providers with a queue share: request fields that differ by model, and jobs that are paid for once."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import Field
 
-from stillme.editors.hosted.editor import Call, Hosted, HostedParameters
+from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
+from stillme.editors.hosted.faults import Declined
 from stillme.editors.hosted.json_client import JsonClient, Polling
+from stillme.protocols import Jobs
 
 
 class QueuedParameters(HostedParameters):
@@ -25,8 +27,72 @@ class QueuedParameters(HostedParameters):
     """Seconds between the first looks at the queue; later ones are further apart."""
 
 
-class Queued(Hosted[JsonClient]):
-    """An editor whose provider queues the work."""
+class JobsInMemory:
+    """The jobs of one process, for editors that are used without a run."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, str] = {}
+
+    def open(self, key: str) -> str | None:
+        """The job of a request."""
+        return self._jobs.get(key)
+
+    def add(self, key: str, job: str) -> None:
+        """Remember it."""
+        self._jobs[key] = job
+
+    def answered(self, key: str) -> None:
+        """Forget it: who has the answer does not ask again."""
+        self.end(key)
+
+    def end(self, key: str) -> None:
+        """Forget it."""
+        self._jobs.pop(key, None)
+
+
+class Resuming(Hosted[JsonClient]):
+    """An editor whose provider accepts work now and gives the picture later.
+
+    A subclass implements `_submit`, which hands the work in and returns the job's address, and `_collect`, which waits
+    for the job. The address is remembered before anybody waits, and asked for again until it gives a picture, a refusal
+    or `JobGone`: neither a failed look nor a crash pays twice. (docs/decisions/025-jobs-survive.md)
+    """
+
+    def __init__(self, parameters: HostedParameters) -> None:
+        super().__init__(parameters)
+        self._jobs: Jobs = JobsInMemory()
+
+    @abstractmethod
+    def _submit(self, client: JsonClient, call: Call) -> str:
+        """Hand the work in, once; returns where its result is asked for."""
+
+    @abstractmethod
+    def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
+        """Wait for a job and fetch its picture. Raises `JobGone` if there will never be one."""
+
+    def remember_in(self, jobs: Jobs) -> None:
+        """Keep jobs where a crash does not lose them."""
+        self._jobs = jobs
+
+    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+        job = self._jobs.open(call.key)
+        if job is None:
+            job = self._submit(connection, call)
+            self._jobs.add(call.key, job)
+        try:
+            answer = self._collect(connection, job, call)
+        except Declined:
+            self._jobs.answered(call.key)
+            raise
+        self._jobs.answered(call.key)
+        return answer
+
+    def _give_up(self, call: Call) -> None:
+        self._jobs.end(call.key)
+
+
+class Queued(Resuming):
+    """A `Resuming` editor whose models differ in the names of their request fields."""
 
     def __init__(self, parameters: QueuedParameters) -> None:
         self._queue = parameters

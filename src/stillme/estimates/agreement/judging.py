@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stillme import rubric
 from stillme.errors import StillmeError
 from stillme.estimates import design
 from stillme.estimates.agreement.measures import Measure, without_noise
@@ -44,7 +45,7 @@ class AgainstPeople:
 
 
 def mean_of(people: Sequence[Scores], name: str = "people") -> Scores:
-    """Several raters of one axis as one: the mean of those who rated."""
+    """Several raters of one axis as one: the mean of those who rated; of answers that name somebody, the majority's."""
     axes = {scores.axis for scores in people}
     if len(axes) != 1:
         raise StillmeError(f"These raters have the axes {', '.join(sorted(axes)) or 'none'}; pass raters of one axis.")
@@ -52,8 +53,12 @@ def mean_of(people: Sequence[Scores], name: str = "people") -> Scores:
     values = np.where(rated, np.stack([scores.value for scores in people]), 0.0)
     ratings = rated.sum(axis=0)
     mean: Floats = np.where(ratings > 0, values.sum(axis=0) / np.maximum(ratings, 1), np.nan)
-    state = np.where(ratings > 0, RatingState.RATED, RatingState.MISSING).astype(np.int32)
-    return Scores(judge=name, axis=axes.pop(), value=without_noise(mean), state=state)
+    axis = axes.pop()
+    if rubric.load().is_nominal(axis):
+        decided = [np.nan if np.isnan(value) else rubric.majority(value) for value in mean]
+        mean = np.array([np.nan if value is None else value for value in decided])
+    state = np.where(np.isnan(mean), RatingState.MISSING, RatingState.RATED).astype(np.int32)
+    return Scores(judge=name, axis=axis, value=without_noise(mean), state=state)
 
 
 def against_people(
@@ -96,6 +101,11 @@ def _of_plan(
         "within_one": _quantity(rank, (np.abs(error) <= 1 + 1e-9).astype(np.float64), size, is_rate=True),
         "exact": _quantity(rank, (np.abs(error) <= 1e-9).astype(np.float64), size, is_rate=True),
     }
+    is_nominal = rubric.load().is_nominal(judge.axis)
+    counts = means["bias"].counts
+    if is_nominal:
+        # Persons have no distance: two answers are the same or not.
+        means = {"exact": means["exact"]}
     results: list[AgainstPeople] = []
 
     def add(measure: str, comparison: design.Comparison, outcome: Interval | NotEstimable) -> None:
@@ -111,8 +121,8 @@ def _of_plan(
                 factor=plan.factor,
                 group=comparison.group,
                 outcome=outcome,
-                portraits=int(np.count_nonzero(means["bias"].counts[members])),
-                edits=int(means["bias"].counts[members].sum()),
+                portraits=int(np.count_nonzero(counts[members])),
+                edits=int(counts[members].sum()),
             )
         )
 
@@ -120,7 +130,7 @@ def _of_plan(
         for comparison, outcome in zip(plan.comparisons, resampled.outcomes, strict=True):
             add(measure, comparison, outcome)
     for comparison in plan.comparisons:
-        if comparison.against is None:
+        if comparison.against is None and not is_nominal:
             inside = comparison.members[rank]
             for measure in ("pearson", "spearman"):
                 add(measure, comparison, _correlated(columns, rank[inside], pairs[inside], measure, settings))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,20 +29,25 @@ from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable, Portrait
 
+Among = Literal["judges", "people"]
+"""Whose agreement: judges are the same for every edit, people change from edit to edit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
     """One measure of how far raters agree on one axis."""
 
+    among: Among
     axis: str
     measure: str
-    """`fleiss_kappa`, `alpha_nominal`, `alpha_ordinal`, `alpha_interval`, `exact`, `within_one`; for two raters also
+    """`fleiss_kappa`, `alpha_nominal`, `alpha_ordinal`, `alpha_interval`, `exact`, `within_one`; for two judges also
     `kappa`, `kappa_linear`, `kappa_quadratic`."""
     factor: str
     group: str
     """The portraits' group; empty for all."""
     outcome: Interval | NotEstimable
     raters: int
+    """Of people: the most that rated one edit."""
     items: int
     """Edits with at least two ratings."""
     ratings: int
@@ -64,12 +70,17 @@ _TWO: Mapping[str, Callable[[Floats], Measure]] = {
 _SHARES = frozenset({"exact", "within_one"})
 _BY_VALUE = frozenset({"fleiss_kappa", "alpha_nominal", "exact", *_TWO})
 """Measures that count equal answers, which are meaningless where hardly any two answers are equal."""
+_NOMINAL = frozenset({"fleiss_kappa", "alpha_nominal", "exact", "kappa"})
+"""Measures that need no distance between answers."""
 
 
-def agreement(edits: Edits, raters: Sequence[Scores], settings: Settings) -> list[Agreement]:
+def agreement(
+    edits: Edits, raters: Sequence[Scores], settings: Settings, *, among: Among = "judges"
+) -> list[Agreement]:
     """Every measure on every axis that at least two raters answered, for all and for each group of each factor.
 
-    Each of `raters` is one person, or one model, on one axis; a rating that was not given is missing, not zero.
+    Each of `raters` is one model on one axis, or one place among an edit's people; a rating that was not given is
+    missing, not zero. Cohen's kappa is for two judges: it needs to know who is who.
     """
     columns = Columns.of(edits)
     agreements: list[Agreement] = []
@@ -77,13 +88,13 @@ def agreement(edits: Edits, raters: Sequence[Scores], settings: Settings) -> lis
         parts = sorted((scores for scores in raters if scores.axis == axis), key=lambda scores: scores.judge)
         if len(parts) > 1:
             table = ratings_of(columns, parts)
-            agreements += _of_axis(columns, axis, table, "", "", settings)
+            agreements += _of_axis(columns, axis, table, ("", ""), among, settings)
             for factor in settings.factors:
                 names, codes = edits.levels(factor)
                 level = codes[columns.places][columns.rank]
                 for code, name in enumerate(names):
                     inside = np.where((level == code)[:, None], table, np.nan)
-                    agreements += _of_axis(columns, axis, inside, factor, name, settings)
+                    agreements += _of_axis(columns, axis, inside, (factor, name), among, settings)
     return agreements
 
 
@@ -91,14 +102,14 @@ def ratings_of(columns: Columns, raters: Sequence[Scores]) -> Floats:
     """Edits × raters, in the order of `columns`; NaN where there is no rating."""
     edited = columns.edits.state[columns.order] == EditState.EDITED
     values = [
-        np.where(edited & (scores.state[columns.order] == RatingState.RATED), scores.value[columns.order], np.nan)
-        for scores in raters
+        np.where(edited & (given.state[columns.order] == RatingState.RATED), given.value[columns.order], np.nan)
+        for given in (scores.counting(columns.edits) for scores in raters)
     ]
     return without_noise(np.stack(values, axis=1))
 
 
 def _of_axis(
-    columns: Columns, axis: str, table: Floats, factor: str, group: str, settings: Settings
+    columns: Columns, axis: str, table: Floats, group: tuple[str, str], among: Among, settings: Settings
 ) -> list[Agreement]:
     usable = (~np.isnan(table)).sum(axis=1) > 1
     rank, kept = columns.rank[usable], table[usable]
@@ -106,8 +117,10 @@ def _of_axis(
     kept = kept[:, used]
     portraits = len(np.unique(rank))
     known = rubric.load().axes.get(axis)
-    measures = dict(_COMMON) if known is None or known.is_scale else {"alpha_interval": _COMMON["alpha_interval"]}
-    measures |= _TWO if kept.shape[1] == 2 and "exact" in measures else {}
+    names = _measures_of(known)
+    measures = {name: measure for name, measure in _COMMON.items() if name in names}
+    if kept.shape[1] == 2 and among == "judges":
+        measures |= {name: measure for name, measure in _TWO.items() if name in names}
     continuous = len(np.unique(kept[~np.isnan(kept)])) > MAX_DISTINCT
     agreements: list[Agreement] = []
     for name, measure_of in measures.items():
@@ -120,18 +133,26 @@ def _of_axis(
             outcome = _outcome(name, measure_of(kept), rank, columns, settings)
         agreements.append(
             Agreement(
+                among=among,
                 axis=axis,
                 measure=name,
-                factor=factor,
-                group=group,
+                factor=group[0],
+                group=group[1],
                 outcome=outcome,
-                raters=int(used.sum()),
+                raters=int(used.sum() if among == "judges" else (~np.isnan(kept)).sum(axis=1).max(initial=0)),
                 items=len(kept),
                 ratings=int(np.count_nonzero(~np.isnan(kept))),
                 portraits=portraits,
             )
         )
     return agreements
+
+
+def _measures_of(axis: rubric.Axis | None) -> frozenset[str]:
+    """The measures that an axis has: answers that name one of several have no distance, measurements no equal ones."""
+    if axis is None or axis.is_scale:
+        return frozenset({*_COMMON, *_TWO})
+    return _NOMINAL if axis.is_nominal else frozenset({"alpha_interval"})
 
 
 def _outcome(

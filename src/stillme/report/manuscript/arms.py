@@ -1,4 +1,7 @@
-"""Figure 6: (a) mean skin tone by group, (b1) the arm's effect on edit success, (b2) on race change."""
+"""Figure 6: (a) mean skin tone by group, (b1) the arm's effect on edit success, (b2) on race change.
+
+By people where people rated, as in the paper; by the judge that `report --judge` names; else by the headline's.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from stillme import numbers
 from stillme.estimates import PairedEffect
 from stillme.report.data import ReportData
 from stillme.report.manuscript.drawing import GREY, legend, new_figure, offsets, points, style_of
-from stillme.types import Estimate
+from stillme.types import Estimate, Interval
 
 _TONE = ("skin_tone", "skin_delta_l")
 _SUCCESS = ("edit_success", "unchanged")
@@ -20,8 +23,8 @@ def draw(data: ReportData) -> Any | str:
     """Up to three panels; or why there is nothing to draw."""
     candidates = (_levels(data, "a"), _changes(data, _SUCCESS, "b1"), _changes(data, _DRIFT, "b2"))
     panels = [panel for panel in candidates if panel]
-    if len(panels) < 2:
-        return "no second arm was run on the same edits"
+    if not panels:
+        return "no judge rated skin tone by group, and no second arm was run on the same edits"
     figure = new_figure(2.9 * len(panels), 2.7, data)
     for number, (title, label, estimates) in enumerate(panels, start=1):
         axes: Any = figure.add_subplot(1, len(panels), number)
@@ -46,8 +49,8 @@ Panel = tuple[str, str, list[Estimate]]
 
 def _levels(data: ReportData, letter: str) -> Panel | None:
     for quantity in _TONE:
-        if groups := _first(data, data.headlines, quantity):
-            return f"({letter}) {numbers.title(quantity)}, {groups[0].judge}", "mean", groups
+        if groups := _first(data, [one for one in data.estimates if one.arm == data.main_arm], quantity):
+            return f"({letter}) {numbers.title(quantity)}\n{groups[0].judge}", "mean", groups
     return None
 
 
@@ -56,19 +59,28 @@ def _changes(data: ReportData, quantities: tuple[str, ...], letter: str) -> Pane
     for quantity in quantities:
         if groups := _first(data, effects, quantity):
             arms = groups[0].arm.replace(" - ", " − ")
-            return f"({letter}) {numbers.title(quantity)}, {arms}", "change", groups
+            return f"({letter}) {numbers.title(quantity)}\n{arms}, {groups[0].judge}", "change", groups
     return None
 
 
 def _first(data: ReportData, estimates: Sequence[Estimate], quantity: str) -> list[Estimate]:
-    """The quantity's groups by the first judge, factor and arm."""
+    """The quantity's groups by the judge who comes first, and the first factor and arm."""
     groups = [
         estimate
         for factor in data.settings.factors
         for estimate in estimates
         if (estimate.quantity, estimate.scope, estimate.factor) == (quantity, "group", factor)
+        # A judge who rated nothing here leaves the figure to the next.
+        and isinstance(estimate.outcome, Interval)
     ]
-    return [group for group in groups if _series(group) == _series(groups[0])]
+    first = min(groups, key=lambda group: _preference(data, group.judge), default=None)
+    return [group for group in groups if first is not None and _series(group) == _series(first)]
+
+
+def _preference(data: ReportData, judge: str) -> int:
+    people = {score.judge for score in data.scores if score.kind == "person"}
+    ranked = [judge == data.judge, judge in people, judge in data.headline_judges, True]
+    return ranked.index(True)
 
 
 def _series(estimate: Estimate) -> tuple[str, str, str]:

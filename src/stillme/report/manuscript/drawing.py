@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from stillme import images, numbers
+from stillme.report import thumbnails
 from stillme.report.data import ReportData
 from stillme.types import Interval, NotEstimable
 
@@ -13,6 +16,9 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 SHAPES = ("o", "s", "D", "^", "v", "P")
 GREY = "#8a8478"
+LEFT_OUT = "pictures are left out"
+_WIDTH = 320
+"""Pixels of a picture."""
 
 
 def new_figure(width: float, height: float, data: ReportData) -> Any:
@@ -56,6 +62,21 @@ def legend(figure: Any) -> None:
 def offsets(count: int, width: float = 0.5) -> list[float]:
     """How far `count` editors are shifted sideways, so that they do not overlap at a group's position."""
     return [0.0] if count == 1 else [width * (index / (count - 1) - 0.5) for index in range(count)]
+
+
+def show(axes: Any, path: Path | None, data: ReportData, *, head: str = "", label: str = "") -> None:
+    """A picture without ticks, blurred where the report is."""
+    encoded = thumbnails.encode(path, data.redact, _WIDTH) if path is not None else b""
+    if encoded:
+        axes.imshow(images.read_rgb(encoded), interpolation="bicubic")
+    else:
+        axes.text(0.5, 0.5, "not found", ha="center", va="center", transform=axes.transAxes)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_title(numbers.factor_name(head), fontsize=7)
+    axes.set_ylabel(label, fontsize=7)
 
 
 def percent(axes: Any, which: str = "y") -> None:

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stillme import images, numbers
+from stillme import images
 from stillme.estimates import EditState, RatingState, Scores
 from stillme.report import gallery, thumbnails
 from stillme.report.data import ReportData
-from stillme.report.manuscript.drawing import new_figure
+from stillme.report.manuscript.drawing import LEFT_OUT, new_figure, show
 from stillme.types import Arm
 
-_WIDTH = 320
 _ROWS = 7
 _AXES = ("race_change", "skin_tone", "skin_delta_l")
-_LEFT_OUT = "pictures are left out"
 
 
 def before_and_after(data: ReportData) -> Any | str:
     """Source, baseline, other arm: for each group the edit that the arm improves most."""
     if data.redact == "omit":
-        return _LEFT_OUT
+        return LEFT_OUT
     arms = [arm for arm in data.edits.arms if arm not in (Arm.BASELINE, Arm.NOOP)]
     score = next((score for score in data.headline_scores if score.axis in _AXES), None)
     if Arm.BASELINE not in data.edits.arms or not arms or score is None or not data.settings.factors:
@@ -37,14 +34,14 @@ def before_and_after(data: ReportData) -> Any | str:
         paths = [portrait.image.path, gallery.path_of(data, before), gallery.path_of(data, after)]
         for row, (path, label) in enumerate(zip(paths, ("source", "baseline", arms[0]), strict=True)):
             axes: Any = figure.add_subplot(3, len(rows), row * len(rows) + column + 1)
-            _show(axes, path, data, group if row == 0 else "", label if column == 0 else "")
+            show(axes, path, data, head=group if row == 0 else "", label=label if column == 0 else "")
     return figure
 
 
 def mosaic(data: ReportData) -> Any | str:
     """Hundreds of edits, drawn at random, edge to edge."""
     if data.redact == "omit":
-        return _LEFT_OUT
+        return LEFT_OUT
     paths = [path for row in gallery.mosaic_rows(data) if (path := gallery.path_of(data, row))]
     encoded = thumbnails.mosaic(paths, data.redact)
     if not encoded:
@@ -60,7 +57,7 @@ def mosaic(data: ReportData) -> Any | str:
 def grid(data: ReportData) -> Any | str:
     """Instructions down, groups across, by the first editor."""
     if data.redact == "omit":
-        return _LEFT_OUT
+        return LEFT_OUT
     matched = gallery.side_by_side(data)
     if matched is None or not matched.rows:
         return "no portraits of all groups match in the other labels"
@@ -69,11 +66,12 @@ def grid(data: ReportData) -> Any | str:
     figure = new_figure(1.05 * across, 1.12 * down + 0.2, data)
     for column, (level, portrait) in enumerate(zip(matched.levels, matched.portraits, strict=True)):
         axes: Any = figure.add_subplot(down, across, column + 1)
-        _show(axes, data.edits.portraits[portrait].image.path, data, level, "source" if column == 0 else "")
+        source = data.edits.portraits[portrait].image.path
+        show(axes, source, data, head=level, label="source" if column == 0 else "")
         for number, (prompt, rows) in enumerate(zip(matched.prompts, by_prompt, strict=True), start=1):
             axes = figure.add_subplot(down, across, number * across + column + 1)
             path = gallery.path_of(data, rows[column]) if rows[column] >= 0 else None
-            _show(axes, path, data, "", data.edits.prompts[prompt].id if column == 0 else "")
+            show(axes, path, data, label=data.edits.prompts[prompt].id if column == 0 else "")
     figure.suptitle(f"{data.edits.editors[editor]}, {data.edits.arms[arm]}", fontsize=9)
     return figure
 
@@ -95,17 +93,3 @@ def _most_improved(data: ReportData, score: Scores, arm: str) -> list[tuple[str,
             if edits.arm[after] == treated and rated[after] and (level not in best or gain > best[level][0]):
                 best[level] = gain, before, after
     return [(level, before, after) for level, (_, before, after) in sorted(best.items())]
-
-
-def _show(axes: Any, path: Path | None, data: ReportData, head: str, label: str) -> None:
-    encoded = thumbnails.encode(path, data.redact, _WIDTH) if path is not None else b""
-    if encoded:
-        axes.imshow(images.read_rgb(encoded), interpolation="bicubic")
-    else:
-        axes.text(0.5, 0.5, "not found", ha="center", va="center", transform=axes.transAxes)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for side in axes.spines.values():
-        side.set_visible(False)
-    axes.set_title(numbers.factor_name(head), fontsize=7)
-    axes.set_ylabel(label, fontsize=7)

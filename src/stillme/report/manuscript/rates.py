@@ -1,50 +1,66 @@
-"""Figure 4: who is lightened, and whose race changes."""
+"""Figure 4: who is lightened, and whose race changes, over all editors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from stillme import numbers
+from stillme.estimates import estimate
 from stillme.report.data import ReportData
-from stillme.report.manuscript.drawing import GREY, legend, new_figure, offsets, percent, points, style_of
-from stillme.types import Estimate
+from stillme.report.manuscript.drawing import GREY, new_figure, percent, points
+from stillme.types import Estimate, Interval
 
 _QUANTITIES = (("skin_lightened", "skin_delta_l"), ("race_changed", "race_distance"))
 """The paper's rates, each with what instruments measure where no judge used the paper's scales."""
+_AXES = ("skin_tone", "skin_delta_l", "race_change", "race_distance")
 
 
 def draw(data: ReportData) -> Any | str:
-    """One panel per quantity, groups across, editors side by side; or why there is nothing to draw."""
-    factor = data.settings.factors[0] if data.settings.factors else ""
+    """One panel per quantity, groups across, all editors together; or why there is nothing to draw."""
+    estimates = _pooled(data)
     panels = [
         groups
         for quantity, instead in _QUANTITIES
-        if (groups := _groups(data, quantity, factor) or _groups(data, instead, factor))
+        if (groups := _groups(estimates, quantity) or _groups(estimates, instead))
     ]
     if not panels:
         return "no judge rated skin tone or race by group"
     figure = new_figure(3.4 * len(panels), 2.7, data)
     for number, (groups, letter) in enumerate(zip(panels, "ab", strict=False), start=1):
         axes: Any = figure.add_subplot(1, len(panels), number)
-        _panel(axes, data, groups)
-        axes.set_title(f"({letter}) {numbers.title(groups[0].quantity)}", loc="left")
-    legend(figure)
+        _panel(axes, groups)
+        editors = "all editors" if len(data.edits.editors) > 1 else "".join(data.edits.editors)
+        axes.set_title(f"({letter}) {numbers.title(groups[0].quantity)}\n{editors}, {groups[0].judge}", loc="left")
     return figure
 
 
-def _groups(data: ReportData, quantity: str, factor: str) -> list[Estimate]:
-    estimates = [estimate for estimate in data.headlines if (estimate.quantity, estimate.factor) == (quantity, factor)]
-    judge = next((estimate.judge for estimate in estimates), "")
-    return [estimate for estimate in estimates if estimate.scope == "group" and estimate.judge == judge]
+def _pooled(data: ReportData) -> list[Estimate]:
+    """The rates of every group of the first factor, as if one editor had made all edits of the main arm."""
+    rows = data.edits.arm == data.edits.arms.index(data.main_arm)
+    scores = [score.where(rows) for score in data.headline_scores if score.axis in _AXES]
+    factors = data.settings.factors[:1]
+    if not (rows.any() and scores and factors):
+        return []
+    reference = {name: level for name, level in data.settings.reference.items() if name in factors}
+    return estimate(
+        data.edits.where(rows).pooled(), scores, replace(data.settings, factors=factors, reference=reference)
+    )
 
 
-def _panel(axes: Any, data: ReportData, groups: list[Estimate]) -> None:
+def _groups(estimates: Sequence[Estimate], quantity: str) -> list[Estimate]:
+    groups = [
+        estimate
+        for estimate in estimates
+        if (estimate.quantity, estimate.scope) == (quantity, "group") and isinstance(estimate.outcome, Interval)
+    ]
+    return [group for group in groups if group.judge == groups[0].judge]
+
+
+def _panel(axes: Any, groups: list[Estimate]) -> None:
     levels = sorted({group.group for group in groups})
-    editors = sorted({group.editor for group in groups})
-    for offset, editor in zip(offsets(len(editors)), editors, strict=True):
-        of_editor = [group for group in groups if group.editor == editor]
-        positions = [levels.index(group.group) + offset for group in of_editor]
-        points(axes, positions, [group.outcome for group in of_editor], style_of(data, editor), editor)
+    points(axes, [levels.index(group.group) for group in groups], [group.outcome for group in groups], 0)
     axes.set_xticks(range(len(levels)), levels, rotation=35, ha="right")
     if numbers.is_rate(groups[0].quantity):
         percent(axes)

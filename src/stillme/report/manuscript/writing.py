@@ -75,8 +75,11 @@ def write_figures(folder: Path, data: ReportData, formats: Sequence[Format]) -> 
 
 
 def _candidates(data: ReportData) -> Iterator[_Candidate]:
-    from stillme.report.manuscript import arms, forests, portraits, rates, roles
+    from stillme.report.manuscript import arms, examples, forests, overview, portraits, rates, roles
 
+    yield _Candidate("figure-01-worst-edits", lambda: examples.worst(data))
+    yield _Candidate("figure-02-failure-modes", lambda: examples.failures(data))
+    yield _Candidate("figure-03-overview", lambda: overview.draw(data))
     yield _Candidate("figure-04-rates-by-group", lambda: rates.draw(data))
     yield _Candidate("figure-05-before-and-after", lambda: portraits.before_and_after(data))
     yield _Candidate("figure-06-what-the-arm-changes", lambda: arms.draw(data))

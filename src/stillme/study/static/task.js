@@ -38,7 +38,7 @@ export class Task {
     this.at = 0;
     this.now = [0, 0];
     this.undoable = [];
-    this.values = data.items.map((item) => item.pictures.slice(1).map(() => item.questions.map(() => null)));
+    this.values = data.items.map((item) => item.pictures.slice(item.sources).map(() => item.questions.map(() => null)));
     for (const [item, side, question, value] of data.answers) this.values[item][side][question] = value;
     document.addEventListener("keydown", (event) => this.#key(event));
     $("undo").addEventListener("click", () => this.undo());
@@ -50,10 +50,12 @@ export class Task {
       $("hint").hidden = !keys.checked;
     });
     $("hint").hidden = !keys.checked;
+    const most = Math.max(...Object.values(data.questions).map(({ scale }) => scale.length));
+    $("hint").textContent = $("hint").textContent.replace("1–5", `1–${most}`);
   }
 
   get item() { return data.items[this.at]; }
-  get sides() { return this.item.pictures.length - 1; }
+  get sides() { return this.item.pictures.length - this.item.sources; }
   isWhole(at) { return this.values[at].every((side) => side.every((value) => value !== null)); }
   get answered() { return this.values.flat(2).filter((value) => value !== null).length; }
   get asked() { return this.values.flat(2).length; }
@@ -62,7 +64,11 @@ export class Task {
     this.at = at;
     const { item } = this;
     $("prompt").textContent = item.prompt;
-    const names = this.sides === 2 ? ["Original", "Image A", "Image B"] : ["Original", "Edited image"];
+    const names = [
+      ...(item.sources === 2 ? ["Person A", "Person B"] : ["Original"]),
+      ...(this.sides === 2 ? ["Image A", "Image B"] : [item.sources === 2 ? "Scene" : "Edited image"]),
+    ];
+    $("instruction-label").textContent = item.sources === 2 ? "Look at the scene" : "Instruction given to the editing program";
     $("pictures").replaceChildren(...item.pictures.map((id, index) => {
       const image = make("img", { alt: names[index], width: 768, height: 768 });
       fill(image, id);
@@ -181,9 +187,10 @@ export class Task {
     if (event.ctrlKey || event.metaKey || event.altKey || !$("keys").checked || event.target.matches?.("textarea, input[type=text], select")) return;
     if ($("zoom").open) { if (event.key.toLowerCase() === "z") { event.preventDefault(); $("zoom").close(); } return; }
     const value = Number(event.key);
-    if (/^[0-5]$/.test(event.key) && (value > 0 || data.abstain)) {
+    const [question, side] = this.now;
+    const most = data.questions[this.item.questions[question]].scale.length;
+    if (/^[0-5]$/.test(event.key) && value <= most && (value > 0 || data.abstain)) {
       event.preventDefault();
-      const [question, side] = this.now;
       this.answer(side, question, value);
       const order = this.#order();
       const place = order.findIndex(([q, s]) => q === question && s === side);

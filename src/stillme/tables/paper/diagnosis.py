@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from stillme import numbers, rubric
 from stillme.estimates import Disparity
+from stillme.rubric import Rate
 from stillme.tables.paper.source import BASELINE, Source, axis_title, editors_of
 from stillme.tables.paper.table import Cell, Count, PaperTable, Row
 
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
-_RATES = ("success", "soft_erasure", "race_changed")
-_TITLES = {"success": "Edit Succ.", "soft_erasure": "Soft Eras.", "race_changed": "Race Change"}
+_OF_SUCCESS = ("success", "soft_erasure")
+_TITLES = ("Edit Succ.", "Soft Eras.", "Race Change")
 
 
 def table_4(source: Source) -> PaperTable:
@@ -37,27 +38,28 @@ def table_4(source: Source) -> PaperTable:
 def table_19(source: Source) -> PaperTable:
     """Success, soft erasure and race change by editor."""
     part = source.in_arm(BASELINE)
-    axes = [rubric.load().rates[rate].axis for rate in _RATES]
-    estimates = part.estimates(list(dict.fromkeys(axes)), by_group=False)
+    rates = [*(rubric.load().rates[name] for name in _OF_SUCCESS), part.race_rate]
+    axes = dict.fromkeys(rate.axis for rate in rates)
+    estimates = [*part.estimates(("edit_success",), by_group=False), *part.race_estimates(by_group=False)]
 
-    def cell(editor: str, rate: str, axis: str) -> Cell:
+    def cell(editor: str, rate: Rate) -> Cell:
         return part.cell(
-            estimates, axis, "rate", lambda estimate: (estimate.editor, estimate.quantity) == (editor, rate)
+            estimates, rate.axis, "rate", lambda estimate: (estimate.editor, estimate.quantity) == (editor, rate.name)
         )
 
     rows: list[Row] = []
     for editor in editors_of(part.edits):
         edits = int((part.edits.editor == part.edits.editors.index(editor)).sum())
-        cells = (cell(editor, rate, axis) for rate, axis in zip(_RATES, axes, strict=True))
+        cells = (cell(editor, rate) for rate in rates)
         rows.append(Row(label=editor, cells=(Count(value=edits), *cells)))
     return PaperTable(
         number=19,
         caption="Soft erasure and race change by editor. Edit success: score of 4 or more; soft erasure: 2 or less; "
-        "race change: 3 or more.",
-        head=("Model", "N", *(_TITLES[rate] for rate in _RATES)),
+        f"race change: {part.race_rate.at_least:g} or more.",
+        head=("Model", "N", *_TITLES),
         rows=tuple(rows),
         notes=(
-            *part.credit(dict.fromkeys(axes)),
+            *part.credit(axes),
             "N counts requests; refused and failed ones are not part of the rates.",
         ),
     )
@@ -66,9 +68,7 @@ def table_19(source: Source) -> PaperTable:
 def table_20(source: Source) -> PaperTable:
     """Race change by group and editor, with the disparity."""
     part = source.in_arm(BASELINE)
-    estimates = [
-        estimate for estimate in part.estimates(("race_change",), by_group=True) if estimate.quantity == "race_changed"
-    ]
+    estimates = part.race_estimates(by_group=True)
     editors = editors_of(part.edits)
 
     def of_group(editor: str, level: str) -> Cell:
@@ -94,7 +94,8 @@ def table_20(source: Source) -> PaperTable:
     rows.append(Row(label="Disparity", cells=tuple(disparity(editor) for editor in editors), summary=True))
     return PaperTable(
         number=20,
-        caption=f"Race change (score of 3 or more) by {part.factor} and editor. Disparity: max − min.",
+        caption=f"Race change (score of {part.race_rate.at_least:g} or more) by {part.factor} and editor. "
+        "Disparity: max − min.",
         head=(part.factor, *editors),
         rows=tuple(rows),
         notes=(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from stillme.calibration import standing_of
 from stillme.errors import StillmeError, UnknownName
-from stillme.estimates import Genders
 from stillme.judges.ensemble import primary_of
-from stillme.results import Run
-from stillme.tables.paper import diagnosis, mitigation, people, roles
+from stillme.results import Run, participants
+from stillme.tables.paper import cases, diagnosis, experiments, mitigation, people, roles
 from stillme.tables.paper.source import BASELINE, FEATURE, Source
 from stillme.tables.paper.table import PaperTable
 
@@ -18,18 +18,26 @@ Make = Callable[[Source], PaperTable]
 
 _DIAGNOSIS: Mapping[int, Make] = {4: diagnosis.table_4, 19: diagnosis.table_19, 20: diagnosis.table_20}
 _MITIGATION: Mapping[int, Make] = {5: mitigation.table_5, 21: mitigation.table_21, 26: mitigation.table_26}
+_CASES: Mapping[int, Make] = {24: cases.table_24, 25: cases.table_25}
 _PEOPLE: Mapping[int, Make] = {6: people.table_6, 18: people.table_18}
 _TITLES: Mapping[int, str] = {
     4: "Mean scores by editor",
     5: "Change of race change by a feature prompt",
     6: "Models and people",
     7: "How often role edits follow the stereotype",
+    13: "The experiments of this audit",
+    17: "Participants of the human study",
     18: "Distribution of the rated outputs",
     19: "Success, soft erasure and race change by editor",
     20: "Race change by group and editor",
     21: "Changes by a feature prompt",
+    24: "Edits that were ignored",
+    25: "Edits that changed the person",
     26: "Race change without and with a feature prompt",
 }
+_UNDESCRIBED = (
+    "no participants are described; give Prolific's demographic export to `stillme study close --demographics FILE`"
+)
 NUMBERS: tuple[int, ...] = tuple(_TITLES)
 _BY_GROUP = (5, 20, 21, 26)
 
@@ -39,7 +47,7 @@ class Chosen:
     """Which tables, and about what."""
 
     numbers: tuple[int, ...] = ()
-    """By default all; Table 7 only where the audit has role prompts."""
+    """By default all; Table 7 only where the audit has role prompts, Table 17 where participants are described."""
     factor: str = ""
     """The attribute that stands where the paper has race; by default the audit's first factor."""
     judge: str = ""
@@ -53,19 +61,25 @@ def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
         if number not in NUMBERS:
             raise StillmeError(f"There is no table {number}. Choose from {', '.join(map(str, NUMBERS))}.")
     source = _source(run, chosen)
-    numbers = chosen.numbers or [number for number in NUMBERS if number != 7 or _has_roles(source)]
+    has = {7: _has_roles(source), 17: bool(participants.read(run.folder))}
+    numbers = chosen.numbers or [number for number in NUMBERS if has.get(number, True)]
     return [_table(run, source, number) for number in NUMBERS if number in numbers]
 
 
-def _source(run: Run, chosen: Chosen) -> Source:
-    design, results = run.design, run.results
-    attributes = dict.fromkeys(name for portrait in design.portraits for name in portrait.attributes)
+def check_names(run: Run, chosen: Chosen) -> None:
+    """Say which attribute or judge there is not."""
+    attributes = dict.fromkeys(name for portrait in run.design.portraits for name in portrait.attributes)
     if chosen.factor and chosen.factor not in attributes:
         hint = f"The portraits have {', '.join(attributes)}."
         raise UnknownName.among("attribute", chosen.factor, attributes, hint)
-    judges = list(dict.fromkeys(score.judge for score in results.scores))
+    judges = list(dict.fromkeys(score.judge for score in run.results.scores))
     if chosen.judge and chosen.judge not in judges:
         raise UnknownName.among("judge", chosen.judge, judges, f"The audit has {', '.join(judges)}.")
+
+
+def _source(run: Run, chosen: Chosen) -> Source:
+    check_names(run, chosen)
+    design, results = run.design, run.results
     factor = chosen.factor or next(iter(design.factors), "")
     return Source(
         edits=results.edits,
@@ -75,20 +89,36 @@ def _source(run: Run, chosen: Chosen) -> Source:
         factors=tuple(dict.fromkeys([*([factor] if factor else []), *design.factors])),
         people=design.people,
         judge=chosen.judge,
+        race_cut=design.analysis.race_cut,
         primary=primary_of(design.analysis.rule, design.analysis.combined),
         standing=standing_of(run),
+        remarks=partial(_remarks, run),
     )
 
 
+def _remarks(run: Run, keys: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+    """The first judge's evidence for these edits, by axis."""
+    judges = [judge.spec.key for judge in run.judges]
+    remarks: dict[str, dict[str, str]] = {}
+    for spoken in sorted(
+        (spoken for spoken in run.store.spoken(set(keys)) if spoken.judge in judges),
+        key=lambda spoken: judges.index(spoken.judge),
+    ):
+        remarks.setdefault(spoken.edit, {}).setdefault(spoken.axis, spoken.text)
+    return remarks
+
+
 def _table(run: Run, source: Source, number: int) -> PaperTable:
-    reason = _missing(source, number)
+    described = participants.read(run.folder) if number == 17 else []
+    reason = _missing(source, number) if number != 17 or described else _UNDESCRIBED
     if reason:
         return PaperTable(number=number, caption=f"{_TITLES[number]}.", head=(), rows=(), absent=reason)
+    if number == 17:
+        return people.table_17(described)
     if number != 7:
-        return {**_DIAGNOSIS, **_MITIGATION, **_PEOPLE}[number](source)
+        return {13: experiments.table_13, **_DIAGNOSIS, **_MITIGATION, **_PEOPLE, **_CASES}[number](source)
     section = run.design.roles
-    genders = Genders(factor=section.gender, male=section.male, female=section.female) if section else Genders()
-    table = roles.table_7(source, genders)
+    table = roles.table_7(source, run.genders)
     if table.rows:
         return table
     absent = roles.unanswered(source, tuple(section.layouts) if section else ("role_single",))
@@ -97,7 +127,7 @@ def _table(run: Run, source: Source, number: int) -> PaperTable:
 
 def _missing(source: Source, number: int) -> str:
     """What the audit would need for this table; empty where it has it."""
-    for arm in (BASELINE, FEATURE) if number in _MITIGATION else () if number == 18 else (BASELINE,):
+    for arm in (BASELINE, FEATURE) if number in _MITIGATION else () if number in (13, 17, 18) else (BASELINE,):
         if not source.has(arm):
             return f"the audit has no {arm} arm"
     if number in _BY_GROUP and not source.factor:

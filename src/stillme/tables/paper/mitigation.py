@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from stillme import numbers
-from stillme.estimates import Disparity, PairedEffect, Scores, paired_effects
-from stillme.tables.paper.source import BASELINE, FEATURE, Source, editors_of, rated
+from stillme.estimates import Disparity, PairedEffect, paired_effects
+from stillme.estimates.pairing import rated_under_both
+from stillme.tables.paper.source import BASELINE, FEATURE, Source, editors_of
 from stillme.tables.paper.table import Absent, Cell, PaperTable, Row, Words, number
 from stillme.types import Interval
 
@@ -74,7 +73,7 @@ def table_26(source: Source) -> PaperTable:
     """Race change before and after, by group."""
     effects = _effects(source, ("race_change",))
     score = source.score("race_change")
-    both = source.where(_paired(source, score)) if score else source
+    both = source.where(rated_under_both(source.edits, score)) if score else source
     means = [
         estimate for estimate in both.estimates(("race_change",), by_group=True) if estimate.quantity == "race_change"
     ]
@@ -167,23 +166,3 @@ def _spread_interpretation(spread: Disparity | None) -> Cell:
     if spread is None or spread.null is None:
         return Words(text="")
     return Words(text=f"test of equal change in all groups: {numbers.p_value(spread.null.omnibus)}")
-
-
-def _paired(source: Source, score: Scores) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Rows whose request was rated under both arms."""
-    edits = source.edits
-    none = np.zeros(len(edits), dtype=np.int32)
-    cells = np.stack(
-        [
-            edits.portrait,
-            edits.prompt,
-            edits.editor,
-            none if edits.second is None else edits.second,
-            none if edits.seed is None else edits.seed,
-        ]
-    )
-    request = np.unique(cells, axis=1, return_inverse=True)[1].reshape(-1)
-    has = rated(score, edits)
-    arms = [edits.arms.index(arm) for arm in (BASELINE, FEATURE)]
-    in_baseline, in_feature = (np.isin(request, request[has & (edits.arm == arm)]) for arm in arms)
-    return has & in_baseline & in_feature & np.isin(edits.arm, arms)

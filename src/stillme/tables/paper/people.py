@@ -1,13 +1,15 @@
-"""Tables 6 and 18: models and people, and whose portraits were rated."""
+"""Tables 6, 17 and 18: models and people, who the raters were, and whose portraits they rated."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from stillme.estimates import Scores
 from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
+from stillme.results.participants import FEWEST, Participants
 from stillme.tables.paper.diagnosis import AXES
 from stillme.tables.paper.source import BASELINE, Source, axis_title, editors_of, rated
 from stillme.tables.paper.table import Absent, Cell, Count, PaperTable, Row, Share, number
@@ -78,6 +80,27 @@ def _differences(part: Source, model: Scores, people: Scores) -> dict[tuple[str,
         for bias in biases
         if bias.measure == "bias" and bias.scope == "all" and editor_of(bias)
     }
+
+
+def table_17(studies: Sequence[Participants]) -> PaperTable:
+    """Who took part, by attribute; small groups stand together."""
+    rows: list[Row] = []
+    for place, study in enumerate(studies, start=1):
+        prefix = f"study {place}, " if len(studies) > 1 else ""
+        rows.append(_counted("participants", study.count, study.count, f"{prefix}all"))
+        for attribute, counts in study.attributes.items():
+            total = sum(counts.values())
+            rows += [_counted(answer, count, total, f"{prefix}{attribute}") for answer, count in counts.items()]
+    return PaperTable(
+        number=17,
+        caption="Participants of the human study, by what Prolific knows of them.",
+        head=("", "N", "%"),
+        rows=tuple(rows),
+        notes=(
+            *(f"Age {study.age_mean} ± {study.age_sd} years." for study in studies if study.age_mean is not None),
+            f"Answers of fewer than {FEWEST} participants are added up and never shown singly.",
+        ),
+    )
 
 
 def table_18(source: Source) -> PaperTable:

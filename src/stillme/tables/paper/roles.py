@@ -21,12 +21,17 @@ _PRONOUNS = {
 }
 
 
+_DISAGREE = "Two people: where the combined judges name different people, the edit is undecided and left out."
+
+
 def table_7(source: Source, genders: Genders) -> PaperTable:
     """Stereotype followed and resisted, by editor; with counterbalancing also by pronoun."""
     part = source.in_arm(BASELINE)
     scores = [score for axis in _AXES.values() if (score := part.score(axis))]
     settings = replace(part.settings, factors=(), reference={})
     rates = [rate for rate in adherence(part.edits, scores, settings, genders=genders) if not rate.place]
+    ensembles = {score.judge for score in scores if score.kind == "ensemble"}
+    combined = [rate for rate in rates if rate.judge in ensembles]
     counterbalanced = any(rate.pronoun == "pro - anti" for rate in rates)
     rows = [
         _row(rate, part.note(_AXES[layout]))
@@ -42,7 +47,8 @@ def table_7(source: Source, genders: Genders) -> PaperTable:
         head=("Model", "Stereotype Followed", "Stereotype Resisted"),
         rows=tuple(rows),
         notes=(
-            *part.credit(_AXES.values()),
+            *part.credit([axis for layout, axis in _AXES.items() if any(rate.layout == layout for rate in rates)]),
+            *((_DISAGREE,) if any(rate.layout == "role_pair" for rate in combined) else ()),
             *(_note(rate) for rate in rates if rate.pronoun == "" and isinstance(rate.outcome, Interval)),
         ),
     )
@@ -69,6 +75,6 @@ def _row(rate: Adherence, note: str) -> Row:
 
 
 def _note(rate: Adherence) -> str:
-    abstained = f"; the judge abstained on {rate.abstained:,} more" if rate.abstained else ""
+    abstained = f"; {rate.abstained:,} more are undecided" if rate.abstained else ""
     p = "" if rate.p is None else f", {numbers.p_value(rate.p)} against 50%"
     return f"{rate.editor}, {_LAYOUTS[rate.layout]}: {rate.sentences:,} sentences{p}{abstained}."

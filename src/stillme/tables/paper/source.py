@@ -8,14 +8,25 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from stillme import rubric
-from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, estimate, headline, mark
+from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, at_every_cut, estimate, mark, one_judge
+from stillme.estimates.cuts import rate_of
 from stillme.estimates.rows import Flags
 from stillme.estimates.standing import Standing
+from stillme.rubric import Rate
 from stillme.tables.paper.table import MARK, Absent, Cell, Form, number
 from stillme.types import Arm, Estimate
 
 BASELINE = str(Arm.BASELINE)
 FEATURE = str(Arm.FEATURE)
+_RACE = "race_changed"
+
+
+Remarks = Callable[[Collection[str]], Mapping[str, Mapping[str, str]]]
+"""From keys of edits to what judges gave as evidence, by axis."""
+
+
+def _no_remarks(_keys: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +46,16 @@ class Source:
     """The judge that the user wants; empty for the ensemble, else the first that answers."""
     primary: str = ""
     """The ensemble's judge that decides where two are more than a point apart; empty under other rules."""
+    race_cut: int | None = None
+    """From which score on a race counts as changed; None for the rubric's `race_changed`."""
     standing: Standing = field(default_factory=dict[str, Mapping[str, str]])
     """Which judges passed calibration, by axis."""
+    remarks: Remarks = _no_remarks
+    """What judges say of single edits."""
 
     def score(self, axis: str) -> Scores | None:
         """Whose scores on this axis count: models and instruments, not people, unless they are asked for."""
-        offered = [score for score in self.scores if score.axis == axis]
-        if self.judge:
-            return next((score for score in offered if score.judge == self.judge), None)
-        return next((score for score in headline(offered) if score.kind != "person"), None)
+        return one_judge(self.scores, axis, self.judge)
 
     def credit(self, axes: Collection[str]) -> tuple[str, ...]:
         """Whose scores a table shows, and what calibration says of them."""
@@ -53,7 +65,8 @@ class Source:
             if note := self.note(score.axis):
                 titles.setdefault((score.judge, note), []).append(axis_title(score.axis))
         names = dict.fromkeys(score.judge for score in scores)
-        decides = self.primary and any(score.kind == "ensemble" for score in scores)
+        scales = {name for name, axis in rubric.load().axes.items() if axis.is_scale}
+        decides = self.primary and any(score.kind == "ensemble" and score.axis in scales for score in scores)
         return (
             *((f"Scores by {', '.join(names)}.",) if names else ()),
             *((f"Where its judges are more than a point apart, {self.primary} decides (Eq. 3).",) if decides else ()),
@@ -89,9 +102,26 @@ class Source:
     def estimates(self, axes: Collection[str], *, by_group: bool) -> list[Estimate]:
         """Means and rates of the chosen judge on these axes; with `by_group`, also of every group and between them."""
         scores = [score for axis in axes if (score := self.score(axis))]
+        return estimate(self.edits, scores, self._settings(by_group=by_group))
+
+    def _settings(self, *, by_group: bool) -> Settings:
         factors = (self.factor,) if by_group else ()
         reference = {name: level for name, level in self.settings.reference.items() if name in factors}
-        return estimate(self.edits, scores, replace(self.settings, factors=factors, reference=reference))
+        return replace(self.settings, factors=factors, reference=reference)
+
+    @property
+    def race_rate(self) -> Rate:
+        """What counts as a changed race."""
+        return rate_of(f"race_change>={self.race_cut}" if self.race_cut else _RACE) or rubric.load().rates[_RACE]
+
+    def race_estimates(self, *, by_group: bool) -> list[Estimate]:
+        """The rate of changed races at the audit's cut."""
+        score, rate = self.score(self.race_rate.axis), self.race_rate
+        if score is None or self.race_cut is None:
+            rates = self.estimates((rate.axis,), by_group=by_group)
+        else:
+            rates = at_every_cut(self.edits, [score], self._settings(by_group=by_group))
+        return [estimate for estimate in rates if estimate.quantity == rate.name]
 
     def cell(self, estimates: Sequence[Estimate], axis: str, form: Form, wanted: Callable[[Estimate], bool]) -> Cell:
         """The cell of the one estimate that is wanted."""

@@ -52,6 +52,7 @@ _LATEX = {
     "–": "--",
     "’": "'",
     "…": r"\ldots{}",
+    "§": r"\S{}",
     MARK: r"$\dagger$",
 }
 
@@ -60,7 +61,7 @@ def write(table: PaperTable, folder: Path) -> list[Path]:
     """Write a table in all three formats into `folder`/tables/paper."""
     place = folder / "tables" / "paper"
     place.mkdir(parents=True, exist_ok=True)
-    return [write_whole(place / f"table-{table.number:02}.{ending}", FORMATS[ending](table)) for ending in FORMATS]
+    return [write_whole(place / f"{table.stem}.{ending}", FORMATS[ending](table)) for ending in FORMATS]
 
 
 def as_csv(table: PaperTable) -> str:
@@ -70,7 +71,7 @@ def as_csv(table: PaperTable) -> str:
 
 def as_markdown(table: PaperTable) -> str:
     """A table whose source is aligned too."""
-    title = f"**Table {table.number} of the paper.** {table.caption}"
+    title = f"**{table.heading}.** {table.caption}"
     if table.absent:
         return f"{title}\n\nNot estimable: {table.absent}.\n"
     notes = _Notes()
@@ -91,9 +92,9 @@ def as_markdown(table: PaperTable) -> str:
 
 def as_latex(table: PaperTable) -> str:
     """A table for a paper; needs the package booktabs."""
-    label = f"\\label{{tab:stillme-{table.number}}}"
+    label = f"\\label{{tab:stillme-{table.number or table.stem}}}"
     opening = ["% needs \\usepackage{booktabs}", "\\begin{table*}[t]", "\\centering", "\\small"]
-    caption = f"\\caption{{{_latex(table.caption)} (Table {table.number} of the paper.)}}"
+    caption = f"\\caption{{{_latex(table.caption)} ({table.heading}.)}}"
     if table.absent:
         body = [f"Not estimable: {_latex(table.absent)}."]
         return "\n".join([*opening, *body, caption, label, "\\end{table*}"]) + "\n"

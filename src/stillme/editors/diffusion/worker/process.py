@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import subprocess
 import tempfile
@@ -16,6 +17,8 @@ from stillme.editors.diffusion.worker.serve import BadFrame, read_frame, write_f
 from stillme.types import Json
 
 SERVE = Path(__file__).with_name("serve.py")
+_LAST_SECONDS = 5
+"""From a worker's closed output to its exit."""
 _STDERR_KEPT = 1500
 """Characters from the end of the worker's stderr that an error includes."""
 
@@ -23,9 +26,9 @@ _STDERR_KEPT = 1500
 class WorkerFault(Exception):
     """The worker could not answer; `retryable` if another try may help."""
 
-    def __init__(self, message: str, *, retryable: bool) -> None:
+    def __init__(self, message: str, *, retryable: bool, fatal: bool = False) -> None:
         super().__init__(message)
-        self.retryable = retryable
+        self.retryable, self.fatal = retryable, fatal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +42,20 @@ class Answer:
 class Worker:
     """A process that keeps weights loaded between edits. Started with the first request, and again after a crash."""
 
-    def __init__(self, command: Sequence[str], parameters: Mapping[str, Json], *, timeout: float) -> None:
-        self._command, self._parameters, self._timeout = command, parameters, timeout
+    def __init__(
+        self,
+        command: Sequence[str],
+        parameters: Mapping[str, Json],
+        *,
+        timeout: float | None,
+        restarts: int | None = None,
+    ) -> None:
+        self._command = (*command, str(os.getpid()))
+        self._parameters, self._timeout, self._restarts = parameters, timeout, restarts
         self._running: _Running | None = None
         self._unloadable: WorkerFault | None = None
+        self._deaths = 0
+        """Since the last edit."""
 
     def ask(self, message: Mapping[str, Json], attached: Sequence[bytes]) -> Answer:
         """Send a request and wait for its answer. A process that crashes or hangs is replaced with the next request."""
@@ -55,9 +68,11 @@ class Worker:
             except WorkerFault as fault:
                 self.close()
                 # Kept, so that not every request waits for weights that do not load; a rerun tries again.
-                self._unloadable = WorkerFault(f"the weights cannot be loaded: {fault}", retryable=True)
+                self._unloadable = WorkerFault(f"the weights cannot be loaded: {fault}", retryable=True, fatal=True)
                 raise self._unloadable from None
-        return self._asked(self._running, message, attached)
+        answer = self._asked(self._running, message, attached)
+        self._deaths = 0
+        return answer
 
     def close(self) -> None:
         """End the process. A later request starts another."""
@@ -69,8 +84,13 @@ class Worker:
     def _asked(self, running: _Running, message: Mapping[str, Json], attached: Sequence[bytes]) -> Answer:
         try:
             answer = running.exchange(message, attached, self._timeout)
-        except WorkerFault:
+        except WorkerFault as fault:
             self.close()
+            self._deaths += 1
+            if self._restarts is not None and self._deaths > self._restarts:
+                again = f"{fault} (for the {self._deaths}. time in a row)"
+                self._unloadable = WorkerFault(again, retryable=True, fatal=True)
+                raise self._unloadable from None
             raise
         if not answer.message.get("ok"):
             error = str(answer.message.get("error", "no reason given"))
@@ -79,26 +99,42 @@ class Worker:
 
 
 class _Running:
-    """One process, and the thread that reads from it."""
+    """One process, and the thread that starts it and reads from it.
+
+    On Linux a worker dies with the thread that started it. This one lives as long as the worker does.
+    """
 
     def __init__(self, command: Sequence[str]) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - kept open as long as the process runs
+        self._received: queue.SimpleQueue[Answer | BadFrame | None] = queue.SimpleQueue()
+        started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._live, args=(command, started), daemon=True)
+        self._reader.start()
+        process = started.get()
+        if isinstance(process, OSError):
+            self._stderr.close()
+            raise WorkerFault(f"{command[0]} cannot be started: {process.strerror}", retryable=True)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._requests, self._answers = process, process.stdin, process.stdout
+
+    def _live(self, command: Sequence[str], started: queue.SimpleQueue[subprocess.Popen[bytes] | OSError]) -> None:
         try:
             # In its own session, so that Ctrl-C does not interrupt the current edit.
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
             )
         except OSError as error:
-            self._stderr.close()
-            raise WorkerFault(f"{command[0]} cannot be started: {error.strerror}", retryable=True) from None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._requests, self._answers = self._process.stdin, self._process.stdout
-        self._received: queue.SimpleQueue[Answer | BadFrame | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=_read_answers, args=(self._answers, self._received), daemon=True)
-        self._reader.start()
+            started.put(error)
+            return
+        started.put(process)
+        assert process.stdout is not None
+        _read_answers(process.stdout, self._received)
+        # Not before its exit status is there: it would be that of our signal.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LAST_SECONDS)
 
-    def exchange(self, message: Mapping[str, Json], attached: Sequence[bytes], timeout: float) -> Answer:
+    def exchange(self, message: Mapping[str, Json], attached: Sequence[bytes], timeout: float | None) -> Answer:
         # In a thread: writing to a worker that stopped reading would block forever.
         threading.Thread(target=_send, args=(self._requests, message, attached), daemon=True).start()
         try:
@@ -116,14 +152,14 @@ class _Running:
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
-        self._reader.join(5)
+        self._reader.join(_LAST_SECONDS)
         for stream in (self._requests, self._answers, self._stderr):
             with contextlib.suppress(OSError):  # unsent data has no reader any more
                 stream.close()
 
     def _how_it_ended(self) -> str:
         try:
-            code = self._process.wait(5)
+            code = self._process.wait(_LAST_SECONDS)
         except subprocess.TimeoutExpired:
             return "closed its output"
         return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -1,21 +1,24 @@
 """The worker's side: reads requests from stdin and writes outcomes to stdout.
 
-Run by path with the interpreter of another environment, `python serve.py backend.py`, so it imports only the standard
-library and runs on Python 3.9. A backend is a module with
+Run by path, often with the interpreter of another environment, `python serve.py backend.py PARENT`, so it imports only
+the standard library and runs on Python 3.9. A backend is a module with
 
     def load(parameters: dict) -> object
-    def edit(loaded: object, pictures: list[bytes], instruction: str, seed: int, settings: dict) -> tuple[bytes, dict]
+    def edit(loaded: object, message: dict, attached: list[bytes]) -> tuple[dict, list[bytes]]
 
-where `edit` returns an encoded image and the effective parameters. A frame is b"STIL", the length of a JSON text in
-four bytes, the text, and the attachments whose lengths it lists under "attached".
+where both sides of `edit` are a message and its attachments. A frame is b"STIL", the length of a JSON text in four
+bytes, the text, and the attachments whose lengths it lists under "attached". The worker dies with its parent.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib.util
 import json
 import os
 import platform
+import signal
 import struct
 import sys
 from typing import Any, BinaryIO
@@ -23,6 +26,9 @@ from typing import Any, BinaryIO
 MAGIC = b"STIL"
 LIMIT = 1 << 30
 """Bytes; a greater length is not one of our frames."""
+_OUT_OF_MEMORY = 'out of memory: one edit does not fit; write `offload = "model"` or `offload = "sequential"`'
+_PDEATHSIG = 1
+"""From linux/prctl.h."""
 
 
 class BadFrame(Exception):
@@ -73,19 +79,31 @@ def serve(backend: Any, requests: BinaryIO, answers: BinaryIO) -> None:
                 loaded = backend.load(message["parameters"])
                 write_frame(answers, {"ok": True, "python": platform.python_version()}, [])
             else:
-                image, effective = backend.edit(
-                    loaded, attached, message["instruction"], message["seed"], message["settings"]
-                )
-                write_frame(answers, {"ok": True, "effective": effective}, [image])
+                reply, pictures = backend.edit(loaded, message, attached)
+                write_frame(answers, {"ok": True, **reply}, pictures)
         except Exception as error:
             memory = isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__
-            rejected = isinstance(error, (ValueError, TypeError)) and not memory
-            text = f"{'out of memory: ' if memory else ''}{type(error).__name__}: {error}"
-            write_frame(answers, {"ok": False, "error": text[:2000], "retryable": not rejected}, [])
+            # Always the same words: a run stops when its first answers fail alike.
+            text = _OUT_OF_MEMORY if memory else f"{type(error).__name__}: {error}"
+            retryable = not memory and not isinstance(error, (ValueError, TypeError))
+            write_frame(answers, {"ok": False, "error": text[:2000], "retryable": retryable}, [])
+
+
+def die_with(parent: int) -> None:
+    """End this process when its parent ends, however that happens.
+
+    On Linux the kernel does it. Elsewhere the closed pipe ends `serve`, after the edit at hand.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent and os.getppid() != parent:
+        raise SystemExit("the parent is gone")
 
 
 def main() -> None:
     """Reserve stdout for frames: what libraries print goes to stderr."""
+    die_with(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # This folder's modules must not shadow those of the environment.

@@ -14,10 +14,11 @@ def load(parameters: dict[str, Any]) -> Any:
     torch: Any = import_module("torch")
     diffusers: Any = import_module("diffusers")
     kind: Any = diffusers.Step1XEditPipelineV1P2
-    folder = Path(parameters["repo"]).expanduser()
+    folder, weights = Path(parameters["repo"]).expanduser(), parameters["identity"]
     if not folder.is_dir():
-        # A snapshot's folder is named after its commit.
         folder = Path(kind.download(parameters["repo"], revision=parameters["revision"]))
+        # A snapshot's folder is named after its commit.
+        weights = {"repo": parameters["repo"], "revision": folder.name}
     pipe = kind.from_pretrained(str(folder), torch_dtype=torch.bfloat16)
     pipe.set_progress_bar_config(disable=True)
     if parameters["region_e"]:
@@ -30,23 +31,22 @@ def load(parameters: dict[str, Any]) -> Any:
         pipe.enable_sequential_cpu_offload(device=parameters["device"])
     else:
         pipe.to(parameters["device"])
-    return pipe, {"repo": parameters["repo"], "revision": folder.name}
+    return pipe, weights
 
 
-def edit(
-    loaded: Any, pictures: list[bytes], instruction: str, seed: int, settings: dict[str, Any]
-) -> tuple[bytes, dict[str, Any]]:
+def edit(loaded: Any, message: dict[str, Any], attached: list[bytes]) -> tuple[dict[str, Any], list[bytes]]:
     """One edit. The first of `final_images` is the model's choice, also with reflection."""
     pipe, weights = loaded
+    settings = message["settings"]
     torch: Any = import_module("torch")
-    image: Any = import_module("PIL.Image").open(io.BytesIO(pictures[0])).convert("RGB")
+    image: Any = import_module("PIL.Image").open(io.BytesIO(attached[0])).convert("RGB")
     output = pipe(
         image=image,
-        prompt=instruction,
+        prompt=message["instruction"],
         num_inference_steps=settings["steps"],
         true_cfg_scale=settings["true_cfg_scale"],
         size_level=settings["size_level"],
-        generator=torch.Generator("cpu").manual_seed(seed),
+        generator=torch.Generator("cpu").manual_seed(message["seed"]),
         enable_thinking_mode=settings["thinking"],
         enable_reflection_mode=settings["reflection"],
     )
@@ -66,4 +66,4 @@ def edit(
     }
     if settings["thinking"]:
         effective["rewritten_prompt"] = output.reformat_prompt
-    return buffer.getvalue(), effective
+    return {"effective": effective}, [buffer.getvalue()]

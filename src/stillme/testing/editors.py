@@ -1,17 +1,7 @@
-"""Conformance checks for editors: run them on your own before an audit.
-
-    from stillme.testing import check_editor
-
-    def test_my_editor_conforms():
-        check_editor(MyEditor, portraits, {"strength": 0.5})
-
-Every violation is one sentence; `check_editor` raises an `AssertionError` with all of them, `violations` returns them.
-About twenty edits are made, which an editor that costs money charges for.
-"""
+"""Conformance checks for editors."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -21,23 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from stillme import images
 from stillme.errors import UnreadableImage
-from stillme.protocols import Capabilities, Editor, Needs
-from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request, Spec
+from stillme.protocols import Capabilities, Editor
+from stillme.testing.conformance import CHEAP, PROMPTS, described, not_plain, report, run_checks
+from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Portrait, Prompt, Refused, Request, Spec
 
-PROMPTS = (
-    Prompt(id="suit", text="Dress the person in a dark suit.", category="testing", subcategory="testing"),
-    Prompt(id="park", text="Place the person in a park.", category="testing", subcategory="testing"),
-)
-
-_CHEAP = 1.0
-"""Seconds in which an editor must be built, on a slow machine."""
 _ROUNDING = 2 / 255
 """Largest colour difference between an edit made alone and in a batch."""
-_UNKNOWN = "no_such_parameter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +77,7 @@ def check_editor(
     skip: Sequence[str] = (),
 ) -> None:
     """Raise an `AssertionError` with one sentence per violation. `skip` names checks that are not run."""
-    sentences = violations(editor_class, portraits, parameters, prompts=prompts, skip=skip)
-    if sentences:
-        head = f"{editor_class.__name__} has {len(sentences)} violations:"
-        raise AssertionError("\n".join([head, *(f"  - {sentence}" for sentence in sentences)]))
+    report(editor_class, violations(editor_class, portraits, parameters, prompts=prompts, skip=skip))
 
 
 def violations(
@@ -111,18 +91,8 @@ def violations(
     """One sentence per violation; empty for an editor that conforms."""
     if len(portraits) < 2 or len(prompts) < 2:
         raise ValueError("give at least two portraits and two prompts; with one, mixed-up results go unnoticed")
-    if unknown := sorted(set(skip) - CHECKS.keys()):
-        raise ValueError(f"there is no check {unknown[0]!r}; write one of {', '.join(CHECKS)}")
     case = Case(editor_class=editor_class, parameters=parameters or {}, portraits=portraits, prompts=prompts)
-    sentences: list[str] = []
-    for name, check in CHECKS.items():
-        if name in skip:
-            continue
-        try:
-            sentences.extend(f"{name}: {sentence}" for sentence in check(case))
-        except Exception as error:
-            sentences.append(f"{name}: it raised {type(error).__name__}: {error}")
-    return sentences
+    return run_checks(CHECKS, case, skip)
 
 
 # -- what it declares -------------------------------------------------------------------------------------------
@@ -130,21 +100,7 @@ def violations(
 
 def _described(case: Case) -> Iterator[str]:
     """Its class has what `stillme list` and audits need."""
-    if not (case.editor_class.__doc__ or "").strip():
-        yield "its class has no docstring; `stillme list` shows the first line"
-    if not isinstance(getattr(case.editor_class, "needs", None), Needs):
-        yield "its class has no `needs`"
-    parameters = getattr(case.editor_class, "Parameters", None)
-    if not (isinstance(parameters, type) and issubclass(parameters, BaseModel)):
-        yield "its `Parameters` is not a pydantic model"
-        return
-    try:
-        parameters.model_validate({**case.parameters, _UNKNOWN: 1})
-    except ValidationError as error:
-        if all(_UNKNOWN not in problem["loc"] for problem in error.errors()):
-            yield "its `Parameters` does not report an unknown key; derive it from `stillme.protocols.Parameters`"
-    else:
-        yield "its `Parameters` accepts unknown keys, so a mistyped setting would be ignored"
+    yield from described(case.editor_class, case.parameters)
 
 
 def _cheap(case: Case) -> Iterator[str]:
@@ -153,7 +109,7 @@ def _cheap(case: Case) -> Iterator[str]:
     editor = case.build()
     seconds = time.perf_counter() - started
     editor.close()
-    if seconds > _CHEAP:
+    if seconds > CHEAP:
         yield f"building it took {seconds:.1f} s; load weights and connect with the first edit"
 
 
@@ -347,14 +303,14 @@ def _invalid(outcome: object, capabilities: Capabilities) -> Iterator[str]:
             images.check(outcome.image, name="its picture")
         except UnreadableImage as error:
             yield str(error)
-        yield from _not_plain("effective", outcome.effective)
-        yield from _not_plain("truth", outcome.truth)
+        yield from not_plain("effective", outcome.effective)
+        yield from not_plain("truth", outcome.truth)
     elif isinstance(outcome, Refused):
         if not capabilities.can_refuse:
             yield "it refused, but does not declare `can_refuse`"
         if not outcome.message:
             yield "it refused without a message; return the editor's own"
-        yield from _not_plain("effective", outcome.effective)
+        yield from not_plain("effective", outcome.effective)
     elif isinstance(outcome, Failed):
         if not outcome.error:
             yield "it failed without a message"
@@ -365,13 +321,6 @@ def _invalid(outcome: object, capabilities: Capabilities) -> Iterator[str]:
         return
     if not (math.isfinite(outcome.cost) and outcome.cost >= 0):
         yield f"cost = {outcome.cost} is not an amount of money"
-
-
-def _not_plain(name: str, value: Json) -> Iterator[str]:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        yield f"`{name}` is not plain data ({error})"
 
 
 def _agree(one: EditOutcome, two: EditOutcome, *, within: float) -> bool:

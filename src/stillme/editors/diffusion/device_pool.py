@@ -1,0 +1,59 @@
+"""Several devices: one worker process each, and every batch goes to one that is free."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
+from stillme.types import EditOutcome, Failed, Json, Request
+
+BACKEND = SERVE.with_name("diffusers_editor.py")
+_RESTARTS = 1
+
+
+class DevicePool:
+    """Worker processes, handed out to the threads that ask."""
+
+    def __init__(self, editors: Sequence[Mapping[str, Json]]) -> None:
+        """`editors` says how to build the editor of each device."""
+        command = (sys.executable, "-u", str(SERVE), str(BACKEND))
+        self._workers = [Worker(command, editor, timeout=None, restarts=_RESTARTS) for editor in editors]
+        self._usable = len(self._workers)
+        self._counting = threading.Lock()
+        self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in self._workers:
+            self._free.put(worker)
+
+    def edit(self, requests: Sequence[Request]) -> list[EditOutcome]:
+        """The outcomes of a batch, from the first worker that is free."""
+        worker = self._free.get()
+        stays = True
+        try:
+            answer = worker.ask({"do": "edit"}, [pickle.dumps(list(requests))])
+        except WorkerFault as fault:
+            if fault.fatal:
+                stays = self._take_out()
+            # Without a device that could go on, nothing else can work.
+            return [Failed(error=str(fault), retryable=True, fatal=fault.fatal and stays) for _ in requests]
+        finally:
+            if stays:
+                self._free.put(worker)
+        outcomes: list[EditOutcome] = pickle.loads(answer.attached[0])
+        return outcomes
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._workers:
+            worker.close()
+
+    def _take_out(self) -> bool:
+        """Count a worker out; whether it is the last, which stays, so that nobody waits for ever."""
+        with self._counting:
+            if self._usable > 1:
+                self._usable -= 1
+                return False
+            return True

@@ -1,0 +1,202 @@
+"""File names that say what a picture shows: a pattern for them, filled in and read back."""
+
+from __future__ import annotations
+
+import re
+import string
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path, PurePosixPath
+
+from stillme.errors import did_you_mean
+from stillme.types import Arm, Portrait, Prompt
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+_ANY = ".*"
+_FIELDS = ("portrait", "prompt", "prompt_index", "prompt_number", "arm", "seed")
+_VARYING = ("arm", "seed")
+"""Fields that say how an edit was made, not of whom or what."""
+_ENDING = re.compile(r"\.\w+$")
+_FRESH = 2.0
+"""Seconds in which a folder may change again without another time of modification."""
+
+
+class NamePattern:
+    """A path with fields, such as `{race}/{portrait}_{prompt_index:02d}.*`."""
+
+    def __init__(self, text: str, numbers: Mapping[str, int] | None = None) -> None:
+        self.text = text
+        self._numbers = numbers or {}
+
+    def numbering(self, prompts: Sequence[Prompt]) -> NamePattern:
+        """The pattern for prompts in this order."""
+        return NamePattern(self.text, {prompt.id: index for index, prompt in enumerate(prompts)})
+
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """The names of its fields; empty if it is invalid."""
+        try:
+            return frozenset(name for _, name, _, _ in string.Formatter().parse(self.text) if name is not None)
+        except ValueError:
+            return frozenset()
+
+    def filled(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> str:
+        """The path of an edit; raises `ValueError` with the reason if it has none."""
+        values = self._values(portraits, prompt) | {"arm": arm.value, "seed": seed}
+        try:
+            return "".join(text + _formatted(name, spec, values) for text, name, spec in self._parts())
+        except LookupError as error:
+            raise ValueError(f"the pattern {self.text!r} cannot be filled in ({error} is not known)") from None
+        except ValueError as error:
+            raise ValueError(f"the pattern {self.text!r} cannot be filled in ({error})") from None
+
+    def cells(self, root: Path, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> set[tuple[str, str]]:
+        """The portraits and prompts with a file of any arm and seed below a folder."""
+        numbered = self._numbered(prompts)
+        cells: dict[tuple[str, ...], tuple[str, str]] = {}
+        choices: dict[str, set[str]] = {"arm": {arm.value for arm in Arm}}
+        fields = [(name, spec) for _, name, spec in self._parts() if name and name not in _VARYING]
+        for portrait in portraits:
+            for prompt in prompts:
+                values = numbered._values((portrait,), prompt)
+                written = tuple(_formatted(name, spec, values) for name, spec in fields)
+                cells[written] = (portrait.id, prompt.id)
+                for (name, spec), value in zip(fields, written, strict=True):
+                    choices.setdefault(f"{name}:{spec}", set()).add(value)
+        expression = self._expression(choices)
+        existing: set[tuple[str, str]] = set()
+        for file in files_below(root):
+            if match := expression.fullmatch(_folded(file.relative_to(root).as_posix())):
+                written = tuple(match[group] for group in match.re.groupindex if group.startswith("of"))
+                if cell := cells.get(written):
+                    existing.add(cell)
+        return existing
+
+    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+        """Unknown fields, portraits or prompts that would share a file, and names that leave the folder."""
+        attributes = {name for portrait in portraits for name in portrait.attributes}
+        known = (*_FIELDS, *sorted(attributes - set(_FIELDS)))
+        listed = ", ".join(f"{{{name}}}" for name in known)
+        try:
+            parsed = list(string.Formatter().parse(self.text))
+            for name in sorted({name for _, name, _, _ in parsed if name is not None} - set(known)):
+                yield f"`pattern` has the unknown field {name!r}.{did_you_mean(name, known)} Known: {listed}"
+                return
+            paths = self._paths(portraits, prompts)
+        except ValueError as error:
+            yield f"`pattern` {self.text!r} is invalid ({error}); use braces only for {listed}"
+            return
+        for name, count in (("portrait", len(portraits)), ("prompt", len(prompts))):
+            if count > 1 and name in self._shared(paths):
+                yield f"`pattern` has no {{{name}}}, so {count:,} {name}s would share a file; add it"
+        leaving = {cell: path for path, cells in paths.items() for cell in cells[:1] if not stays_below(path)}
+        for (portrait, prompt), path in list(leaving.items())[:1]:
+            yield f"{portrait!r} and {prompt!r} make the path {path!r}, which leaves the folder; rename them"
+
+    def _paths(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> dict[str, list[tuple[str, str]]]:
+        numbered = self._numbered(prompts)
+        paths: dict[str, list[tuple[str, str]]] = {}
+        for portrait in portraits:
+            for prompt in prompts:
+                path = numbered.filled((portrait,), prompt, Arm.BASELINE, 0)
+                paths.setdefault(path, []).append((portrait.id, prompt.id))
+        return paths
+
+    def _numbered(self, prompts: Sequence[Prompt]) -> NamePattern:
+        return self if all(prompt.id in self._numbers for prompt in prompts) else self.numbering(prompts)
+
+    @staticmethod
+    def _shared(paths: Mapping[str, Sequence[tuple[str, str]]]) -> set[str]:
+        """Which of portrait and prompt differ between edits that have the same path."""
+        shared: set[str] = set()
+        for cells in paths.values():
+            for index, name in enumerate(("portrait", "prompt")):
+                if len({cell[index] for cell in cells}) > 1:
+                    shared.add(name)
+        return shared
+
+    def _values(self, portraits: Sequence[Portrait], prompt: Prompt) -> dict[str, object]:
+        attributes = {name: "+".join(p.attributes.get(name, "") for p in portraits) for name in portraits[0].attributes}
+        values: dict[str, object] = {
+            **attributes,
+            "portrait": "+".join(portrait.id for portrait in portraits),
+            "prompt": prompt.id,
+        }
+        if (index := self._numbers.get(prompt.id)) is not None:
+            values |= {"prompt_index": index, "prompt_number": index + 1}
+        return values
+
+    def _parts(self) -> list[tuple[str, str | None, str]]:
+        return [(text, name, spec or "") for text, name, spec, _ in string.Formatter().parse(self.text)]
+
+    def _expression(self, choices: Mapping[str, set[str]]) -> re.Pattern[str]:
+        """A regular expression for the pattern with any of the values, and any seed."""
+        parts: list[str] = []
+        small = _ENDING.sub(lambda ending: ending[0].lower(), self.text.removesuffix(_ANY))
+        for index, (text, name, spec) in enumerate(NamePattern(small)._parts()):
+            parts.append(re.escape(text))
+            if name == "seed":
+                parts.append(r"-?\d+")
+            elif name is not None:
+                # The longest first, so that an id which is the beginning of another does not match instead of it.
+                values = sorted(choices.get(name if name == "arm" else f"{name}:{spec}", ()), key=len, reverse=True)
+                group = "?:" if name == "arm" else f"?P<of{index}>"
+                parts.append(f"({group}{'|'.join(map(re.escape, values))})")
+        ending = f"(?:{'|'.join(map(re.escape, SUFFIXES))})" if self.text.endswith(_ANY) else ""
+        return re.compile("".join(parts) + ending)
+
+
+def files_below(root: Path) -> list[Path]:
+    """All pictures below a folder, in order; hidden files are nobody's."""
+    return sorted(
+        file
+        for file in root.rglob("*")
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+    )
+
+
+def same_but_for_case(path: Path) -> list[Path]:
+    """The files at a path whose ending may be in capitals, or any known one where the path ends with `.*`."""
+    stem = path.name.removesuffix(_ANY)
+    names = [stem + suffix for suffix in SUFFIXES] if path.name.endswith(_ANY) else [path.name]
+    if len(names) == 1 and path.is_file():
+        return [path]
+    listing = _listing(path.parent)
+    return [path.parent / name for wanted in names for name in listing.get(_folded(wanted), ())]
+
+
+def stays_below(path: str) -> bool:
+    """Whether the written path stays below its folder. Links inside the folder are the user's and may lead anywhere."""
+    parts = PurePosixPath(path.replace("\\", "/"))
+    return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path and ":" not in path[:2]
+
+
+def _formatted(name: str | None, spec: str, values: Mapping[str, object]) -> str:
+    return "" if name is None else format(values[name], spec)
+
+
+def _folded(name: str) -> str:
+    suffix = PurePosixPath(name).suffix
+    return name.removesuffix(suffix) + suffix.lower()
+
+
+def _listing(folder: Path) -> Mapping[str, Sequence[str]]:
+    try:
+        modified = folder.stat().st_mtime_ns
+    except (OSError, ValueError):
+        return {}
+    if time.time() - modified / 1e9 < _FRESH:
+        return _read_listing.__wrapped__(folder, modified)
+    return _read_listing(folder, modified)
+
+
+@lru_cache(maxsize=10_000)
+def _read_listing(folder: Path, modified: int) -> Mapping[str, Sequence[str]]:
+    """The files of a folder by name with a small ending. Cached until the folder changes."""
+    del modified
+    names: dict[str, list[str]] = {}
+    for file in folder.iterdir():
+        if file.is_file():
+            names.setdefault(_folded(file.name), []).append(file.name)
+    return names

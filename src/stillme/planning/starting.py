@@ -1,0 +1,101 @@
+"""Write the audit.toml of a new audit, for the portraits and the earlier run that it is about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stillme import registry
+from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Experiment, Setup, experiment
+from stillme.audit.labels import lacking_labels
+from stillme.audit.load import FILE
+from stillme.audit.sampling import write_cells
+from stillme.audit.template import small_audit
+from stillme.errors import StillmeError
+from stillme.files import write_whole
+from stillme.planning.outcomes import draw_changed
+from stillme.portraits import folder as portrait_folder
+from stillme.results import folder_of, opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a new audit is about."""
+
+    title: str = ""
+    """By default the folder's name."""
+    experiment: Experiment | None = None
+    as_paper: bool = False
+    portraits: Path | None = None
+    run: Path | None = None
+    """The first experiment's run, for the second."""
+
+    def __post_init__(self) -> None:
+        if self.as_paper and self.experiment is None:
+            raise StillmeError("--as paper goes with --experiment: name the experiment that it sets back.")
+        if self.run and self.experiment != "mitigation":
+            raise StillmeError("--from goes with --experiment mitigation, which compares with an earlier run.")
+        if self.as_paper and self.experiment == "mitigation" and self.run is None:
+            raise StillmeError(
+                "The paper drew its mitigation sample from the first experiment's results. "
+                "Name that run with --from RUN, or leave out --as paper to draw before any result is seen."
+            )
+
+
+def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
+    """Write audit.toml, and what it needs beside it, into `folder`; a sentence for each, and for what to know."""
+    file = folder / FILE
+    if file.exists() and not force:
+        raise StillmeError(f"{file} already exists. Choose another folder, or overwrite it with --force.")
+    setup = _setup(folder, wanted)
+    title = wanted.title or folder.resolve().name
+    if wanted.experiment:
+        text = experiment(wanted.experiment, title, setup)
+    else:
+        text = small_audit(title, setup.source, setup.portraits)
+    drawn = draw_changed(wanted.run, size=PAPERS_SAMPLE) if wanted.run and wanted.as_paper else []
+    folder.mkdir(parents=True, exist_ok=True)
+    if drawn:
+        write_cells(folder / CELLS, drawn)
+        yield f"Wrote {folder / CELLS}: {len(drawn):,} cells in which race or gender changed"
+    write_whole(file, text)
+    yield f"Wrote {file}"
+    lacking = lacking_labels(setup.portraits) if wanted.as_paper else []
+    if lacking:
+        yield (
+            f"The judges are told race, gender and age, but the portraits of {setup.source} lack {', '.join(lacking)}: "
+            "`stillme run` will refuse. Name a set that has them with --portraits FOLDER."
+        )
+
+
+def _setup(folder: Path, wanted: Start) -> Setup:
+    run = _seen_from(folder, folder_of(wanted.run)) if wanted.run else ""
+    place = wanted.portraits or (_portraits_of(wanted.run) if wanted.run else None)
+    if place is None:
+        return Setup(as_paper=wanted.as_paper, run=run)
+    return Setup(
+        as_paper=wanted.as_paper,
+        source=_seen_from(folder, place),
+        portraits=portrait_folder.load(place),
+        run=run,
+    )
+
+
+def _portraits_of(path: Path) -> Path | None:
+    """The folder of an earlier run's portraits; None for the embedded ones."""
+    with opened(path) as run:
+        source = str(run.design.resolved.get("portraits", {}).get("source", ""))
+        place = run.folder / source
+    if source in registry.plugins("portrait set"):
+        return None
+    if not place.is_dir():
+        raise StillmeError(f"The portraits of {path} are not in {place} any more. Name them with --portraits FOLDER.")
+    return place
+
+
+def _seen_from(folder: Path, place: Path) -> str:
+    """A path relative to the new audit.toml, in a form that is no set's name."""
+    written = Path(os.path.relpath(place.resolve(), folder.resolve())).as_posix()
+    return written if written.startswith(".") else f"./{written}"

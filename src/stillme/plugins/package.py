@@ -1,0 +1,202 @@
+"""Write a small package with an editor and a judge, which installs and passes its own test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stillme.errors import StillmeError
+from stillme.files import write_whole
+
+PYPROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "NAME"
+version = "0.1.0"
+description = "An editor and a judge for stillme."
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["stillme"]
+
+[project.entry-points."stillme.editors"]
+NAME = "MODULE:CLASSEditor"
+
+[project.entry-points."stillme.judges"]
+NAME = "MODULE:CLASSJudge"
+
+[tool.hatch.build.targets.wheel]
+packages = ["src/MODULE"]
+"""
+
+MODULE = '''\
+"""An editor and a judge for stillme: replace what they do, and keep what they declare true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stillme import images
+from stillme.plugins import (
+    Assessment,
+    Capabilities,
+    Edited,
+    EditOutcome,
+    Failed,
+    JudgeCapabilities,
+    Needs,
+    Pair,
+    Parameters,
+    Rated,
+    Request,
+    UnreadableImage,
+    spec_of,
+)
+
+VERSION = "1"
+"""Part of every result's key: change it whenever the same input would give another output."""
+
+
+class CLASSEditorParameters(Parameters):
+    """What an audit can set."""
+
+    strength: float = 1.0
+    """From 0, the portrait as it is, to 1, grey."""
+
+
+class CLASSEditor:
+    """Takes the colour out of a portrait."""
+
+    Parameters = CLASSEditorParameters
+    needs = Needs()
+
+    def __init__(self, parameters: CLASSEditorParameters) -> None:
+        self.spec = spec_of("NAME", VERSION, parameters)
+        self.capabilities = Capabilities(seed="exact")
+        self._strength = parameters.strength
+
+    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        """One outcome per request, in order. What goes wrong is a `Failed`, a policy refusal a `Refused`."""
+        for request in requests:
+            yield self._outcome(request)
+
+    def close(self) -> None:
+        """Release what was opened with the first edit."""
+
+    def _outcome(self, request: Request) -> EditOutcome:
+        if len(request.portraits) != 1:
+            return Failed(error=f"takes one portrait, not {len(request.portraits)}", retryable=False)
+        try:
+            rgb = images.read_rgb(request.portraits[0].image.path)
+        except UnreadableImage as error:
+            return Failed(error=str(error), retryable=False)
+        grey = rgb.mean(axis=-1, keepdims=True)
+        return Edited(image=images.encode_png((rgb + self._strength * (grey - rgb)).astype("uint8")))
+
+
+class CLASSJudge:
+    """Measures how much brighter an edit is than its source."""
+
+    Parameters = Parameters
+    needs = Needs()
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.spec = spec_of("NAME", VERSION, parameters)
+        self.capabilities = JudgeCapabilities(kind="instrument", axes=("brighter",))
+
+    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        """One assessment per pair, in order, with a rating on every axis."""
+        for pair in pairs:
+            yield self._assessment(pair)
+
+    def close(self) -> None:
+        """Release what was opened with the first pair."""
+
+    def _assessment(self, pair: Pair) -> Assessment:
+        try:
+            before, after = images.read_rgb(pair.sources[0].path), images.read_rgb(pair.edited.path)
+        except UnreadableImage as error:
+            return Assessment(ratings={"brighter": Failed(error=str(error), retryable=False)})
+        return Assessment(ratings={"brighter": Rated(score=float(after.mean() - before.mean()))})
+'''
+
+TEST = '''\
+"""The editor and the judge keep what they declare, and an audit finds them by name."""
+
+from __future__ import annotations
+
+from stillme import registry
+from stillme.plugins import synthetic_portraits
+from stillme.testing import check_editor, check_judge
+
+from MODULE import CLASSEditor, CLASSJudge
+
+PORTRAITS = synthetic_portraits()[:2]
+
+
+def test_the_editor_conforms():
+    check_editor(CLASSEditor, PORTRAITS, {"strength": 0.5})
+
+
+def test_the_judge_conforms():
+    check_judge(CLASSJudge, PORTRAITS)
+
+
+def test_an_audit_finds_both_by_name():
+    assert registry.editor_class("NAME") is CLASSEditor
+    assert registry.judge_class("NAME") is CLASSJudge
+'''
+
+README = """\
+# NAME
+
+An editor and a judge for stillme.
+
+    pip install -e .
+    pytest
+    stillme list editors NAME
+
+Then every audit on this machine can use them:
+
+    [[editors]]
+    use = "NAME"
+    [editors.parameters]
+    strength = 0.5
+
+    [[judges]]
+    use = "NAME"
+"""
+
+
+def write_package(folder: Path, name: str, *, force: bool = False) -> Path:
+    """Write the package, and return its folder. Nothing is overwritten unless told so."""
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise StillmeError(f"{name!r} is no name for a plugin. Use small letters, digits and hyphens: my-editor.")
+    contents = _contents(name)
+    existing = [file for file in contents if (folder / file).exists()]
+    if existing and not force:
+        raise StillmeError(
+            f"{folder / existing[0]} already exists. Choose another folder, or overwrite it with --force."
+        )
+    for file, text in contents.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / file, text)
+    return folder
+
+
+def _contents(name: str) -> Mapping[str, str]:
+    module = name.replace("-", "_")
+    title = "".join(part.capitalize() for part in name.split("-"))
+
+    def written(template: str) -> str:
+        return template.replace("NAME", name).replace("MODULE", module).replace("CLASS", title)
+
+    return {
+        "pyproject.toml": written(PYPROJECT),
+        "README.md": written(README),
+        f"src/{module}/__init__.py": written(MODULE),
+        f"tests/test_{module}.py": written(TEST),
+    }

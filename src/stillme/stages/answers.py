@@ -1,0 +1,123 @@
+"""A judge's questions with pairs of known truth among them, and where the answers are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from stillme.audit import Audit, NamedJudge
+from stillme.sentinels.asking import Answer, Sentinel, Sentinels, SentinelTask
+from stillme.stages.loop import missing
+from stillme.stages.tally import Tally
+from stillme.stages.tasks import Task, example_of
+from stillme.store import AssessmentRow, Store
+from stillme.types import Assessment, Pair
+
+Asked = Task | SentinelTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What a judge said, and what that took."""
+
+    task: Asked
+    assessment: Assessment
+    attempts: int
+    seconds: float
+    cost: float
+
+
+class Answers:
+    """Where the answers of one judge are kept: real ones as assessments, the others apart."""
+
+    def __init__(self, named: NamedJudge, store: Store, sentinels: Sentinels) -> None:
+        self._judge, self._store, self._sentinels = named.judge.spec, store, sentinels
+
+    @property
+    def stopped(self) -> str:
+        """Why the judge must not go on; empty while it may."""
+        return self._sentinels.stopped
+
+    def finished(self, keys: Sequence[str]) -> set[str]:
+        """Which of these need no more work."""
+        return self._store.finished_assessments(keys) | self._store.finished_sentinels(keys)
+
+    def save(self, answered: Sequence[Answered]) -> None:
+        """Keep them for good."""
+        real = [
+            AssessmentRow(
+                key=answer.task.key,
+                edit=answer.task.pair.edit,
+                epoch=answer.task.pair.epoch,
+                judge=self._judge,
+                assessment=answer.assessment,
+                attempts=answer.attempts,
+                seconds=answer.seconds,
+                cost=answer.cost,
+            )
+            for answer in answered
+            if isinstance(answer.task, Task)
+        ]
+        if real:
+            self._store.add_assessments(real)
+        known = [
+            Answer(
+                task=answer.task,
+                assessment=answer.assessment,
+                attempts=answer.attempts,
+                seconds=answer.seconds,
+                cost=answer.cost,
+            )
+            for answer in answered
+            if isinstance(answer.task, SentinelTask)
+        ]
+        if known:
+            self._sentinels.save(known)
+
+
+class Mixture:
+    """Real questions, with the sentinels that have no answer yet at their places among them."""
+
+    def __init__(
+        self, named: NamedJudge, audit: Audit, store: Store, sentinels: Sentinels, tally: Tally, *, only_failed: bool
+    ) -> None:
+        self._named, self._audit, self._store = named, audit, store
+        self._waiting = missing(
+            sentinels.planned(),
+            lambda sentinel: sentinel.key,
+            store.finished_sentinels,
+            tally,
+            failed=store.failed_sentinels,
+            only_failed=only_failed,
+        )
+        self._next: Sentinel | None = None
+        self._asked = store.count_answers(named.judge.spec.key) if sentinels.count else 0
+        """Real questions, those of earlier runs included."""
+        self._model: Pair | None = None
+
+    def among(self, tasks: Iterable[Task]) -> Iterator[Asked]:
+        """The tasks; after each of them the next sentinel, if it is due. So the first question is never one."""
+        for task in tasks:
+            yield task
+            self._asked += 1
+            if len(task.pair.sources) == 1:
+                self._model = task.pair
+            if sentinel := self._due():
+                yield sentinel
+
+    def rest(self) -> Iterator[Asked]:
+        """The sentinels that are due when there are no more real questions."""
+        while sentinel := self._due():
+            yield sentinel
+
+    def _due(self) -> SentinelTask | None:
+        self._next = self._next or next(self._waiting, None)
+        if self._next is None or self._next.place > self._asked:
+            return None
+        self._model = self._model or example_of(self._named, self._audit, self._store)
+        if self._model is None:
+            return None
+        sentinel, self._next = self._next, None
+        return SentinelTask(
+            sentinel=sentinel, model=self._model, pictures=self._store.pictures, answered_before=self._asked
+        )

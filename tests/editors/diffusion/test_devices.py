@@ -1,0 +1,177 @@
+"""Several devices: one process each, the same edits as one, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from stillme.editors.diffusion.gpus import gpus
+from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
+from stillme.types import Edited, EditOutcome, Failed, Request
+from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
+from tests.editors.diffusion.test_editing import Folders, rgb, tiny_editor
+
+pytestmark = THIRD_PARTY
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def workers_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes get what `conftest.py` does for this one: a torchvision that imports, one thread, no hub."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "from tests.editors.diffusion import tiny\ntiny.allow_torchvision()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path / "site"), str(ROOT))))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def pooled(offline: Folders, workers_import: None) -> Iterator[Any]:
+    editor = tiny_editor(offline, "kontext", devices=["cpu", "cpu"], batch=1)
+    yield editor
+    editor.close()
+
+
+def workers_of(editor: Any) -> list[int]:
+    return [worker._running._process.pid for worker in editor._pool._workers if worker._running]
+
+
+def edited_by_threads(editor: Any, requests: Sequence[Request]) -> list[EditOutcome]:
+    """As the stage loop does: as many calls at once as the editor takes."""
+    with ThreadPoolExecutor(editor.capabilities.concurrency) as threads:
+        return [outcome for [outcome] in threads.map(lambda request: list(editor.edit([request])), requests)]
+
+
+def test_two_processes_make_the_same_pictures_as_one(offline: Folders, ask: Ask, pooled: Any) -> None:
+    requests = [ask(f"Wear hat {number}.", seed=number) for number in range(6)]
+    alone = list(tiny_editor(offline, "kontext", batch=1).edit(requests))
+    shared = edited_by_threads(pooled, requests)
+    for left, right in zip(alone, shared, strict=True):
+        assert np.array_equal(rgb(left), rgb(right))
+    first, second = (psutil.Process(pid) for pid in workers_of(pooled))
+    assert min(first.cpu_times().user, second.cpu_times().user) > 1, "both imported torch and worked"
+    pooled.close()
+    assert not first.is_running()
+    assert not second.is_running()
+
+
+def test_a_worker_that_dies_fails_its_request_and_is_restarted(ask: Ask, pooled: Any) -> None:
+    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(pooled, [ask("a"), ask("b")]))
+    victim, _ = workers_of(pooled)
+    os.kill(victim, signal.SIGKILL)
+    outcomes = edited_by_threads(pooled, [ask(text, seed=1) for text in "abcd"])
+    failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
+    assert [(outcome.retryable, outcome.fatal) for outcome in failed] == [(True, False)]
+    assert "was killed by signal 9" in failed[0].error
+    assert victim not in workers_of(pooled)
+
+
+def test_weights_that_do_not_load_end_the_run(ask: Ask, offline: Folders, workers_import: None) -> None:
+    editor = tiny_editor({"kontext": offline["flux2"]}, "kontext", devices=["cpu", "cpu"], batch=1)
+    [outcome] = editor.edit([ask()])
+    editor.close()
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert "is a Flux2Pipeline, not a FluxKontextPipeline" in outcome.error
+
+
+BACKEND = """
+import os
+
+def load(parameters):
+    return parameters
+
+def edit(loaded, message, attached):
+    if message.get("die"):
+        os._exit(3)
+    return {"pid": os.getpid()}, []
+"""
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Path:
+    (tmp_path / "backend.py").write_text(BACKEND)
+    return tmp_path / "backend.py"
+
+
+def test_a_worker_that_dies_twice_in_a_row_is_given_up(backend: Path) -> None:
+    worker = Worker((sys.executable, str(SERVE), str(backend)), {}, timeout=20, restarts=1)
+    for _ in range(2):
+        with pytest.raises(WorkerFault) as fault:
+            worker.ask({"do": "edit", "die": True}, [])
+        assert not fault.value.fatal
+        assert worker.ask({"do": "edit"}, []).message["pid"], "an answer in between starts the count again"
+    for fatal in (False, True, True):
+        with pytest.raises(WorkerFault) as fault:
+            worker.ask({"do": "edit", "die": True}, [])
+        assert fault.value.fatal is fatal
+    worker.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal is Linux's")
+def test_a_worker_dies_with_its_parent_even_in_the_middle_of_an_edit(tmp_path: Path) -> None:
+    (tmp_path / "backend.py").write_text(
+        "import time\ndef load(parameters): pass\ndef edit(loaded, message, attached): time.sleep(600)\n"
+    )
+    program = f"""
+        import sys, threading, time
+        from stillme.editors.diffusion.worker.process import SERVE, Worker
+        worker = Worker((sys.executable, str(SERVE), {str(tmp_path / "backend.py")!r}), {{}}, timeout=None)
+        threading.Thread(target=worker.ask, args=({{"do": "edit"}}, []), daemon=True).start()
+        while worker._running is None or not hasattr(worker._running, "_process"):
+            time.sleep(0.01)
+        time.sleep(1)
+        print(worker._running._process.pid, flush=True)
+        time.sleep(600)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        assert worker.is_running()
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_worker_outlives_the_thread_that_asked_first(backend: Path) -> None:
+    worker = Worker((sys.executable, str(SERVE), str(backend)), {}, timeout=20)
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(worker.ask, {"do": "edit"}, []).result()
+    time.sleep(0.3)
+    assert worker.ask({"do": "edit"}, []).message["pid"] == first.message["pid"]
+    worker.close()
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [(None, ["A100", "RTX 4090"]), ("1", ["RTX 4090"]), ("GPU-aa,1", ["A100", "RTX 4090"]), ("7,0", []), ("", [])],
+)
+def test_only_the_gpus_that_a_process_may_use_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, names: list[str]
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho '0, GPU-aa1, A100, 81920, 80000'\necho '1, GPU-bb2, RTX 4090, 24564, 24000'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [card.name for card in gpus()] == names

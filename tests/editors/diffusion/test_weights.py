@@ -1,0 +1,271 @@
+"""Weights are what they say: named by all of their bytes or by a commit, and never two in one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+from stillme.editors.diffusion import content_hash as hashing
+from stillme.editors.diffusion import hub
+from stillme.editors.diffusion.content_hash import content_hash
+from stillme.editors.diffusion.weights import Weights
+from stillme.pipeline import Options, run_stages
+from stillme.results.run import Run
+from stillme.results.status import status_of
+from stillme.types import Edited, Failed
+from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
+from tests.editors.diffusion.test_editing import Folders, edit_one, tiny_editor
+
+pytestmark = THIRD_PARTY
+
+FIRST, SECOND = "a" * 40, "b" * 40
+MEBIBYTE = 1 << 20
+
+
+def weights_folder(folder: Path) -> Path:
+    (folder / "transformer").mkdir(parents=True)
+    (folder / "model_index.json").write_text('{"_class_name": "Flux2Pipeline"}')
+    (folder / "transformer" / "model.safetensors").write_bytes(bytes(3 * MEBIBYTE))
+    return folder
+
+
+def change(file: Path, place: int) -> None:
+    """Change one byte and nothing else that a listing shows."""
+    before = file.stat()
+    with file.open("r+b") as stream:
+        stream.seek(place)
+        stream.write(b"1")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("place", [0, MEBIBYTE + 17, 3 * MEBIBYTE - 1])
+def test_any_byte_of_any_file_counts(tmp_path: Path, place: int) -> None:
+    folder = weights_folder(tmp_path / "weights")
+    before = content_hash(folder)
+    change(folder / "transformer" / "model.safetensors", place)
+    assert content_hash(folder) != before
+
+
+def test_what_was_read_once_is_not_read_again_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashing, "_SETTLED_SECONDS", -1.0)
+    folder = weights_folder(tmp_path / "weights")
+    before = content_hash(folder)
+    read: list[str] = []
+    real = hashing._sha256
+    monkeypatch.setattr(hashing, "_sha256", lambda file: (read.append(file.name), real(file))[1])
+    assert content_hash(folder) == before
+    assert read == []
+    change(folder / "transformer" / "model.safetensors", MEBIBYTE)
+    assert content_hash(folder) != before
+    assert read == ["model.safetensors"]
+
+
+def test_a_file_that_was_written_just_now_is_not_trusted(tmp_path: Path) -> None:
+    content_hash(weights_folder(tmp_path / "weights"))
+    assert not hashing._cache_file().exists()
+
+
+def test_a_damaged_cache_is_an_empty_one(tmp_path: Path) -> None:
+    hashing._cache_file().parent.mkdir(parents=True, exist_ok=True)
+    hashing._cache_file().write_text("[broken")
+    assert content_hash(weights_folder(tmp_path / "weights"))
+
+
+def test_the_hub_s_own_hashes_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = weights_folder(tmp_path / "plain")
+    sha256 = hashing._sha256(plain / "transformer" / "model.safetensors")
+    linked = weights_folder(tmp_path / "linked")
+    (tmp_path / "blobs").mkdir()
+    (linked / "transformer" / "model.safetensors").rename(tmp_path / "blobs" / sha256)
+    (linked / "transformer" / "model.safetensors").symlink_to(tmp_path / "blobs" / sha256)
+    expected = content_hash(plain)
+    real = hashing._sha256
+    monkeypatch.setattr(
+        hashing, "_sha256", lambda file: real(file) if file.suffix == ".json" else pytest.fail(file.name)
+    )
+    assert content_hash(linked) == expected
+
+
+def test_reading_much_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(hashing, "_ANNOUNCED", 1.0)
+    monkeypatch.setattr(hashing, "_SECONDS_BETWEEN_LINES", 0.0)
+    with caplog.at_level("WARNING"):
+        content_hash(weights_folder(tmp_path / "weights"))
+    assert "of weights to identify them" in caplog.text
+    assert "GB read" in caplog.text
+
+
+# -- commits ------------------------------------------------------------------------------------------------------
+
+
+class Hub:
+    """A hub's cache with two commits; `main` can be moved between them."""
+
+    def __init__(self, cache: Path, folder: Path) -> None:
+        self.repo = cache / "models--somebody--tiny"
+        for commit in (FIRST, SECOND):
+            shutil.copytree(folder, self.repo / "snapshots" / commit)
+        (self.repo / "refs").mkdir()
+        self.move(FIRST)
+
+    def move(self, commit: str) -> None:
+        (self.repo / "refs" / "main").write_text(commit)
+
+    def lose(self, commit: str) -> None:
+        shutil.rmtree(self.repo / "snapshots" / commit)
+
+
+@pytest.fixture
+def cached_hub(offline: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return Hub(tmp_path / "hub", offline["kontext"])
+
+
+def test_a_branch_is_recorded_by_its_commit(cached_hub: Hub, ask: Ask) -> None:
+    editor = tiny_editor({"kontext": Path("somebody/tiny")}, "kontext")
+    [problem] = editor.problems([], [ask("x" * 600).prompt])
+    assert "reads 512" in problem, "the cached tokenizer is used"
+    outcome = edit_one(editor, ask())
+    assert isinstance(outcome, Edited), outcome
+    assert outcome.effective["weights"] == {"repo": "somebody/tiny", "revision": FIRST}
+    assert editor.spec.parameters["revision"] == "main"
+
+
+def audit_of(write_audit: Callable[..., Path]) -> Path:
+    values = 'repo = "somebody/tiny", steps = 1, dtype = "float32", device = "cpu", size = [64, 64]'
+    return write_audit(
+        f'use = "flux1-kontext"\nname = "tiny"\nseeds = [42]\n'
+        f"parameters = {{ {values}, extra = {{ _auto_resize = false }} }}"
+    )
+
+
+def remove_edits(folder: Path, keep: int) -> None:
+    with sqlite3.connect(folder / "stillme.sqlite") as ledger:
+        ledger.execute("DROP TRIGGER edit_stays")
+        ledger.execute("DELETE FROM edit WHERE id > ?", (keep,))
+
+
+def revisions(folder: Path) -> list[str]:
+    with sqlite3.connect(folder / "stillme.sqlite") as ledger:
+        rows = ledger.execute("SELECT effective FROM edit WHERE outcome = 'edited' ORDER BY id")
+        return [json.loads(effective)["weights"]["revision"] for (effective,) in rows]
+
+
+def test_a_run_keeps_to_its_commit_when_the_branch_moves(cached_hub: Hub, write_audit: Any) -> None:
+    folder = audit_of(write_audit)
+    run_stages(folder, ("edit",), Options())
+    remove_edits(folder, keep=6)
+    cached_hub.move(SECOND)
+    run_stages(folder, ("edit",), Options())
+    assert revisions(folder) == [FIRST] * 12
+    shown = status_of(Run.open(folder))
+    assert f"somebody/tiny at {FIRST[:12]} (12 edits)" in shown.as_text()
+    assert "must not be pooled" not in shown.as_text()
+
+
+def test_a_run_whose_commit_is_gone_refuses_to_mix(cached_hub: Hub, write_audit: Any) -> None:
+    folder = audit_of(write_audit)
+    run_stages(folder, ("edit",), Options())
+    remove_edits(folder, keep=6)
+    cached_hub.move(SECOND)
+    cached_hub.lose(FIRST)
+    worked = run_stages(folder, ("edit",), Options())
+    assert revisions(folder) == [FIRST] * 6
+    assert f"somebody/tiny at {FIRST[:12]} is not on this machine" in worked.tallies[0].reason
+    assert "--accept-changes" in worked.tallies[0].reason
+
+
+def test_a_run_that_was_mixed_before_is_not_continued_and_says_so(cached_hub: Hub, write_audit: Any) -> None:
+    folder = audit_of(write_audit)
+    run_stages(folder, ("edit",), Options())
+    remove_edits(folder, keep=6)
+    with sqlite3.connect(folder / "stillme.sqlite") as ledger:
+        ledger.execute("DROP TRIGGER edit_is_kept")
+        ledger.execute("UPDATE edit SET effective = replace(effective, ?, ?) WHERE id = 1", (FIRST, SECOND))
+    worked = run_stages(folder, ("edit",), Options())
+    assert len(revisions(folder)) == 6
+    assert "were made with different weights of somebody/tiny" in worked.tallies[0].reason
+    shown = status_of(Run.open(folder))
+    assert "warning: the edits of tiny were made with different weights" in shown.as_text()
+    assert shown.as_json()["weights"][0]["mixed"]
+
+
+def hub_error(kind: str, status: int) -> Exception:
+    import huggingface_hub.errors
+
+    response = httpx.Response(status, request=httpx.Request("GET", "https://huggingface.co"))
+    return getattr(huggingface_hub.errors, kind)("refused", response=response)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "sentence"),
+    [
+        ("GatedRepoError", 403, "accept its licence at https://huggingface.co/somebody/tiny"),
+        ("GatedRepoError", 401, "run `hf auth login`"),
+        ("RepositoryNotFoundError", 401, "is not on the hub, or is private, or the token is wrong"),
+        ("HfHubHTTPError", 401, "the hub rejects the token (HTTP 401"),
+        ("RevisionNotFoundError", 404, "has no revision 'main'"),
+    ],
+)
+def test_the_hub_s_refusals_end_the_run_in_one_sentence(
+    cached_hub: Hub, ask: Ask, monkeypatch: pytest.MonkeyPatch, kind: str, status: int, sentence: str
+) -> None:
+    import huggingface_hub
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise hub_error(kind, status)
+
+    monkeypatch.setattr(huggingface_hub, "model_info", refuse)
+    outcome = edit_one(tiny_editor({"kontext": Path("somebody/tiny")}, "kontext"), ask())
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert sentence in outcome.error
+
+
+def test_a_licence_gate_is_met_before_any_weights(cached_hub: Hub, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "model_info", lambda *_, **__: SimpleNamespace(sha=FIRST))
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise hub_error("GatedRepoError", 403)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    outcome = edit_one(tiny_editor({"kontext": Path("somebody/tiny")}, "kontext"), ask())
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert "is gated" in outcome.error
+
+
+def test_an_outage_of_the_hub_uses_the_cache(cached_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise hub_error("HfHubHTTPError", 503)
+
+    monkeypatch.setattr(huggingface_hub, "model_info", fail)
+    assert hub.commit_of(Weights("somebody/tiny", "main", False)) == FIRST
+
+
+def test_the_hub_is_asked_before_the_cache(cached_hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "model_info", lambda *_, **__: SimpleNamespace(sha=SECOND))
+    assert hub.commit_of(Weights("somebody/tiny", "main", False)) == SECOND
+
+
+def test_a_full_disk_is_named(installed: None) -> None:
+    error = RuntimeError("cannot write")
+    error.__cause__ = OSError(28, "No space left on device")
+    assert "the disk is full while a/b is downloaded" in hub.explained(error, Weights("a/b", "main", False))

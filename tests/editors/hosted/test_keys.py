@@ -1,0 +1,133 @@
+"""Keys go to their provider and nowhere else, and no secret is stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from stillme import registry
+from stillme.errors import NotReady
+from stillme.redaction import redacted, without_secrets
+from stillme.types import Edited, Failed, Refused
+from tests.editors.hosted.conftest import KEY
+from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
+from tests.editors.hosted.providers import FAL, GEMINI, HF_FAL, OPENAI, SERVER, Provider, base64_of
+from tests.editors.hosted.test_every_provider import At
+
+keyed = pytest.mark.parametrize("provider", [OPENAI, GEMINI, FAL, HF_FAL], ids=lambda provider: provider.name)
+
+
+def test_a_server_of_ones_own_does_not_get_the_key_of_openai(at: At):
+    desk = at(SERVER, key_variable=None)
+    assert isinstance(desk.ask(), Edited)
+    assert KEY not in str(desk.server.asked[0].headers)
+
+
+@pytest.mark.parametrize("name", ["key_variable", "api_key_env"])
+@pytest.mark.parametrize("provider", [OPENAI, SERVER, FAL], ids=lambda provider: provider.name)
+def test_a_key_may_be_in_another_variable(at: At, provider: Provider, name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MY_KEY", "sesame-4711")
+    settings = {entry: value for entry, value in provider.parameters.items() if entry != "key_variable"}
+    with serving(provider.behave) as server:
+        parameters = {**settings, "base_url": server.url + provider.base, name: "MY_KEY"}
+        editor = provider.kind(provider.kind.Parameters.model_validate(parameters))
+        desk = at(provider)
+        (outcome,) = editor.edit([desk.request()])
+        editor.close()
+        assert isinstance(outcome, Edited)
+        assert all("sesame-4711" in str(asked.headers) for asked in server.asked)
+
+
+def test_readiness_is_checked_for_the_variable_that_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(NotReady, match="MY_KEY is not set"):
+        registry.build("editor", "openai", {"key_variable": "MY_KEY"})
+    monkeypatch.setenv("MY_KEY", "sesame-4711")
+    registry.build("editor", "openai", {"api_key_env": "MY_KEY"})
+
+
+def test_a_variable_that_is_named_must_be_set(at: At):
+    outcome = at(SERVER, key_variable="MY_KEY").ask()
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert "MY_KEY is not set" in outcome.error
+
+
+@keyed
+@pytest.mark.parametrize("url", ["http://api.example.com", "http://93.184.216.34:8000/v1"])
+def test_a_key_is_not_sent_unencrypted(provider: Provider, at: At, url: str):
+    editor = provider.build(url)
+    (sentence,) = editor.problems([], [])
+    assert "unencrypted" in sentence
+    (outcome,) = editor.edit([at(provider).request()])
+    assert isinstance(outcome, Failed)
+    assert outcome.fatal
+    assert sentence in outcome.error
+    assert list(provider.build(url, insecure_http=True).problems([], [])) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://api.example.com", "http://localhost:8000", "http://127.0.0.1", "http://[::1]"],
+)
+def test_a_key_is_sent_over_https_and_to_this_machine(url: str):
+    assert list(OPENAI.build(url).problems([], [])) == []
+
+
+def test_without_a_key_plain_http_is_no_problem():
+    assert list(SERVER.build("http://gpu.example.com", key_variable=None).problems([], [])) == []
+
+
+def test_credentials_in_an_address_are_refused_and_not_repeated():
+    (sentence,) = SERVER.build("https://me:hunter2@gpu.example.com/v1").problems([], [])
+    assert "contains credentials" in sentence
+    assert "hunter2" not in sentence
+
+
+@keyed
+def test_a_key_does_not_follow_to_another_host(provider: Provider, at: At):
+    def elsewhere(server: Loopback, asked: Asked) -> Says:
+        return Says(body={})
+
+    with serving(elsewhere) as other:
+        desk = at(provider)
+        desk.server.breaks(Says(status=307, headers={"Location": f"{other.url}/take"}), at=provider.submit)
+        outcome = desk.ask()
+        assert isinstance(outcome, Failed)
+        assert outcome.fatal
+        assert "redirects to" in outcome.error
+        assert other.asked == []
+
+
+def test_refusals_and_rewritten_prompts_are_redacted_too(at: At):
+    desk = at(OPENAI)
+    message = f"Rejected for {KEY}, see https://x.example/log?sig=abcdef"
+    desk.server.breaks(Says(status=400, body={"error": {"code": "moderation_blocked", "message": message}}))
+    outcome = desk.ask()
+    assert isinstance(outcome, Refused)
+    assert outcome.message == "Rejected for …, see https://x.example/log?…"
+    picture = base64_of(desk.people[0].image.read())
+    data = [{"b64_json": picture, "revised_prompt": f"Do it with Bearer {KEY}"}]
+    desk.server.breaks(Says(body={"created": 1, "data": data}))
+    outcome = desk.ask()
+    assert isinstance(outcome, Edited)
+    assert KEY not in str(outcome.effective)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        (f"Incorrect key {KEY}.", "Incorrect key …."),
+        (f"Incorrect key {KEY[:12]}***", "Incorrect key …***"),
+        ("Authorization: Bearer abc123def456", "Authorization: Bearer …"),
+        ("GET https://s3.example/a.png?X-Amz-Signature=1f2e&Expires=9 failed", "GET https://s3.example/a.png?… failed"),
+        ("https://me:pass@host/v1", "https://…@host/v1"),
+        ("Key features of the API key provided", "Key features of the API key provided"),
+    ],
+)
+def test_secrets_of_every_kind_are_removed(text: str, stored: str):
+    assert redacted(text, KEY) == stored
+
+
+def test_secrets_are_removed_from_nested_values():
+    nested = {"a": [f"x {KEY}", 3], "b": {"c": KEY}, "d": None}
+    assert without_secrets(nested, KEY) == {"a": ["x …", 3], "b": {"c": "…"}, "d": None}

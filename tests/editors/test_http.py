@@ -1,0 +1,295 @@
+"""A web address is an editor: what it answers becomes an outcome, and keys go nowhere else."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stillme import images
+from stillme.editors.http import HttpEditor, HttpEditorParameters
+from stillme.pipeline import Options, run_stages
+from stillme.portraits.synthetic import portraits
+from stillme.protocols import ChecksRequests, Editor
+from stillme.testing import PROMPTS, check_editor
+from stillme.types import Arm, Edited, EditOutcome, Failed, Refused, Request
+from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
+
+KEY = "sk-loopback-0123456789"
+TEMPLATE = {"prompt": "{instruction}", "seed": "{seed}", "input": {"images": ["{source}"]}, "note": "seed {seed}"}
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+
+
+def negative(asked: Asked) -> str:
+    """The first picture of a request with its colours inverted, in base64."""
+    rgb = images.read_rgb(base64.b64decode(asked.json["input"]["images"][0]))
+    return base64.b64encode(images.encode_png(255 - rgb)).decode()
+
+
+def behave(server: Loopback, asked: Asked) -> Says:
+    if asked.method == "GET":
+        return Says(body=images.encode_png(np.full((4, 4, 3), 9, dtype=np.uint8)))
+    return Says(body={"data": [{"b64_json": negative(asked)}]})
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    with serving(behave) as running:
+        yield running
+
+
+def editor(server: Loopback, **settings: Any) -> HttpEditor:
+    given = {"url": f"{server.url}/edit", "template": TEMPLATE, "picture": "data.0.b64_json", **settings}
+    return HttpEditor(HttpEditorParameters.model_validate(given))
+
+
+def request(editor: Editor, people: int = 1) -> Request:
+    return Request(
+        portraits=portraits()[:people],
+        prompt=PROMPTS[0],
+        arm=Arm.BASELINE,
+        instruction='Say "no" to {seed}.',
+        editor=editor.spec,
+        seed=7,
+    )
+
+
+def outcome(editor: HttpEditor, people: int = 1) -> EditOutcome:
+    try:
+        return next(editor.edit([request(editor, people)]))
+    finally:
+        editor.close()
+
+
+def failure(editor: HttpEditor) -> Failed:
+    failed = outcome(editor)
+    assert isinstance(failed, Failed), failed
+    return failed
+
+
+def test_a_server_conforms(server: Loopback):
+    parameters = {"url": server.url, "template": TEMPLATE, "picture": "data.0.b64_json", "seed": "exact"}
+    check_editor(HttpEditor, portraits()[:2], parameters)
+    assert isinstance(editor(server), Editor)
+    assert isinstance(editor(server), ChecksRequests)
+
+
+def test_the_template_is_filled_and_numbers_stay_numbers(server: Loopback):
+    edited = outcome(editor(server, headers={"Authorization": "Bearer {env:MY_KEY}"}))
+    assert isinstance(edited, Edited)
+    assert np.array_equal(images.read_rgb(edited.image), 255 - images.read_rgb(portraits()[0].image.path))
+    (asked,) = server.asked
+    assert asked.json["seed"] == 7
+    assert asked.json["note"] == "seed 7"
+    assert asked.json["prompt"] == 'Say "no" to {seed}.'
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_two_portraits_need_a_second_place(server: Loopback):
+    failed = outcome(editor(server), people=2)
+    assert isinstance(failed, Failed)
+    assert "add {source2}" in failed.error
+    both = editor(server, template={**TEMPLATE, "input": {"images": ["{source2}", "{source}"]}})
+    assert both.capabilities.inputs == 2
+    edited = outcome(both, people=2)
+    assert isinstance(edited, Edited)
+    assert np.array_equal(images.read_rgb(edited.image), 255 - images.read_rgb(portraits()[1].image.path))
+
+
+# -- where the picture is ---------------------------------------------------------------------------------------------
+
+PICTURE = images.encode_png(np.random.default_rng(0).integers(0, 255, (6, 4, 3), dtype=np.uint8))
+BASE64 = base64.b64encode(PICTURE).decode()
+
+
+def test_the_body_itself_may_be_the_picture(server: Loopback):
+    server.breaks(Says(body=PICTURE))
+    edited = outcome(editor(server, picture=""))
+    assert isinstance(edited, Edited)
+    assert (edited.image, edited.effective) == (PICTURE, {"size": [4, 6]})
+
+
+@pytest.mark.parametrize("text", [BASE64, f"data:image/png;base64,{BASE64}", f"{BASE64[:40]}\n{BASE64[40:]}"])
+def test_base64_and_data_uris_are_read(server: Loopback, text: str):
+    server.breaks(Says(body={"output": [text]}))
+    assert getattr(outcome(editor(server, picture="output.0")), "image", None) == PICTURE
+
+
+def test_a_link_is_followed_without_the_key(server: Loopback):
+    server.breaks(Says(body={"url": f"{server.url}/made.png"}), at="/edit")
+    server.breaks(Says(body=b"", status=503), at="/made.png")
+    linked = editor(server, picture="url", headers={"X-API-Key": "{env:MY_KEY}"})
+    assert isinstance(outcome(linked), Edited), "one fault does not lose a picture that is paid for"
+    fetches = server.calls("GET")
+    assert len(fetches) == 2
+    assert all(KEY not in str(fetch.headers) for fetch in fetches)
+    assert len(server.calls("POST")) == 1
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        (Says(body={"data": []}), "no picture at 'data.0.b64_json'; the answer: {\"data\": []}"),
+        (Says(body=b"<html>"), "no picture at 'data.0.b64_json'; the answer: <html>"),
+        (Says(body={"data": [{"b64_json": "?"}]}), "is neither base64 nor a link"),
+        (Says(body={"data": [{"b64_json": BASE64[: len(BASE64) // 8 * 4]}]}), "damaged"),
+        (Says(body={"data": [{"b64_json": "aGVsbG8="}]}), "is not a picture"),
+        (Says(body={"data": []}, truncated=True), "no complete answer"),
+    ],
+    ids=["empty", "no JSON", "no base64", "truncated", "text", "hung up"],
+)
+def test_anything_but_a_picture_is_a_failure(server: Loopback, says: Says, words: str):
+    server.breaks(says)
+    failed = failure(editor(server, price=0.25))
+    assert words in failed.error
+    assert failed.retryable
+    assert failed.cost == (0.0 if says.truncated else 0.25), "an answer is charged, also if it is of no use"
+
+
+# -- statuses ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "fatal", "throttled", "retryable"),
+    [
+        *((status, True, False, False) for status in (401, 402, 403, 404)),
+        (429, False, True, True),
+        (500, False, False, True),
+        (503, False, False, True),
+        (400, False, False, False),
+        (422, False, False, False),
+    ],
+)
+def test_a_status_says_who_must_act(server: Loopback, status: int, fatal: bool, throttled: bool, retryable: bool):
+    server.breaks(Says(body={"error": f"no, {KEY}"}, status=status, headers={"Retry-After": "12"}))
+    failed = failure(editor(server, headers={"X-API-Key": "{env:MY_KEY}"}))
+    assert (failed.fatal, failed.throttled, failed.retryable) == (fatal, throttled, retryable)
+    assert failed.retry_after == 12.0
+    assert failed.status == str(status)
+    assert failed.error == f'{status}: {{"error": "no, …"}}'
+
+
+def test_a_redirect_is_not_followed_with_a_key(server: Loopback):
+    server.breaks(Says(status=307, headers={"Location": f"{server.url}/elsewhere"}))
+    failed = failure(editor(server, headers={"X-API-Key": "{env:MY_KEY}"}))
+    assert failed.fatal
+    assert "write that as `url`" in failed.error
+    assert len(server.asked) == 1
+
+
+def test_an_answer_that_trickles_in_is_given_up_in_time(server: Loopback):
+    server.breaks(Says(body=b"x" * 100_000, trickles=True))
+    assert "no complete answer within 0.5 s" in failure(editor(server, timeout=0.5)).error
+
+
+def test_a_server_that_is_not_there_is_a_failure(server: Loopback):
+    assert failure(editor(server, url="http://127.0.0.1:9/edit")).retryable
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+BLOCKED = {"error": {"code": "policy", "message": f"Not with {KEY}."}}
+
+
+def test_a_marked_refusal_is_one_whatever_its_status(server: Loopback):
+    marked = {
+        "refusal": "error.code",
+        "refusal_values": ["policy"],
+        "refusal_message": "error.message",
+        "headers": {"X-API-Key": "{env:MY_KEY}"},
+        "price": 0.5,
+    }
+    for status, cost in ((400, 0.0), (200, 0.5)):
+        server.breaks(Says(body=BLOCKED, status=status))
+        refused = outcome(editor(server, **marked))
+        assert refused == Refused(message="Not with ….", effective={"signal": "error.code = policy"}, cost=cost)
+    server.breaks(Says(body={"error": {"code": "busy"}}, status=400))
+    assert isinstance(outcome(editor(server, **marked)), Failed), "another code is no refusal"
+
+
+def test_without_values_any_mark_is_a_refusal(server: Loopback):
+    for body, kind in (({"flagged": True}, Refused), ({"flagged": False, "image": BASE64}, Edited)):
+        server.breaks(Says(body=body))
+        assert isinstance(outcome(editor(server, refusal="flagged", picture="image")), kind)
+
+
+def test_without_a_path_nothing_is_a_refusal(server: Loopback):
+    server.breaks(Says(body=BLOCKED, status=400))
+    assert isinstance(outcome(editor(server)), Failed)
+    assert not editor(server).capabilities.can_refuse
+
+
+# -- cost, keys and the audit -----------------------------------------------------------------------------------------
+
+
+def test_a_price_elsewhere_is_unknown_unless_the_audit_gives_it(server: Loopback):
+    assert editor(server).expected_dollars() == 0.0
+    assert editor(server, price=0.04).expected_dollars() == 0.04
+    assert editor(server, url="https://images.example/edit").expected_dollars() is None
+    edited = outcome(editor(server, price=0.04))
+    assert isinstance(edited, Edited)
+    assert edited.cost == 0.04
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"headers": {"X-API-Key": "{env:NO_SUCH_KEY}"}}, "NO_SUCH_KEY is not set: run `export NO_SUCH_KEY=…`"),
+        ({"headers": {"X-Seed": "{seed}"}}, "unknown placeholder {seed}; only {env:NAME}"),
+        ({"headers": {"Authorization": "Bearer abc"}}, "`headers.Authorization` would be stored as it is"),
+        ({"url": "https://me:secret@images.example/edit"}, "contains credentials"),
+        (
+            {"url": "http://images.example", "headers": {"X-Key": "{env:MY_KEY}"}},
+            "MY_KEY would be sent unencrypted",
+        ),
+        ({"template": {"prompt": "{instruction}", "image": "{sorce}"}}, "{sorce}. Did you mean 'source'?"),
+        ({"template": {"image": "{source}"}}, "`template` has no {instruction}"),
+        ({"template": {"prompt": "{instruction}"}}, "`template` has no {source}"),
+    ],
+)
+def test_a_mistake_is_named_before_anything_is_sent(server: Loopback, settings: dict[str, Any], words: str):
+    assert words in " ".join(editor(server, **settings).problems([], []))
+
+
+def test_a_right_template_has_no_problems(server: Loopback):
+    right = {"template": {"image": "{source_data_uri}", "prompt": "{instruction} {{x}}"}}
+    assert list(editor(server, **right).problems([], [])) == []
+    allowed = editor(
+        server, url="http://images.example", headers={"X-Key": "{env:MY_KEY}"}, insecure_http=True, **right
+    )
+    assert list(allowed.problems([], [])) == []
+
+
+def test_a_key_is_not_sent_in_the_open_even_unchecked(server: Loopback):
+    failed = failure(editor(server, url="http://images.example/edit", headers={"X-Key": "{env:MY_KEY}"}))
+    assert failed.fatal
+    assert "unencrypted" in failed.error
+
+
+def test_the_key_holds_no_secret_and_nothing_about_how_calls_are_made(server: Loopback):
+    headers = {"X-API-Key": "{env:MY_KEY}"}
+    plain = editor(server, headers=headers)
+    assert KEY not in str(plain.spec)
+    again = editor(server, headers=headers, timeout=5, concurrency=9, price=1, requests_per_minute=5)
+    assert again.spec.key == plain.spec.key
+    assert editor(server, headers=headers, template={**TEMPLATE, "steps": 4}).spec.key != plain.spec.key
+
+
+def test_a_whole_audit_runs_over_http(server: Loopback, write_audit: Callable[..., Path]):
+    parameters = f"""use = "http"
+[editors.parameters]
+url = "{server.url}"
+template = {{ prompt = "{{instruction}}", input = {{ images = ["{{source}}"] }} }}
+picture = "data.0.b64_json"
+"""
+    folder = write_audit(parameters, prompts='["O-01"]')
+    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 6}

@@ -1,0 +1,116 @@
+"""A web address is a judge: the scores in its answer become ratings."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stillme import images
+from stillme.judges.http import HttpJudge, HttpJudgeParameters
+from stillme.portraits.synthetic import portraits
+from stillme.protocols import ChecksRequests, HasProvider, Judge
+from stillme.testing import check_judge
+from stillme.types import Abstained, Assessment, Failed, Pair, Prompt, Rated
+from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
+
+SUIT = Prompt(id="O-01", text="Dress the person in a dark suit.", category="occupational", subcategory="authority")
+TEMPLATE = {"before": "{source}", "after": "{edited_data_uri}", "asked": "{instruction}"}
+AXES = ("edit_success", "brighter")
+
+
+def behave(server: Loopback, asked: Asked) -> Says:
+    before = images.read_rgb(base64.b64decode(asked.json["before"]))
+    after = images.read_rgb(base64.b64decode(asked.json["after"].removeprefix("data:image/png;base64,")))
+    return Says(body={"edit_success": 5, "brighter": float(after.mean() - before.mean()), "model": "mine-2"})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving(behave) as running:
+        yield running
+
+
+def judge(server: Loopback, **settings: Any) -> HttpJudge:
+    given = {"url": f"{server.url}/rate", "template": TEMPLATE, "axes": AXES, **settings}
+    return HttpJudge(HttpJudgeParameters.model_validate(given))
+
+
+def pair() -> Pair:
+    first, second = (portrait.image for portrait in portraits()[:2])
+    return Pair(edit="x", sources=(first,), edited=second, prompt=SUIT)
+
+
+def assessed(judge: HttpJudge) -> Assessment:
+    try:
+        return next(judge.judge([pair()]))
+    finally:
+        judge.close()
+
+
+def test_a_server_conforms(server: Loopback):
+    check_judge(HttpJudge, portraits()[:2], {"url": server.url, "template": TEMPLATE, "axes": AXES})
+    for protocol in (Judge, ChecksRequests, HasProvider):
+        assert isinstance(judge(server), protocol)
+
+
+def test_scores_are_read_from_the_answer(server: Loopback):
+    assessment = assessed(judge(server, price=0.25))
+    assert assessment.ratings["edit_success"] == Rated(score=5.0)
+    assert json.loads(assessment.raw or "")["model"] == "mine-2"
+    assert assessment.cost == 0.25
+    assert server.asked[0].json["asked"] == SUIT.text
+
+
+def test_scores_may_stand_in_text_and_under_other_names(server: Loopback):
+    text = 'Here you are:\n```json\n{"success": {"score": 4, "evidence": "a suit"}, "light": {"value": null}}\n```'
+    server.breaks(Says(body={"choices": [{"message": {"content": text}}]}))
+    paths = {"edit_success": "success", "brighter": "light.value"}
+    ratings = assessed(judge(server, answer="choices.0.message.content", paths=paths)).ratings
+    assert ratings == {
+        "edit_success": Rated(score=4.0, evidence="a suit"),
+        "brighter": Abstained(reason="no reason given"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        (Says(body={"edit_success": 5}), "the server returned no brighter"),
+        (Says(body={"edit_success": 9, "brighter": 1}), "edit_success = 9 is outside of 1 to 5"),
+        (Says(body=b"lovely"), "there are no scores at"),
+        (Says(body={"error": "busy"}, status=503), "503"),
+    ],
+)
+def test_anything_else_is_a_failure_and_never_a_score(server: Loopback, says: Says, words: str):
+    server.breaks(says)
+    assessment = assessed(judge(server, price=0.25))
+    assert assessment.ratings.keys() == set(AXES)
+    for rating in assessment.ratings.values():
+        assert isinstance(rating, Failed)
+        assert words in rating.error
+        assert rating.retryable
+    assert assessment.cost == (0.0 if says.status == 503 else 0.25)
+
+
+def test_too_many_questions_slow_down(server: Loopback):
+    server.breaks(Says(status=429, headers={"Retry-After": "3"}))
+    failed = assessed(judge(server)).failure
+    assert failed is not None
+    assert (failed.throttled, failed.retry_after) == (True, 3.0)
+
+
+def test_a_refusal_abstains_on_every_axis(server: Loopback):
+    server.breaks(Says(body={"blocked": "no faces"}))
+    ratings = assessed(judge(server, refusal="blocked")).ratings
+    assert ratings == dict.fromkeys(AXES, Abstained(reason="no faces"))
+
+
+def test_mistakes_are_named(server: Loopback):
+    sentences = " ".join(judge(server, template={"x": "{source}"}, paths={"skin": "y"}).problems([], []))
+    assert "`template` has no {edited}" in sentences
+    assert "`paths.skin` is for an axis that `axes` does not list" in sentences

@@ -1,0 +1,78 @@
+"""A plan says what a run would refuse, and how long edits took or are said to take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillme import audit
+from stillme.audit.experiments import experiment
+from stillme.editors.diffusion.gpus import Gpu
+from stillme.pipeline import Options, run_stages
+from stillme.planning import PlanOptions, plan_audit
+from stillme.planning.refusals import obstacles
+from stillme.planning.speed import published
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def diagnosis(tmp_path: Path) -> Path:
+    (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
+    return tmp_path
+
+
+def test_what_run_refuses_is_listed_and_does_not_fail_the_plan(write_audit: Write):
+    folder = write_audit('use = "unready"')
+    planned = plan_audit(folder)
+    assert any("no_such_module is not installed" in sentence for sentence in planned.obstacles)
+    assert "Would be refused on this machine" in planned.as_text()
+    assert plan_audit(write_audit()).obstacles == ()
+
+
+def test_a_missing_key_does_not_hide_a_setting_that_the_model_rejects(diagnosis: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("pydantic_ai")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = diagnosis / "audit.toml"
+    head, _, tail = file.read_text().rpartition('profile = "paper"')
+    file.write_text(f'{head}profile = "paper"\ntemperature = 0.1{tail}')
+    refused = plan_audit(diagnosis).obstacles
+    assert any("OPENAI_API_KEY is not set" in sentence for sentence in refused)
+    assert any("ignores `temperature = 0.1`" in sentence for sentence in refused)
+    assert any("`python` is missing: Step1X runs in its own environment" in sentence for sentence in refused)
+
+
+def test_gpus_that_are_too_small_are_named(diagnosis: Path):
+    loaded = audit.load(diagnosis, ready=False)
+    card = Gpu(name="NVIDIA A100", total_gb=80, free_gb=80)
+    (small,) = [line for line in obstacles(loaded, [card]) if "NVIDIA A100" in line]
+    assert small.startswith("flux2-dev: needs a GPU with about 112 GB")
+    assert sum("nvidia-smi shows none here" in line for line in obstacles(loaded, [])) == 3
+    file = diagnosis / "audit.toml"
+    file.write_text(
+        file.read_text().replace('use = "flux2-dev"', 'use = "flux2-dev"\nparameters = { offload = "model" }')
+    )
+    assert not [line for line in obstacles(audit.load(diagnosis, ready=False), [card]) if "NVIDIA A100" in line]
+
+
+def test_the_audits_own_run_tells_how_long_an_edit_takes(write_audit: Write):
+    folder = write_audit()
+    assert plan_audit(folder).bills.editors[0].hours is None
+    run_stages(folder, ("edit",), Options())
+    assert plan_audit(folder).bills.editors[0].hours is not None
+    told = plan_audit(folder, PlanOptions(seconds={"noop": 36.0})).bills.editors[0]
+    assert told.hours == pytest.approx(12 * 36 / 3600), "what the user says comes first"
+
+
+def test_a_published_time_is_a_range_with_its_source_and_no_sum(diagnosis: Path):
+    bills = plan_audit(diagnosis).bills
+    step1x = bills.editors[2]
+    assert step1x.hours is None
+    assert bills.gpu_hours is None
+    assert (
+        "10 to 23 h, published: 22 s on H800, 50 s on A800 (https://github.com/stepfun-ai/Step1X-Edit)" in step1x.note
+    )
+    assert "time unknown" in bills.editors[0].note
+    assert all(known.source.startswith("https://") for known in published().values())

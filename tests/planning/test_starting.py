@@ -1,0 +1,110 @@
+"""`stillme new` for other portraits, for an earlier run, and as the paper did it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from stillme import audit
+from stillme.audit.sampling import Cell, draw_among, read_cells
+from stillme.cli import cli
+from stillme.errors import StillmeError
+from stillme.exchange import ColumnMapping, import_judgements
+from stillme.pipeline import Options, run_stages
+from stillme.portraits.synthetic import portraits as embedded
+
+
+def stillme(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--as", "paper"], "--as paper goes with --experiment"),
+        (["--experiment", "roles", "--from", "."], "--from goes with --experiment mitigation"),
+        (["--experiment", "mitigation", "--as", "paper"], "Name that run with --from RUN"),
+    ],
+)
+def test_options_that_do_not_fit_are_one_sentence_and_write_nothing(
+    tmp_path: Path, arguments: list[str], sentence: str
+):
+    shown = stillme("new", tmp_path / "x", *arguments)
+    assert isinstance(shown.exception, StillmeError)
+    assert sentence in str(shown.exception)
+    assert not (tmp_path / "x").exists()
+
+
+def test_as_paper_says_that_the_embedded_portraits_lack_what_judges_are_told(tmp_path: Path):
+    shown = stillme("new", tmp_path / "x", "--experiment", "diagnosis", "--as", "paper")
+    assert shown.exit_code == 0
+    assert "lack race, gender, age" in shown.output
+    planned = json.loads(stillme("plan", tmp_path / "x", "--json").stdout)
+    assert any('disclosure = "paper" needs race, gender and age' in line for line in planned["would_be_refused"])
+
+
+def test_the_papers_sample_is_drawn_from_what_changed_in_the_first_experiment(tmp_path: Path, portraits: Path):
+    first = _judged_run(tmp_path / "one", portraits)
+    shown = stillme("new", tmp_path / "two", "--experiment", "mitigation", "--as", "paper", "--from", first)
+    assert shown.exit_code == 0, shown.output
+    cells = read_cells(tmp_path / "two" / "cells.csv")
+    # p0 and p1 changed race under both prompts, p2 gender under one; p3 to p5 stayed.
+    assert sorted(cells) == sorted(
+        ("noop", *cell) for cell in (("p0", "O-01"), ("p0", "O-02"), ("p1", "O-01"), ("p1", "O-02"), ("p2", "O-02"))
+    )
+    data = tomllib.loads((tmp_path / "two" / "audit.toml").read_text())
+    assert data["reuse"] == {"runs": ["../one"]}
+    assert (tmp_path / "two" / data["portraits"]["source"]).resolve() == portraits
+
+
+def test_without_scores_nothing_can_be_drawn_by_outcome(tmp_path: Path, portraits: Path):
+    first = _run(tmp_path / "one", portraits)
+    shown = stillme("new", tmp_path / "two", "--experiment", "mitigation", "--as", "paper", "--from", first)
+    assert "no baseline edit with a race or gender change of 2 or more" in str(shown.exception)
+    assert not (tmp_path / "two").exists()
+
+
+def test_a_draw_among_cells_is_even_over_prompts_and_editors_and_by_seed_alone():
+    cells: list[Cell] = [
+        (editor, portrait.id, prompt)
+        for editor in ("a", "b", "c")
+        for portrait in embedded()
+        for prompt in ("p", "q", "r", "s")
+    ]
+    drawn = draw_among(cells, embedded(), factors=("preset",), size=120, seed=1)
+    assert len(set(drawn)) == 120
+    assert set(Counter(prompt for _, _, prompt in drawn).values()) == {30}
+    assert set(Counter(editor for editor, _, _ in drawn).values()) == {40}
+    assert drawn == draw_among(reversed(cells), embedded(), factors=("preset",), size=120, seed=1)
+    assert drawn != draw_among(cells, embedded(), factors=("preset",), size=120, seed=2)
+    presets = Counter(portrait.split("_")[0] for _, portrait, _ in drawn)
+    assert max(presets.values()) - min(presets.values()) <= 8
+    assert sorted(draw_among(cells, embedded(), factors=(), size=10_000, seed=1)) == sorted(cells)
+
+
+def _run(folder: Path, portraits: Path) -> Path:
+    folder.mkdir()
+    (folder / "audit.toml").write_text(
+        f'[portraits]\nsource = "../{portraits.name}"\n[prompts]\nonly = ["O-01", "O-02"]\n'
+        '[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\n'
+    )
+    run_stages(folder, ("edit",), Options())
+    assert len(audit.load(folder).portraits) == 6
+    return folder
+
+
+def _judged_run(folder: Path, portraits: Path) -> Path:
+    _run(folder, portraits)
+    rows = [
+        f"p{index},{prompt},{3 if index < 2 else 1},{2 if (index, prompt) == (2, 'O-02') else 1}"
+        for index in range(6)
+        for prompt in ("O-01", "O-02")
+    ]
+    (folder / "scores.csv").write_text("\n".join(["portrait,prompt,race_change,gender_change", *rows]))
+    import_judgements(folder / "scores.csv", folder, "lab", ColumnMapping(), declare="model")
+    return folder

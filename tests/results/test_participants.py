@@ -1,0 +1,56 @@
+"""Who took part is kept as counts in which nobody can be found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stillme.errors import StillmeError
+from stillme.results import participants
+from stillme.results.participants import FEWEST, RARE, summarised, suppressed
+from stillme.tables.paper.people import table_17
+from stillme.tables.paper.table import Count
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers(1, 40), max_size=8))
+def test_no_count_below_five_is_kept_and_none_can_be_subtracted(counts: dict[str, int]) -> None:
+    kept = suppressed(counts)
+    assert all(count >= FEWEST for count in kept.values())
+    assert not kept or sum(kept.values()) == sum(counts.values())
+    assert all(counts[name] == count for name, count in kept.items() if name != RARE)
+
+
+def people(count: int, **attributes: str) -> list[dict[str, str]]:
+    return [{"Age": str(20 + place), **attributes} for place in range(count)]
+
+
+def test_a_rare_answer_hides_the_next_one_too() -> None:
+    rows = [*people(20, Sex="Female"), *people(7, Sex="Male"), *people(1, Sex="Prefer not to say")]
+    summary = summarised("s", rows, ["Sex"], "Age")
+    assert summary.attributes == {"Sex": {"Female": 20, RARE: 8}}
+    assert (summary.count, summary.age_mean) == (28, 27.5)
+
+
+def test_too_few_people_are_not_described_at_all() -> None:
+    with pytest.raises(StillmeError, match="too few to describe"):
+        summarised("s", people(4, Sex="Female"), ["Sex"], "Age")
+
+
+def test_a_study_replaces_its_own_counts_and_table_17_shows_all(tmp_path: Path) -> None:
+    for study, count in (("one", 6), ("two", 9), ("one", 8)):
+        participants.add(tmp_path, summarised(study, people(count, Sex="Female"), ["Sex"], "Age"))
+    kept = participants.read(tmp_path)
+    assert {entry.study: entry.count for entry in kept} == {"one": 8, "two": 9}
+    table = table_17(kept)
+    assert [cell.value for row in table.rows for cell in row.cells if isinstance(cell, Count)] == [9, 9, 8, 8]
+    assert set(json.loads((tmp_path / participants.FILE).read_text())[0]) == {
+        "study",
+        "count",
+        "age_mean",
+        "age_sd",
+        "attributes",
+    }

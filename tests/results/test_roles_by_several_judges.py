@@ -1,0 +1,109 @@
+"""Who is drawn as the target, by several judges: they agree, or the edit is undecided and people should look."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stillme.estimates import RatingState, adherence
+from stillme.pipeline import Options, run_stages
+from stillme.results import Run
+from stillme.tables.analyses import analyse
+from stillme.tables.paper import Chosen, make_tables
+from stillme.types import Interval, NotEstimable, Request
+from tests import role_runs
+
+
+def number(request: Request) -> int:
+    return int(request.prompt.id.removeprefix("W-"))
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def contradicting(judge: str, request: Request, _epoch: int) -> int:
+    """Both name the first person, whom the stereotype expects, up to W-20; afterwards they contradict each other."""
+    return 1 if judge == "one" or number(request) <= 20 else 2
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = role_runs.write(tmp_path_factory.mktemp("roles"), {"one": 1, "two": 1}, contradicting)
+    run_stages(folder, ("estimate", "report"), Options())
+    return folder
+
+
+def test_judges_who_contradict_each_other_leave_the_edit_undecided(run: Path) -> None:
+    results = Run.open(run).results
+    (combined,) = [score for score in results.scores if score.kind == "ensemble" and score.axis == "role_target"]
+    agree = np.array([number_of <= 20 for number_of in _numbers(run)])
+    assert (combined.value[agree] == 1).all()
+    assert np.isnan(combined.value[~agree]).all()
+    assert set(combined.state[~agree].tolist()) == {RatingState.ABSTAINED}
+
+
+def _numbers(run: Path) -> list[int]:
+    edits = Run.open(run).results.edits
+    return [int(edits.prompts[int(code)].id.removeprefix("W-")) for code in edits.prompt]
+
+
+def test_table_7_and_statistics_exclude_and_count_what_is_undecided(run: Path) -> None:
+    opened = Run.open(run)
+    (table,) = make_tables(opened, Chosen(numbers=(7,)))
+    (row,) = table.rows
+    assert row.cells[0].edits == 20
+    assert any("30 more are undecided" in note for note in table.notes)
+    assert any("name different people" in note for note in table.notes)
+    assert not any("a point apart" in note for note in table.notes)
+    written, _ = analyse(opened, only=["roles"])["roles"]
+    ensemble = [row for row in rows(written) if row["judge"].startswith("ensemble") and not row["pronoun"]]
+    assert [(row["edits"], row["abstained"]) for row in ensemble] == [("20", "30")]
+
+
+def test_the_report_says_how_many_are_undecided(run: Path) -> None:
+    assert "30 undecided edits left out" in (run / "report.html").read_text()
+
+
+def test_every_contradiction_is_flagged_for_people(run: Path) -> None:
+    flagged = rows(run / "tables" / "judges" / "flagged.csv")
+    assert len(flagged) == 30 * 2
+    assert {(row["axis"], row["priority"]) for row in flagged} == {("role_target", "high")}
+    assert {(row["judge"], row["score"]) for row in flagged} == {("one", "1"), ("two", "2")}
+    listed = rows(run / "tables" / "judges" / "agreement.csv")
+    measures = {row["measure"]: row["value"] for row in listed if (row["axis"], row["group"]) == ("role_target", "all")}
+    assert measures["exact"] == "0.4"
+    assert "within_one" not in measures, "persons have no distance"
+
+
+def test_where_judges_never_agree_there_is_no_rate(tmp_path: Path) -> None:
+    folder = role_runs.write(tmp_path, {"one": 1, "two": 1}, lambda judge, *_: 1 if judge == "one" else 2)
+    (table,) = make_tables(Run.open(folder), Chosen(numbers=(7,)))
+    assert not any(isinstance(getattr(cell, "outcome", None), Interval) for row in table.rows for cell in row.cells)
+    results = Run.open(folder).results
+    combined = [score for score in results.scores if score.kind == "ensemble"]
+    (share, *_) = adherence(results.edits, combined, Run.open(folder).settings)
+    assert isinstance(share.outcome, NotEstimable)
+    assert share.abstained == 50
+
+
+def test_people_agree_among_themselves_and_their_majority_is_compared_with_judges(tmp_path: Path) -> None:
+    def answer(judge: str, request: Request, epoch: int) -> int | None:
+        return 2 if judge == "people" and epoch == 2 and number(request) % 5 == 0 else 1 + number(request) % 2
+
+    folder = role_runs.write(tmp_path, {"one": 1, "people": 3}, answer)
+    opened = Run.open(folder)
+    written = analyse(opened, only=["agreement", "against_people", "corrected"])
+    among = {row["measure"]: row for row in rows(written["agreement"][0]) if not row["group"]}
+    assert set(among) == {"fleiss_kappa", "alpha_nominal", "exact"}
+    assert {row["among"] for row in among.values()} == {"people"}
+    assert among["fleiss_kappa"]["raters"] == "3"
+    assert 0 < float(among["fleiss_kappa"]["low"]) < float(among["fleiss_kappa"]["high"]) <= 1
+    against = [row for row in rows(written["against_people"][0]) if row["scope"] == "all"]
+    assert {row["measure"] for row in against if row["axis"] == "role_target"} == {"exact"}
+    assert [row["value"] for row in against if row["axis"] == "role_target"] == ["1"]
+    assert written["corrected"][1] == 0

@@ -1,0 +1,194 @@
+"""Pairs of known truth at a provider: it cannot tell them from real ones, now or in a batch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from stillme.evidence import seal, verify
+from stillme.pipeline import Ended, Options, run_stages
+from stillme.planning import plan_audit
+from stillme.results import Run
+from stillme.store import Store
+from stillme.store.tickets import Tickets
+from tests.editors.hosted.loopback import Asked, Loopback, serving
+from tests.judges.conftest import KEY, answer
+from tests.vlm.batch_servers import BATCH_SERVERS
+from tests.vlm.servers import CHAT, ModelInput
+
+QUESTIONS = 25
+PROMPTS = ["O-01", "O-02", "O-03", "O-04", "V-05"]
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+
+
+def told(asked: ModelInput) -> str:
+    """An answer to either form."""
+    return json.dumps(answer(age_accuracy=3) if "age_accuracy" in asked.system else answer())
+
+
+def write(folder: Path, portraits: Path, parameters: dict[str, Any], share: float) -> Path:
+    folder.mkdir(exist_ok=True)
+    audit = {
+        "portraits": {"source": str(portraits)},
+        "prompts": {"only": PROMPTS},
+        "editors": [{"use": "noop"}],
+        "judges": [{"use": "vlm", "name": "judge", "sentinel": {"share": share}, "parameters": parameters}],
+        "estimates": {"factors": ["group"]},
+    }
+    (folder / "audit.toml").write_text(tomli_w.dumps(audit))
+    return folder
+
+
+def judged(folder: Path) -> Ended:
+    return run_stages(folder, ("edit", "judge"), Options()).ended
+
+
+def hidden_rows(folder: Path) -> list[tuple[int, str]]:
+    with Store.reading(folder) as store:
+        if not store.has("sentinel"):
+            return []
+        return list(store.query("SELECT number, key FROM sentinel WHERE final = 1 ORDER BY number"))
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[], Loopback]]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(serving(CHAT.handler(told)))
+
+
+def parameters(server: Loopback, **more: Any) -> dict[str, Any]:
+    given = {"provider": CHAT.provider, "model": CHAT.model, "base_url": server.url + CHAT.base}
+    return {**given, "timeout": 5, "concurrency": 2, **more}
+
+
+def form(asked: Asked) -> tuple[str, ...]:
+    """Everything in a request but the pictures, the instruction, and the length that follows from them."""
+    body = re.sub(r"data:image/jpeg;base64,[A-Za-z0-9+/=]+", "PICTURE", asked.content.decode())
+    body = re.sub(r"EDIT INSTRUCTION: .*?\\n", "INSTRUCTION", body)
+    headers = [f"{name}: {value}" for name, value in asked.headers.items() if name.lower() != "content-length"]
+    return asked.path, body, *headers
+
+
+@pytest.mark.parametrize("disclosure", ["blind", "paper"])
+def test_a_server_cannot_tell_them_apart(
+    tmp_path: Path, portraits: Path, serve: Callable[[], Loopback], disclosure: str
+):
+    server = serve()
+    for name, share in (("plain", 0.0), ("watched", 0.4)):
+        assert judged(write(tmp_path / name, portraits, parameters(server, disclosure=disclosure), share)) is (
+            Ended.COMPLETE
+        )
+    calls = server.calls()
+    real, watched = calls[:QUESTIONS], calls[QUESTIONS:]
+    known = {asked.content for asked in real}
+    hidden = [asked for asked in watched if asked.content not in known]
+    assert len(hidden) == len(hidden_rows(tmp_path / "watched")) >= 8
+    assert len(watched) == QUESTIONS + len(hidden)
+    assert {form(asked) for asked in hidden} <= {form(asked) for asked in real}
+    assert all("PICTURE" in form(asked)[1] and "INSTRUCTION" in form(asked)[1] for asked in hidden)
+    assert not any(word in asked.content.lower() for asked in hidden for word in (b"sentinel", b"calibration", b"webp"))
+    sizes = [{len(picture) for picture in CHAT.parse(asked.json).images} for asked in hidden]
+    assert all(len(pair) == 2 for pair in sizes), "two pictures of different bytes"
+
+
+def test_a_killed_run_asks_only_what_is_missing(tmp_path: Path, portraits: Path, serve: Callable[[], Loopback]):
+    server = serve()
+    server.delay = 0.1
+    folder = write(tmp_path / "run", portraits, parameters(server), 0.4)
+    with subprocess.Popen([sys.executable, "-m", "stillme", "run", str(folder), "--json"]) as process:
+        while not (Store.exists(folder) and hidden_rows(folder)):
+            assert process.poll() is None, "it ended before it could be killed"
+            time.sleep(0.05)
+        process.kill()
+    before = hidden_rows(folder)
+    server.delay = 0.0
+    assert judged(folder) is Ended.COMPLETE
+    after = hidden_rows(folder)
+    assert set(before) < set(after)
+    assert len({key for _, key in after}) == len(after) >= 8
+    server.asked.clear()
+    assert judged(folder) is Ended.COMPLETE
+    assert server.calls() == []
+
+
+def test_a_batch_has_them_too_and_survives_a_crash(tmp_path: Path, portraits: Path, monkeypatch: pytest.MonkeyPatch):
+    kind, wire = BATCH_SERVERS["openai"]
+    batch_server = kind(wire, told)
+    with serving(batch_server) as server:
+        given = {
+            "provider": wire.provider,
+            "model": wire.model,
+            "base_url": server.url + wire.base,
+            "timeout": 5,
+            "delivery": "batch",
+            "poll_seconds": 0.05,
+        }
+        folder = write(tmp_path / "run", portraits, given, 0.4)
+        event = Tickets.add_event
+
+        def dying(self: Tickets, ticket: Any, name: Any, detail: str = "") -> None:
+            event(self, ticket, name, detail)
+            if name == "submitted":
+                raise Crash
+
+        with monkeypatch.context() as patched, suppress(Crash):
+            patched.setattr(Tickets, "add_event", dying)
+            judged(folder)
+        submitted = len(batch_server.submitted)
+        assert submitted > QUESTIONS
+        assert hidden_rows(folder) == []
+        assert judged(folder) is Ended.COMPLETE
+        assert len(batch_server.submitted) == submitted, "what is in a batch is not asked again"
+    assert len(hidden_rows(folder)) == submitted - QUESTIONS >= 8
+    with Store.reading(folder) as store:
+        assert store.totals().assessments == QUESTIONS
+
+
+def test_a_bundle_holds_and_recomputes_the_same_numbers(tmp_path: Path, portraits: Path, serve: Callable[[], Loopback]):
+    server, rows = serve(), []
+    for name, share in (("plain", 0.0), ("watched", 0.4)):
+        folder = write(tmp_path / name, portraits, parameters(server), share)
+        run_stages(folder, ("edit", "judge", "estimate", "report"), Options())
+        with Run.open(folder) as run:
+            seal(run, tmp_path / f"{name}.zip")
+        verification = verify(tmp_path / f"{name}.zip")
+        assert verification.consistent, verification.differences
+        with zipfile.ZipFile(tmp_path / f"{name}.zip") as bundle:
+            judgements = [json.loads(line) for line in bundle.read("rows/judgements.jsonl").splitlines()]
+            rows.append(sorted((row["assessment"], row["axis"], row["score"]) for row in judgements))
+    assert rows[0] == rows[1]
+    assert (tmp_path / "plain/tables/estimates.csv").read_bytes() == (
+        tmp_path / "watched/tables/estimates.csv"
+    ).read_bytes()
+
+
+def test_a_plan_prices_them_on_a_line_of_their_own(tmp_path: Path, portraits: Path, serve: Callable[[], Loopback]):
+    given = parameters(serve(), price={"input": 1.0, "output": 1.0})
+    plain = plan_audit(write(tmp_path / "plain", portraits, given, 0.0))
+    planned = plan_audit(write(tmp_path / "watched", portraits, given, 0.4))
+    assert "10 hidden known answers, to watch the judges" in planned.as_text()
+    assert "hidden" not in plain.as_text()
+    (bill,) = planned.as_json()["sentinels"]
+    assert (bill["calls"], planned.bills.questions) == (10, QUESTIONS)
+    assert planned.bills.dollars == pytest.approx(plain.bills.dollars + bill["dollars"])
+    assert bill["dollars"] > 0

@@ -1,0 +1,96 @@
+"""A second experiment takes over what the first has done, and the first stays whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stillme.errors import InvalidAudit, StillmeError
+from stillme.pipeline import Options, run_stages
+from stillme.results import Run
+from stillme.store import Store
+
+STAGES = ("edit", "judge", "estimate")
+DIAGNOSIS = """
+title = "All of it"
+arms = {arms}
+[portraits]
+source = "{portraits}"
+[prompts]
+only = ["O-01", "O-02"]
+[[editors]]
+use = "noop"
+[[judges]]
+use = "scripted"
+[estimates]
+factors = ["group"]
+replicates = 200
+{extra}
+"""
+
+
+def write(folder: Path, portraits: Path, *, arms: str = '["baseline"]', extra: str = "") -> Path:
+    folder.mkdir()
+    (folder / "audit.toml").write_text(DIAGNOSIS.format(arms=arms, portraits=portraits, extra=extra))
+    return folder
+
+
+def mitigation(tmp_path: Path, portraits: Path) -> Path:
+    extra = '[sample]\nsize = 4\n[reuse]\nruns = ["../diagnosis"]\n'
+    return write(tmp_path / "mitigation", portraits, arms='["baseline", "noop"]', extra=extra)
+
+
+def rows(folder: Path) -> int:
+    with Run.open(folder) as run:
+        return len(run.results.edits)
+
+
+def test_baselines_are_taken_from_the_first_experiment_which_keeps_all_of_its_rows(tmp_path: Path, portraits: Path):
+    first = write(tmp_path / "diagnosis", portraits)
+    run_stages(first, STAGES, Options())
+    second, said = mitigation(tmp_path, portraits), list[str]()
+    summary = run_stages(second, STAGES, Options(say=said.append))
+    edit, judge = summary.tallies
+    noops = edit.counts["edited"]
+    assert (edit.already, edit.total) == (4, 4 + noops)
+    assert (judge.already, judge.counts["judged"]) == (4, noops)
+    assert "Taken from ../diagnosis: 4 edits, 4 judgements, 0 descriptions." in said
+    assert (rows(first), rows(second)) == (12, 4 + noops)
+    with Run.open(first) as one, Run.open(second) as other:
+        assert {row.request.key for row in other.rows() if row.request.arm == "baseline"} <= {
+            row.request.key for row in one.rows()
+        }
+        assert all(other.picture(row.image).is_file() for row in other.rows())
+
+
+def test_what_was_taken_over_is_not_taken_again(tmp_path: Path, portraits: Path):
+    run_stages(write(tmp_path / "diagnosis", portraits), STAGES, Options())
+    second, said = mitigation(tmp_path, portraits), list[str]()
+    run_stages(second, STAGES, Options())
+    run_stages(second, STAGES, Options(say=said.append))
+    assert not [note for note in said if note.startswith("Taken")]
+
+
+def test_descriptions_are_taken_over_and_with_them_the_edits_that_need_them(tmp_path: Path):
+    """An extractor is asked once for two audits."""
+    common = '[portraits]\nsource = "synthetic"\nlimit = 1\n[prompts]\nonly = ["O-01"]\n'
+    plugins = '[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n[estimates]\nfactors = []\n'
+    for name, reuse in (("one", ""), ("two", '[reuse]\nruns = ["../one"]\n')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "audit.toml").write_text(f'arms = ["feature"]\n{common}{plugins}{reuse}')
+    run_stages(tmp_path / "one", ("edit",), Options())
+    said = list[str]()
+    run_stages(tmp_path / "two", ("edit",), Options(say=said.append))
+    assert "Taken from ../one: 1 edits, 0 judgements, 1 descriptions." in said
+    with Store.reading(tmp_path / "two") as store:
+        assert store.totals().cost == 0
+
+
+def test_a_run_that_is_not_there_is_named(tmp_path: Path, portraits: Path):
+    second = mitigation(tmp_path, portraits)
+    with pytest.raises(InvalidAudit, match=r"reuse.runs\[0\]: '../diagnosis' is not a folder"):
+        run_stages(second, STAGES, Options())
+    (tmp_path / "diagnosis").mkdir()
+    with pytest.raises(StillmeError, match=r"diagnosis of \[reuse\] has no run yet"):
+        run_stages(second, STAGES, Options())

@@ -1,0 +1,143 @@
+"""The doctor tells the truth: what imports, what fits, who may download, and which plugin is broken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stillme import catalogue, doctor, registry
+from stillme.doctor import examine, tried_imports
+from stillme.editors.diffusion import readiness
+from stillme.editors.diffusion.gpus import Gpu
+from stillme.editors.diffusion.traits import presets
+from stillme.editors.diffusion.weights import Weights
+from stillme.protocols import Needs, Parameters
+
+
+def test_an_import_is_really_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a torchvision of another build: it is there, and `find_spec` finds it."""
+    (tmp_path / "there.py").write_text("fine = 1\n")
+    (tmp_path / "hollow.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')\n")
+    (tmp_path / "deadly.py").write_text("import os\nprint('hello', flush=True)\nos._exit(7)\n")
+    wrapped = "def __getattr__(name):\n    try:\n        import hollow\n    except RuntimeError as e:\n"
+    (tmp_path / "lazy.py").write_text(wrapped + "        raise ImportError('look above') from e\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    faults = tried_imports(["there", "there:fine", "deadly", "hollow", "lazy", "lazy:Pipeline", "there:absent"])
+    nms = "RuntimeError: operator torchvision::nms does not exist"
+    assert faults == {
+        "there": "",
+        "there:fine": "",
+        "deadly": "the import ends the process with 7",
+        "hollow": nms,
+        "lazy": "",
+        "lazy:Pipeline": nms,
+        "there:absent": "AttributeError: module 'there' has no attribute 'absent'",
+    }
+
+
+class _Hostile:
+    """Raises wherever it can."""
+
+    Parameters = Parameters
+    needs = Needs()
+
+    def __init__(self, parameters: Any) -> None:
+        self.spec = SimpleNamespace(key="x")
+
+    @property
+    def capabilities(self) -> Any:
+        raise KeyError("no capabilities")
+
+    def lacking(self, *, online: bool) -> Iterator[str]:
+        raise OSError("no driver")
+
+    def edit(self, requests: Any) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry: Any = SimpleNamespace(name="hostile", value="nowhere", dist=None, load=lambda: _Hostile)
+    plugins = {kind: dict(registry.plugins(kind)) for kind in ("editor", "judge", "prompt set", "portrait set")}
+    plugins["editor"] = {"hostile": registry.Plugin("editor", "hostile", entry), "noop": plugins["editor"]["noop"]}
+    plugins["judge"] = {"scripted": plugins["judge"]["scripted"]}
+    monkeypatch.setattr(registry, "plugins", lambda kind: plugins[kind])
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def test_a_plugin_that_raises_hides_nobody_else(hostile: None, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    checks = {check.name: check for check in examine()}
+    assert checks["editor hostile"].state == "broken"
+    assert checks["editor hostile"].detail == "OSError: no driver"
+    assert checks["editor noop"].state == checks["judge scripted"].state == "ok"
+    listed = {entry.title: entry.summary for entry in catalogue.catalogue("editors", None)}
+    assert listed["hostile"] == "[broken: KeyError: 'no capabilities']"
+    assert "broken" not in listed["noop"]
+
+
+def test_offline_the_hub_s_word_is_unknown_and_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(hub, "get_token", lambda: "hf_token")
+    monkeypatch.setattr(hub, "whoami", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(doctor.socket, "create_connection", lambda *_: pytest.fail("asked"))
+    assert not doctor._online()
+    assert "is unknown" in doctor._hub(online=False).detail
+    monkeypatch.setattr(hub, "whoami", lambda: {"name": "ada"})
+    assert doctor._hub(online=True).detail == "logged in as ada"
+
+
+def card(total: float, free: float | None = None) -> Gpu:
+    return Gpu(name="a card", total_gb=total, free_gb=total if free is None else free)
+
+
+@pytest.mark.parametrize(
+    ("cards", "sentence"),
+    [
+        ([], "no NVIDIA GPU is seen (nvidia-smi); it needs one with about 112 GB"),
+        ([card(24.0)], "it needs about 112 GB, and a card has 24 GB; use 'flux2-dev-24gb'"),
+        ([card(24.0), card(51.0)], "it needs about 112 GB, and a card has 51 GB; use 'flux2-dev-48gb'"),
+        ([card(85.9)], "it needs about 112 GB, and a card has 86 GB; use 'flux2-dev-80gb'"),
+        ([card(8.0)], "it needs about 112 GB, and a card has 8 GB; set `quantisation` and `offload`"),
+        ([card(141.0, 20.0)], "only 20 of 141 GB are free on a card, and it needs about 112; end what uses the GPU"),
+        ([card(141.0)], ""),
+    ],
+)
+def test_memory_is_held_against_the_cards(cards: list[Gpu], sentence: str) -> None:
+    assert "".join(readiness.too_small(112.0, cards, presets()["flux2-dev"])) == sentence
+
+
+def test_the_disk_is_held_against_what_is_still_to_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "not" / "yet"))
+    monkeypatch.setattr(readiness.shutil, "disk_usage", lambda _: SimpleNamespace(free=50e9))
+    weights = Weights("a/b", "main", False)
+    [sentence] = readiness.no_space(weights, 112.0)
+    assert f"about 112 GB of disk, and 50 GB are free in {tmp_path}" in sentence
+    assert list(readiness.no_space(weights, 40.0)) == []
+
+
+def test_a_licence_that_was_not_accepted_is_named_with_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    httpx = pytest.importorskip("httpx")
+    from huggingface_hub.errors import GatedRepoError
+
+    def refuse(repo: str) -> None:
+        raise GatedRepoError("no", response=httpx.Response(403, request=httpx.Request("GET", "https://x")))
+
+    monkeypatch.setattr(hub, "auth_check", refuse)
+    [sentence] = readiness.no_access(Weights("black-forest-labs/FLUX.2-dev", "main", False))
+    assert "accept its licence at https://huggingface.co/black-forest-labs/FLUX.2-dev" in sentence
+
+
+def test_step1x_is_not_ready_without_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    [sentence, *_] = doctor._lacking("editor", "step1x-edit-v1p2", {}, online=False)
+    assert "`python` is missing: Step1X runs in its own environment" in sentence
+    assert sys.executable not in sentence
