@@ -55,7 +55,7 @@ class Needs:
     disk_gb: float = 0.0
     """Space for what is downloaded with the first call, as a guide."""
     imports: tuple[str, ...] = ()
-    """What is imported with the first call, as `module:name`, where importing the modules does not show that it works."""
+    """What is imported with the first call, as `module:name`, if importing `modules` does not prove that it works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

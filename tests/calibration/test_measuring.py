@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from stillme.calibration import Calibration, Verdict, calibration_of, records
-from stillme.rubric.limits import load
 from stillme.calibration.records import EVERYONE
 from stillme.design import JudgeRecord
 from stillme.editors.known import prompts
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.results import Results, Run
+from stillme.rubric.limits import load
 from stillme.types import Spec
 from tests.records import portrait
 from tests.runs import fill, people, scores, write_audit

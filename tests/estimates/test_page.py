@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stillme import estimates
-from stillme.estimates import agreement
+from stillme.estimates import agreement, behaviour
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text("utf-8")
 
@@ -24,6 +24,7 @@ def test_every_function_of_the_table_exists() -> None:
     named = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
     assert len(named) >= 13
     for name in named:
-        room = agreement if name.startswith((".", "agreement.")) else estimates
+        rooms = {"": agreement, "agreement": agreement, "behaviour": behaviour}
+        room = rooms.get(name.partition(".")[0], estimates) if "." in name else estimates
         if name not in ("stillme.estimates",):
             assert callable(getattr(room, name.rpartition(".")[2]))

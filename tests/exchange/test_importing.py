@@ -274,7 +274,10 @@ def test_the_judge_stage_asks_nothing_of_an_imported_judge(run: Path):
 
 
 def test_people_are_set_against_the_ensemble_and_not_averaged_into_it(write_audit: Write):
-    two = 'use = "scripted"\nname = "one"\nparameters = { otherwise = "fail" }\n[[judges]]\nname = "two"\n' + PEOPLE.format(epochs=1)
+    two = (
+        'use = "scripted"\nname = "one"\nparameters = { otherwise = "fail" }\n[[judges]]\nname = "two"\n'
+        + PEOPLE.format(epochs=1)
+    )
     folder = edited(write_audit(judge=two, extra='[ensemble]\nrule = "paper"'))
     run_stages(folder, ("judge",), Options())
     take(folder, wide(lambda _: 5))
