@@ -110,7 +110,7 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     said: list[str] = []
     summary = run_audit(audit, Options(say=said.append))
     (alarm,) = [line for line in said if "answers worse" in line]
-    assert "knowing answers worse than the limits for judges explains: until real answer " in alarm
+    assert "knowing answers worse than the limits of calibration allow: until real answer " in alarm
     assert summary.ended is Ended.COMPLETE
     assert summary.to_retry == 0
     assert f"  warning: {summary.known_answers[0].alarm}" in summary.as_text().splitlines()
@@ -123,7 +123,7 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     assert rows > 8
     assert "lighter" in table.read_text("utf-8")
     page = (audit.folder / "report.html").read_text("utf-8")
-    assert page.count("knowing answers worse than the limits for judges explains") >= 2, "the section and the caveat"
+    assert page.count("knowing answers worse than the limits of calibration allow") >= 2, "the section and the caveat"
     assert "Hidden known answers" in page
 
 

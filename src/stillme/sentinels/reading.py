@@ -169,9 +169,9 @@ def _alarm(name: str, rows: Sequence[StoredSentinel], expected: Expectations) ->
             f"saw {same.answers - same.right:,} changes in {same.answers:,} places without one "
             f"({numbers.decimal(same.answers - same.expected, 1)} expected)"
         )
-    standard = "its calibration" if expected.calibration else "the limits for judges"
+    standard = "its calibration explains" if expected.calibration else "the limits of calibration allow"
     return (
-        f"{name} answers worse than {standard} explains: until real answer {rows[first].answered_before:,} it "
+        f"{name} answers worse than {standard}: until real answer {rows[first].answered_before:,} it "
         f"{' and '.join(parts)}."
     )
 

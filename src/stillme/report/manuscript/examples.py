@@ -58,13 +58,12 @@ def failures(data: ReportData) -> Any | str:
 
 
 def _failures(data: ReportData) -> list[Example]:
-    """The worst edits that count as failures; on axes without a named rate, the worst."""
+    """The worst edits that count as failures. A measurement without such a limit cannot say that a person changed."""
     rates = [rubric.load().rates[name] for name in _FAILURES]
     return [
         (row, score)
         for row, score in gallery.worst(data, _RANKED)
-        if not (named := [rate for rate in rates if rate.axis == score.axis])
-        or any(rate.holds(float(score.value[row])) for rate in named)
+        if any(rate.axis == score.axis and rate.holds(float(score.value[row])) for rate in rates)
     ]
 
 
