@@ -44,7 +44,7 @@ class ProviderAdapter(Protocol):
 class _OpenAIResponses:
     detail_per_image = True
     endpoint = "/responses"
-    required = ("output",)
+    required: Sequence[str] = ("output",)
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -79,7 +79,7 @@ class _OpenAIResponses:
 class _OpenAIChat:
     detail_per_image = True
     endpoint = "/chat/completions"
-    required = ("choices",)
+    required: Sequence[str] = ("choices",)
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -115,7 +115,7 @@ class _OpenAIChat:
 class _Gemini:
     detail_per_image = False
     endpoint = ":generateContent"
-    required = ()
+    required: Sequence[str] = ()
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from google.genai.types import HttpRetryOptions
@@ -150,7 +150,7 @@ class _Gemini:
 class _Anthropic:
     detail_per_image = False
     endpoint = "/messages"
-    required = ("content", "usage")
+    required: Sequence[str] = ("content", "usage")
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from anthropic import AsyncAnthropic
