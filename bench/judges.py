@@ -1,7 +1,8 @@
 """Judge 500 pairs of real-size JPEGs with a loopback server that takes 50 ms, 50 questions in flight.
 
 The server runs in its own process. Compared in turns within the same run: a plain thread-pool script with the official
-client, which downscales and encodes per call as such scripts do, and Inspect AI if it is installed.
+client, which downscales and encodes per call as such scripts do; the same with asyncio; and Inspect AI if it is
+installed. On a shared machine, compare the CPU times: many threads get a larger share of it than few.
 
 The limit is what the latency allows, or what a core allows at the CPU time that our calls take, whichever is lower. The
 share of a core that a shared machine really gives is measured just before each turn. Results are medians over turns.
@@ -59,7 +60,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, _server() as url:
         pairs = _pairs(Path(scratch))
         turns = [pairs[start::TURNS] for start in range(TURNS)]
-        methods: dict[str, Method] = {"stillme": partial(_stillme, url), "plain thread pool": partial(_plain, url)}
+        methods: dict[str, Method] = {
+            "stillme": partial(_stillme, url),
+            "plain thread pool": partial(_plain, url),
+            "plain asyncio": partial(_plain_async, url),
+        }
         if find_spec("inspect_ai"):
             methods["Inspect AI"] = partial(_inspect, url)
         else:
@@ -159,6 +164,34 @@ def _plain(url: str, pairs: Sequence[Pair]) -> int:
 
     with ThreadPoolExecutor(CONCURRENCY) as pool, client:
         return sum(pool.map(ask, pairs))
+
+
+def _plain_async(url: str, pairs: Sequence[Pair]) -> int:
+    """The same as one event loop with as many questions in flight."""
+    from openai import AsyncOpenAI
+
+    from stillme.judges.questions import form_of
+
+    question = form_of(PROMPT, 1).question(pairs[0], disclosure="blind", swapped=False)
+    schema = {"name": "Evaluation", "schema": question.answer.model_json_schema()}
+
+    async def ask_all() -> int:
+        places = asyncio.Semaphore(CONCURRENCY)
+
+        async def ask(client: AsyncOpenAI, pair: Pair) -> bool:
+            async with places:
+                pictures = [await asyncio.to_thread(_encoded, image) for image in (pair.sources[0], pair.edited)]
+                response = await client.chat.completions.create(
+                    model="m",
+                    messages=_messages(question.system, pictures),
+                    response_format={"type": "json_schema", "json_schema": schema},
+                )
+            return bool(question.answer.model_validate_json(response.choices[0].message.content or ""))
+
+        async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
+            return sum(await asyncio.gather(*(ask(client, pair) for pair in pairs)))
+
+    return asyncio.run(ask_all())
 
 
 def _inspect(url: str, pairs: Sequence[Pair]) -> int:

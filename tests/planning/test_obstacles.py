@@ -10,6 +10,7 @@ import pytest
 from stillme import audit
 from stillme.audit.experiments import experiment
 from stillme.editors.diffusion.gpus import Gpu
+from stillme.judges.scripted import Scripted
 from stillme.pipeline import Options, run_stages
 from stillme.planning import PlanOptions, plan_audit
 from stillme.planning.refusals import obstacles
@@ -42,6 +43,17 @@ def test_a_missing_key_does_not_hide_a_setting_that_the_model_rejects(diagnosis:
     assert any("OPENAI_API_KEY is not set" in sentence for sentence in refused)
     assert any("ignores `temperature = 0.1`" in sentence for sentence in refused)
     assert any("`python` is missing: Step1X runs in its own environment" in sentence for sentence in refused)
+
+
+def test_a_budget_that_cannot_be_kept_is_said_and_an_unknown_price_is_never_zero(
+    write_audit: Write, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Scripted, "expected_dollars", lambda _: None, raising=False)
+    planned = plan_audit(write_audit(extra="[budget]\ndollars = 5"))
+    assert any("$5.00 cannot be kept: the price of judge 'scripted'" in line for line in planned.obstacles)
+    assert "unknown without GPU time: scripted (price unknown)" in planned.as_text()
+    assert "$0.00" not in planned.as_text()
+    assert plan_audit(write_audit()).obstacles == ()
 
 
 def test_gpus_that_are_too_small_are_named(diagnosis: Path):

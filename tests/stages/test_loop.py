@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.stages.breaker import Patience
+from stillme.stages.breaker import Breaker, Patience
 from stillme.stages.interrupt import Stop
 from stillme.stages.loop import Activity, Done, Limits, Stage, Terms, grouped, in_turn, missing, run, steps, together
 from stillme.stages.spending import Budget, Spending
@@ -326,12 +326,59 @@ def test_dollars_are_kept_at_any_concurrency_however_wrong_the_estimate_is(
     assert spending.reserved == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("concurrency", [1, 16, 64])
+def test_a_price_that_triples_midway_overshoots_by_one_calls_error(concurrency: int):
+    cheap, dear = 0.01, 0.03
+    turns = iter(range(10**6))
+
+    def slow(tasks: Sequence[int]) -> list[Result]:
+        time.sleep(0.005)
+        return say(tasks)
+
+    spending = Spending(Budget(dollars=1.0))
+    ended, _ = go(
+        Ledger(),
+        1000,
+        slow,
+        limits=Limits(concurrency=concurrency),
+        spending=spending,
+        cost=lambda: cheap if next(turns) < 30 else dear,
+        expected=cheap,
+    )
+    assert ended is Ended.OVER_BUDGET
+    assert 1.0 - dear <= spending.spent <= 1.0 + (dear - cheap) + 1e-9
+
+
 def test_a_finished_run_is_not_over_budget():
     spending = Spending(Budget(dollars=1.0))
     ended, _ = go(Ledger(), 10, say, spending=spending, cost=0.1, expected=0.1)
     assert (ended, round(spending.spent, 9)) == (Ended.COMPLETE, 1.0)
     ledger = Ledger(rows={str(task): "there" for task in range(5)})
     assert go(ledger, 5, say, spending=spending, cost=0.1, expected=0.1)[0] is Ended.COMPLETE
+
+
+def test_a_stage_does_not_call_itself_over_budget_while_another_holds_a_reservation():
+    """Both expect far more than a call costs; there is room for one expected call at a time."""
+    spending, stop = Spending(Budget(dollars=0.05)), Stop()
+    terms = Terms(spending=spending, stop=stop, watch=lambda _: None)
+
+    def slow(tasks: Sequence[int]) -> list[Result]:
+        time.sleep(0.05)
+        return say(tasks)
+
+    tallies = [Tally("first", 10), Tally("second", 10)]
+    stages = [
+        steps(
+            stage_of(Ledger(), slow, cost=0.0005, expected=0.03),
+            ([task] for task in range(10)),
+            limits=Limits(),
+            terms=terms,
+            tally=tally,
+        )
+        for tally in tallies
+    ]
+    assert together(stages, terms) is Ended.COMPLETE
+    assert [tally.done for tally in tallies] == [10, 10]
 
 
 # -- faults of the whole stage -----------------------------------------------------------------------------------------
@@ -416,6 +463,49 @@ def test_a_short_outage_is_waited_for_with_few_calls():
     assert ended is Ended.COMPLETE
     assert len(ledger.rows) == 300
     assert len(asked) < 340, "while nothing works, one call at a time is tried"
+
+
+def test_calls_under_way_when_an_outage_begins_do_not_lengthen_the_pause():
+    now = 100.0
+    breaker = Breaker(Patience(pause=1.0, outage=12.0), now=lambda: now)
+    breaker.answered()
+    down = Failed(error="503", retryable=True, status="503")
+    for _ in range(40):
+        breaker.failed(down)
+    assert breaker.seconds_until_trial == 1.0
+    pauses: list[float] = []
+    while not breaker.outage:
+        pauses.append(breaker.seconds_until_trial)
+        now += breaker.seconds_until_trial
+        breaker.failed(down)
+    assert pauses == [1.0, 2.0, 4.0, 5.0], "and none reaches beyond the end of patience"
+
+
+def test_an_outage_is_said_when_it_begins_and_shown_while_it_lasts():
+    said: list[str] = []
+    answered = iter(range(10**6))
+
+    def dies(tasks: Sequence[int]) -> list[Result]:
+        return say(tasks) if next(answered) < 20 else [Failed(error="503: gone", retryable=True, status="503")]
+
+    limits = Limits(concurrency=4, backoff=0.02, patience=Patience(outage=0.3))
+    go(Ledger(), 1000, dies, limits=limits, say=said.append)
+    (sentence,) = said
+    assert sentence.startswith("count: nothing has worked since ")
+    assert sentence.endswith("one call at a time is tried (503: gone).")
+
+
+def test_until_a_call_has_worked_few_are_under_way():
+    asked: list[int] = []
+
+    def babbles(tasks: Sequence[int]) -> list[Result]:
+        asked.extend(tasks)
+        time.sleep(0.02)
+        return [Failed(error="malformed twice: no JSON", retryable=False)]
+
+    ended, _ = go(Ledger(), 1000, babbles, limits=Limits(concurrency=64))
+    assert ended is Ended.STOPPED
+    assert len(asked) <= 21, "a model that never answers in the schema is paid for few questions"
 
 
 def test_a_long_outage_ends_the_stage_and_says_since_when():

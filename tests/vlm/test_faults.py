@@ -139,6 +139,7 @@ NO_ANSWERS: dict[str, Callable[[WireFormat], Says]] = {
     "a web page": lambda _: Says(body=b"<html>sign in</html>", headers={"Content-Type": "text/html"}),
     "an error object": lambda _: Says(body={"error": {"message": "upstream is down", "code": 502}}),
     "an error as text": lambda _: Says(body={"error": "upstream is down"}),
+    "another object": lambda _: Says(body={"detail": "hello"}),
     "no candidates": lambda wire: Says(body=empty(wire.answer("-"))),
     "an empty answer": lambda wire: Says(body=wire.answer("")),
 }
@@ -241,7 +242,7 @@ def test_an_answer_without_counted_tokens_has_an_unknown_cost(
     if wire is ANTHROPIC and not zero:
         # Its client cannot read a response without them.
         assert isinstance(reply, Failed)
-        assert "not in the format of anthropic" in reply.error
+        assert "an HTTP 200 without `usage`" in reply.error
         return
     assert isinstance(reply, Answered), reply
     assert (reply.cost, reply.effective["cost"]) == (0.0, "unknown")

@@ -88,8 +88,10 @@ class Plan:
         if work.sentinels:
             yield f"  {sum(bill.calls for bill in work.sentinels):>9,} hidden known answers, to watch the judges"
             yield from (_billed(bill) for bill in work.sentinels)
-        besides = f", plus {', '.join(work.unpriced)} (price unknown)" if work.unpriced else ""
-        yield f"  {f'${work.dollars:,.2f}':>9} {'with' if work.gpu_dollars else 'without'} GPU time{besides}"
+        joined = ", plus" if work.dollars else ":"
+        besides = f"{joined} {', '.join(work.unpriced)} (price unknown)" if work.unpriced else ""
+        known = f"${work.dollars:,.2f}" if work.dollars or not work.unpriced else "unknown"
+        yield f"  {known:>9} {'with' if work.gpu_dollars else 'without'} GPU time{besides}"
         if any(bill.gpu for bill in work.editors):
             hours = work.gpu_hours
             yield f"  {'unknown' if hours is None else f'{hours:,.1f}':>9} GPU hours"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from stillme.audit import Audit
 from stillme.audit.load import refusals
 from stillme.editors.diffusion.gpus import Gpu, gpus
+from stillme.stages.prices import unknown_prices
 
 _LESS_MEMORY = frozenset({"offload", "quantisation", "components", "text_encoder_url", "devices"})
 """Settings with which an editor needs another amount than the one that it states."""
@@ -15,6 +16,8 @@ _LESS_MEMORY = frozenset({"offload", "quantisation", "components", "text_encoder
 def obstacles(audit: Audit, cards: Sequence[Gpu] | None = None) -> Iterator[str]:
     """Why `stillme run` would refuse this audit, and which editors do not fit the GPUs here."""
     yield from map(str, refusals(audit.file))
+    if problem := unknown_prices(audit, audit.config.budget.dollars):
+        yield problem
     largest = max(gpus() if cards is None else cards, key=lambda card: card.total_gb, default=None)
     for section, named in zip(audit.config.editors, audit.editors, strict=True):
         wanted = named.editor.needs.memory_gb

@@ -40,7 +40,8 @@ class Breaker:
 
     def __init__(self, patience: Patience, now: Callable[[], float] = time.monotonic) -> None:
         self._patience, self._now = patience, now
-        self._ever_answered = False
+        self.ever_answered = False
+        """Whether any call of this run has worked."""
         self._alike: dict[str, int] = {}
         self._in_a_row = 0
         self._complaints = 0
@@ -50,7 +51,7 @@ class Breaker:
 
     def answered(self) -> None:
         """A call was answered."""
-        self._ever_answered = True
+        self.ever_answered = True
         self._alike.clear()
         self._in_a_row = self._complaints = self._pauses = 0
         self._failing_since = None
@@ -61,7 +62,7 @@ class Breaker:
             # The other side is there; it only rejects this call, or every call.
             self._in_a_row = self._complaints = self._pauses = 0
             self._failing_since = None
-            if not self._ever_answered:
+            if not self.ever_answered:
                 fault = _fault(failure)
                 self._alike[fault] = self._alike.get(fault, 0) + 1
             return
@@ -71,9 +72,11 @@ class Breaker:
             self._complaints += 1
             return
         self._in_a_row += 1
-        if self.open:
+        # Calls that were under way when it opened fail during the first pause; they tell nothing new.
+        if self.open and self.seconds_until_trial <= 0:
             longer = min(self._patience.pause * 2**self._pauses, _LONGEST_PAUSE)
-            self._next_trial = self._now() + (longer if failure.retry_after is None else failure.retry_after)
+            pause = longer if failure.retry_after is None else failure.retry_after
+            self._next_trial = min(self._now() + pause, max(self._now(), self._failing_since + self._bearable))
             self._pauses += 1
 
     @property
@@ -96,8 +99,12 @@ class Breaker:
         """Whether nothing has worked for so long that the stage should end."""
         if self._failing_since is None or not (self.open or self._complaints >= _COMPLAINTS):
             return False
-        bearable = self._patience.outage if self._ever_answered else self._patience.unproven
-        return self._now() - self._failing_since >= bearable
+        return self._now() - self._failing_since >= self._bearable
+
+    @property
+    def _bearable(self) -> float:
+        """Seconds without any answer before it counts as an outage."""
+        return self._patience.outage if self.ever_answered else self._patience.unproven
 
     @property
     def since(self) -> str:

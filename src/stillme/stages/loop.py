@@ -379,6 +379,9 @@ class _Loop(Generic[T, R]):
             at_once = 1
             if not self._in_flight and self._breaker.open and self._breaker.seconds_until_trial > 0:
                 return False
+        elif not self._breaker.ever_answered and not self._terms.keep_going:
+            # Until one has worked, no more than are needed to see that none does.
+            at_once = min(at_once, self._limits.patience.alike)
         elif not self._pace.limited and self._spending.budget.dollars is None:
             # One more for every worker, so that none has to wait for this thread.
             at_once *= 2
@@ -389,14 +392,16 @@ class _Loop(Generic[T, R]):
         if self._pace.seconds_until_ready > 0:
             self._announce_wait()
             return False
-        self._tally.waits = ""
+        if not self._breaker.open:
+            self._tally.waits = ""
         return self._affordable()
 
     def _affordable(self) -> bool:
         size = len(self._next) if self._next is not None else 1
         if self._spending.allows(size * self._price.per_call):
             return True
-        if not self._in_flight:
+        # What other stages have reserved may turn out to be cheaper.
+        if not self._in_flight and self._spending.settled:
             limit = self._spending.budget.dollars or 0.0
             self._end(
                 Ended.OVER_BUDGET,
@@ -410,8 +415,9 @@ class _Loop(Generic[T, R]):
         order: _Order[T, R] | None = None
         if not (self._breaker.open and self._next is not None):
             order = self._from_later()
-        if order is None and self._next is not None:
-            order = _Order(self._next, len(self._next) * self._price.per_call)
+        # Where the first all failed alike, nothing new is asked before one of them was asked again.
+        if order is None and self._next is not None and not self._suspicious:
+            order = _Order(self._next, len(self._next) * self._price.reserved_per_call)
             self._next = None
         if order is not None:
             self._spending.reserve(order.reserved)
@@ -423,7 +429,7 @@ class _Loop(Generic[T, R]):
             return None
         done = heapq.heappop(self._later).done
         self._tally.retried += done.attempts > 0
-        return _Order([done.task], self._price.per_call, done)
+        return _Order([done.task], self._price.reserved_per_call, done)
 
     def _announce_wait(self) -> None:
         """Say how long the other side asks to wait, if that is long; end if the time budget does not allow it."""
@@ -469,9 +475,15 @@ class _Loop(Generic[T, R]):
         if failure is None:
             self._pace.answered()
             self._breaker.answered()
+            self._tally.waits = ""
             self._finish(done)
             return
+        was_open = self._breaker.open
         self._breaker.failed(failure)
+        if self._breaker.open:
+            self._tally.waits = f"nothing has worked since {self._breaker.since}; one call at a time is tried"
+            if not was_open:
+                self._terms.say(f"{self._tally.name}: {self._tally.waits} ({failure.error.rstrip('.')}).")
         if failure.throttled:
             self._pace.slow_down(failure.retry_after, done.started)
             self._tally.throttled += 1

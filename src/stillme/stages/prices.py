@@ -13,12 +13,21 @@ from stillme.stages.spending import Budget
 
 def require_prices(audit: Audit, budget: Budget, stages: Collection[Literal["edit", "judge"]]) -> None:
     """Raise if dollars are limited and somebody's price is unknown."""
-    unknown = list(_unpriced(audit, stages))
-    if budget.dollars is not None and unknown:
-        raise StillmeError(
-            f"The budget of ${budget.dollars:,.2f} cannot be kept: the price of {', '.join(unknown)} is unknown. "
-            "Set `price` in its parameters (zero for a server of your own), or add `--unknown-cost-ok`."
-        )
+    if problem := unknown_prices(audit, budget.dollars, stages):
+        raise StillmeError(problem)
+
+
+def unknown_prices(
+    audit: Audit, dollars: float | None, stages: Collection[Literal["edit", "judge"]] = ("edit", "judge")
+) -> str:
+    """Why a budget of so many dollars cannot be kept; empty if it can."""
+    unknown = [] if dollars is None else list(_unpriced(audit, stages))
+    if not unknown:
+        return ""
+    return (
+        f"The budget of ${dollars:,.2f} cannot be kept: the price of {', '.join(unknown)} is unknown. "
+        "Set `price` in its parameters (zero for a server of your own), or add `--unknown-cost-ok`."
+    )
 
 
 def _unpriced(audit: Audit, stages: Collection[Literal["edit", "judge"]]) -> Iterator[str]:

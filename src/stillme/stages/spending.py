@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 _KNOWN_AFTER = 5
 """Calls whose price tells more than the estimate made before the first."""
+_CAUTION = 3.0
+"""How many times its expected price is reserved for a call under way. Only the call that is about to start counts once,
+so a price that rises up to this much overshoots the budget by one call's error, not by that of all calls under way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,11 @@ class Spending:
         self.spent += cost
 
     @property
+    def settled(self) -> bool:
+        """Whether no call is under way that may still cost something, but for rounding."""
+        return self.reserved < 1e-9
+
+    @property
     def seconds_left(self) -> float | None:
         """Until the time budget ends; None without one."""
         limit = self.budget.seconds
@@ -68,8 +76,13 @@ class Price:
 
     @property
     def per_call(self) -> float:
-        """Dollars to reserve."""
+        """Dollars that must be left before a call starts."""
         return self._most if self._priced >= _KNOWN_AFTER else max(self._expected, self._most)
+
+    @property
+    def reserved_per_call(self) -> float:
+        """Dollars to reserve while it is under way."""
+        return _CAUTION * self.per_call
 
     def learn(self, cost: float) -> None:
         """A call cost this much."""

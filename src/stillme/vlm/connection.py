@@ -184,7 +184,8 @@ def _http(settings: ModelSettings, transport: AsyncBaseTransport | None = None) 
     limits = httpx2.Limits(max_connections=settings.concurrency + 4, max_keepalive_connections=settings.concurrency + 4)
     # `Model` ends a question after `timeout` seconds in all; the client's timeout, per chunk, must not be shorter.
     timeout = httpx2.Timeout(settings.timeout + 1, connect=min(10.0, settings.timeout))
-    return QuestionClient(_adapter(settings).endpoint, limits=limits, timeout=timeout, transport=transport)
+    adapter = _adapter(settings)
+    return QuestionClient(adapter.endpoint, adapter.required, limits=limits, timeout=timeout, transport=transport)
 
 
 def _adapter(settings: ModelSettings) -> ProviderAdapter:

@@ -6,7 +6,7 @@ counts every attempt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from stillme.json_paths import dig
@@ -25,6 +25,8 @@ class ProviderAdapter(Protocol):
     """Whether `detail` is sent with each image instead of once per request."""
     endpoint: str
     """How the path that takes questions ends."""
+    required: Sequence[str]
+    """Fields of a response without which its client cannot read it."""
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         """The model behind its official client, with retries off."""
@@ -42,6 +44,7 @@ class ProviderAdapter(Protocol):
 class _OpenAIResponses:
     detail_per_image = True
     endpoint = "/responses"
+    required: Sequence[str] = ("output",)
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -76,6 +79,7 @@ class _OpenAIResponses:
 class _OpenAIChat:
     detail_per_image = True
     endpoint = "/chat/completions"
+    required: Sequence[str] = ("choices",)
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -111,6 +115,7 @@ class _OpenAIChat:
 class _Gemini:
     detail_per_image = False
     endpoint = ":generateContent"
+    required: Sequence[str] = ()
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from google.genai.types import HttpRetryOptions
@@ -145,6 +150,7 @@ class _Gemini:
 class _Anthropic:
     detail_per_image = False
     endpoint = "/messages"
+    required: Sequence[str] = ("content", "usage")
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from anthropic import AsyncAnthropic

@@ -6,7 +6,7 @@ get a short placeholder for each image, and the image's base64, encoded once, ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -25,9 +25,9 @@ _RATE_LIMITS = frozenset({"rate_limit_exceeded", "rate_limit_error", "insufficie
 class QuestionClient(httpx2.AsyncClient):
     """The HTTP client of one model. Only questions are changed, not files and batches."""
 
-    def __init__(self, endpoint: str, **options: Any) -> None:
+    def __init__(self, endpoint: str, required: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
-        self._endpoint = endpoint
+        self._endpoint, self._required = endpoint, required
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; for a question, with its images, and with an honest status in return."""
@@ -38,7 +38,7 @@ class QuestionClient(httpx2.AsyncClient):
         if response.status_code != httpx2.codes.OK:
             return response
         await response.aread()
-        return _with_honest_status(response)
+        return _with_honest_status(response, self._required)
 
 
 def _insert_images(request: httpx2.Request, images: Mapping[bytes, bytes]) -> None:
@@ -51,7 +51,7 @@ def _insert_images(request: httpx2.Request, images: Mapping[bytes, bytes]) -> No
     request.headers["Content-Length"] = str(len(content))
 
 
-def _with_honest_status(response: httpx2.Response) -> httpx2.Response:
+def _with_honest_status(response: httpx2.Response, required: Sequence[str]) -> httpx2.Response:
     """Gateways and overloaded servers answer 200 with an error, with nothing, or with a web page."""
     try:
         body: Json = response.json()
@@ -64,9 +64,11 @@ def _with_honest_status(response: httpx2.Response) -> httpx2.Response:
             json=body if dig(error, "message") else {"error": {"message": str(error)}},
             request=response.request,
         )
-    if isinstance(body, dict) and body:
+    absent = [name for name in required if dig(body, name) is None]
+    if isinstance(body, dict) and body and not absent:
         return response
-    message = f"an HTTP 200 without an answer ({response.text[:_LONGEST_BODY]!r})"
+    what = f"`{absent[0]}`" if isinstance(body, dict) and absent else "an answer"
+    message = f"an HTTP 200 without {what} ({response.text[:_LONGEST_BODY]!r})"
     return httpx2.Response(httpx2.codes.BAD_GATEWAY, json={"error": {"message": message}}, request=response.request)
 
 
