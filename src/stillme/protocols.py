@@ -52,6 +52,8 @@ class Needs:
     """Environment variables, such as API keys."""
     memory_gb: float = 0.0
     """GPU memory, as a guide."""
+    gpus: int = 0
+    """GPUs that one worker takes; an executor with several machines places workers by it."""
     disk_gb: float = 0.0
     """Space for what is downloaded with the first call, as a guide."""
     imports: tuple[str, ...] = ()

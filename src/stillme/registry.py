@@ -89,6 +89,36 @@ def plugin(kind: Kind, name: str) -> Plugin:
     return known[name]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to build an editor or judge anywhere: what audit.toml says of it, and the key that must come out."""
+
+    kind: Buildable
+    use: str
+    parameters: Mapping[str, Any]
+    base: Path
+    """What relative paths among the parameters are resolved from."""
+    key: str
+    """Of the specification."""
+
+    def build(self) -> Editor | Judge:
+        """The same editor or judge, or an error: another version here would answer under the same name."""
+        built: Editor | Judge = build(self.kind, self.use, self.parameters, base=self.base)
+        if built.spec.key != self.key:
+            raise BrokenPlugin(
+                f"The {self.kind} {self.use!r} is another one here than where the run was started: its version or its "
+                "files differ. Install the same packages and files on every machine."
+            )
+        return built
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it runs code that did not come with stillme, which may take its process down."""
+        name = self.use.partition(":")[0]
+        loaded = editor_class(name) if self.kind == "editor" else judge_class(name)
+        return plugin(self.kind, name).package != "stillme" or bool(getattr(loaded, "runs_foreign_code", False))
+
+
 @overload
 def build(
     kind: Literal["editor"], use: str, parameters: Mapping[str, Any], *, base: Path = ..., ready: bool = ...

@@ -96,6 +96,7 @@ def stage_of(
 
     return Stage(
         perform=perform,
+        failed=lambda failure: failure,
         failure=lambda result: result if isinstance(result, Failed) else None,
         label=lambda result: "failed" if isinstance(result, Failed) else "done",
         cost=cost_of,

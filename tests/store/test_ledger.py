@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,14 +52,38 @@ def test_a_final_row_replaces_earlier_failures(fails: list[bool]):
         assert store.totals().edits == {"edited": 1}
 
 
-def test_a_request_is_finished_only_once(tmp_path: Path):
+def test_work_done_twice_is_kept_once_and_what_differs_is_reported(tmp_path: Path):
     with Store.writing(tmp_path) as store:
-        store.add_edits([edit_row(request())])
-        with pytest.raises(sqlite3.IntegrityError):
-            store.add_edits([edit_row(request(seed=1)), edit_row(request())])
-        assert store.finished_edits([request(seed=1).key]) == set(), "the transaction must be all or nothing"
-        store.add_edits([edit_row(request(seed=1))])
-        assert store.count_edits() == 2
+        first, other = store.pictures.add(b"one"), store.pictures.add(b"another")
+        store.add_edits([replace(edit_row(request()), image=first, cost=0.5)])
+        again = [edit_row(request(seed=1)), *(replace(edit_row(request()), image=i, cost=0.5) for i in (first, other))]
+        store.add_edits(again)
+        assert store.count_edits() == 2, "neighbours are saved"
+        assert store.edits([request().key])[request().key].image == first
+        same, different = store.attempts.of(request().key)
+        assert (same.status, different.status) == ("repeated", "nondeterministic")
+        assert first in different.error
+        assert other in different.error
+        assert store.totals().cost == 1.5 + edit_row(request()).cost, "all three were paid"
+
+
+def test_a_row_that_cannot_be_saved_is_a_failure_with_its_reason_and_harms_no_other(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        broken = Edited(image=b"", effective={"half a character": "\ud800"})
+        store.add_edits([edit_row(request()), edit_row(request(seed=1), broken), edit_row(request(seed=2))])
+        stored = store.edits([request(seed=seed).key for seed in range(3)])
+        assert [stored[request(seed=seed).key].outcome for seed in range(3)] == ["edited", "failed", "edited"]
+        assert "cannot be saved" in (stored[request(seed=1).key].message or "")
+
+
+def test_an_edit_whose_picture_is_lost_can_be_made_again_with_other_bytes(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        lost, made = store.pictures.add(b"lost"), store.pictures.add(b"made again")
+        store.add_edits([replace(edit_row(request()), image=lost)])
+        store.pictures.where(lost).unlink()
+        store.add_edits([replace(edit_row(request()), image=made)])
+        assert store.edits([request().key])[request().key].image == made
+        assert store.count_edits() == 1
 
 
 @pytest.mark.parametrize("statement", ["UPDATE edit SET seed = 9", "DELETE FROM edit", "DELETE FROM judgement"])

@@ -95,6 +95,8 @@ class EditorSection(Section):
     use: str
     name: Name | None = Field(default=None, min_length=1)
     seeds: list[int] | None = Field(default=None, min_length=1)
+    time_limit: float | None = Field(default=None, gt=0)
+    """Seconds that one call may take; the executor's unless set."""
     parameters: dict[str, Any] = {}
 
 
@@ -115,6 +117,7 @@ class JudgeSection(Section):
     name: Name | None = Field(default=None, min_length=1)
     epochs: int = Field(default=1, ge=1, le=100)
     sentinel: SentinelSection = SentinelSection()
+    time_limit: float | None = Field(default=None, gt=0)
     parameters: dict[str, Any] = {}
 
 
@@ -157,10 +160,15 @@ class ExecutorSection(Section):
     """Where the work runs."""
 
     kind: Literal["local"] = "local"
+    """A further kind is a case of `executor_of` in stages/executors.py."""
     workers: int | None = Field(default=None, ge=1, le=1024)
     attempts: int = Field(default=4, ge=1, le=20)
     outage_minutes: float = Field(default=5.0, gt=0)
     """How long nothing may work before a stage gives up."""
+    time_limit: float = Field(default=3600.0, gt=0)
+    """Seconds that one call may take, whoever is asked."""
+    isolate: bool = True
+    """Whether plugins of other packages and functions of the user's own work in a process of their own."""
 
 
 class GateSection(Section):

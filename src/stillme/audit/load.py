@@ -290,13 +290,31 @@ class _Loader:
         seeds = section.seeds or [int(getattr(editor, "default_seed", 0))]
         if len(set(seeds)) < len(seeds):
             self._problem((*location, "seeds"), "names a seed twice; name each once")
-        return NamedEditor(name=name, editor=editor, seeds=tuple(seeds))
+        recipe = None if name in self._given.editors else self._recipe("editor", section, editor)
+        return NamedEditor(name=name, editor=editor, seeds=tuple(seeds), recipe=recipe, time_limit=section.time_limit)
 
     def _judge(self, section: JudgeSection, name: str, location: Location) -> NamedJudge | None:
         judge: Judge | None = self._given.judges.get(name) or self._plugin(
             "judge", section.use, section.parameters, location
         )
-        return NamedJudge(name=name, judge=judge, epochs=section.epochs, sentinel=section.sentinel) if judge else None
+        if judge is None:
+            return None
+        recipe = None if name in self._given.judges else self._recipe("judge", section, judge)
+        return NamedJudge(
+            name=name,
+            judge=judge,
+            epochs=section.epochs,
+            sentinel=section.sentinel,
+            recipe=recipe,
+            time_limit=section.time_limit,
+        )
+
+    def _recipe(
+        self, kind: registry.Buildable, section: EditorSection | JudgeSection, built: Editor | Judge
+    ) -> registry.Recipe:
+        return registry.Recipe(
+            kind=kind, use=section.use, parameters=section.parameters, base=self._base, key=built.spec.key
+        )
 
     def _extractors(
         self, section: MitigationSection | None, arms: Sequence[Arm], editors: Sequence[NamedEditor]

@@ -28,6 +28,7 @@ from stillme.design import (
 from stillme.judges.ensemble import primary_of
 from stillme.mitigation import NEEDS_FEATURES, NOOP_INSTRUCTION, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
 from stillme.protocols import Editor, Fingerprinted, HasProvider, HasValidityCards, Judge, KnowsAnswers, ValidityCard
+from stillme.registry import Recipe
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
 
 PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
@@ -47,6 +48,10 @@ class NamedEditor:
     name: str
     editor: Editor
     seeds: tuple[int, ...]
+    recipe: Recipe | None = None
+    """How to build it in another process; None for one that was built in Python."""
+    time_limit: float | None = None
+    """Seconds that one call may take, where audit.toml says."""
 
     def record(self, portraits: Sequence[Portrait]) -> EditorRecord:
         """What reading its rows needs."""
@@ -68,6 +73,9 @@ class NamedJudge:
     judge: Judge
     epochs: int
     sentinel: SentinelSection = field(default_factory=SentinelSection)
+    recipe: Recipe | None = None
+    """As an editor's."""
+    time_limit: float | None = None
 
     @property
     def asked_elsewhere(self) -> bool:
@@ -347,9 +355,10 @@ class Audit:
             spec = editor.editor.spec
             entry |= {"name": editor.name, "version": spec.version, "parameters": spec.stated}
             entry |= {"seeds": list(editor.seeds)}
+            entry.pop("time_limit")  # it changes no row of the run
         for entry, judge in zip(plain["judges"], self.judges, strict=True):
             spec = judge.judge.spec
-            del entry["sentinel"]  # it changes no row of the run
+            del entry["sentinel"], entry["time_limit"]  # they change no row of the run
             entry |= {"name": judge.name, "version": spec.version, "parameters": spec.stated}
         primary = primary_of(self.config.ensemble.rule, self.ensemble)
         plain["ensemble"] |= {"combined": list(self.ensemble)} | ({"primary": primary} if primary else {})

@@ -41,6 +41,7 @@ class FunctionEditor:
     Parameters: ClassVar[type[BaseModel]] = EditorFunctionParameters
     needs: ClassVar[Needs] = Needs()
     shorthand: ClassVar[str] = "function"
+    runs_foreign_code: ClassVar[bool] = True
 
     def __init__(self, parameters: EditorFunctionParameters, function: Callable[..., Any] | None = None) -> None:
         self._function = (

@@ -36,6 +36,7 @@ class FunctionJudge:
     Parameters: ClassVar[type[BaseModel]] = JudgeFunctionParameters
     needs: ClassVar[Needs] = Needs()
     shorthand: ClassVar[str] = "function"
+    runs_foreign_code: ClassVar[bool] = True
 
     def __init__(self, parameters: JudgeFunctionParameters, function: Callable[..., Any] | None = None) -> None:
         self._function = (

@@ -49,8 +49,10 @@ def judge_in_batches(
     submit: bool,
 ) -> Activity:
     """Collect what is in a batch and, with `submit`, submit the rest. Ends when no batch is open."""
-    tally.ended = yield from _BatchRun(judge, store, answers, terms, tally).run(tasks, submit=submit)
-    return tally.ended
+    tally.begin()
+    ended = yield from _BatchRun(judge, store, answers, terms, tally).run(tasks, submit=submit)
+    tally.end(ended)
+    return ended
 
 
 class _BatchRun:

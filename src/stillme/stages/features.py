@@ -141,6 +141,7 @@ def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:
 
     return Stage(
         perform=perform,
+        failed=lambda failure: failure,
         failure=lambda extraction: extraction if isinstance(extraction, Failed) else None,
         label=_label,
         cost=lambda extraction: extraction.cost,
@@ -155,7 +156,7 @@ def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:
 def _extraction(extractor: Extractor, task: _Task) -> Extraction:
     try:
         return extractor.extract(task.portrait.image)
-    except Exception as broken:
+    except (Exception, SystemExit) as broken:
         # An extractor should return Failed; one that raises has failed too, and a retry may succeed.
         return Failed(error=f"{type(broken).__name__}: {broken}", retryable=True)
 

@@ -16,8 +16,9 @@ from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, 
 from stillme.stages.recording import Calibrations
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.tasks import Fresh, Wanted, tasks_of
+from stillme.stages.workers import JudgeWorker, Posting, Worker
 from stillme.store import Store
-from stillme.types import Assessment, Failed, Json, Pair, Request
+from stillme.types import Assessment, Json, Pair, Request
 
 
 def judge(
@@ -89,10 +90,18 @@ class _Work:
                 ended = yield from self._in_batches(judge)
                 if ended:
                     return ended
-            limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency)
+            limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, self._named.time_limit)
             batches = self._batches(judge.capabilities.batch)
-            stage = _stage(judge, self._store, self._answers)
-            return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
+            worker = self._terms.executor.worker(
+                self._posting(), JudgeWorker(judge), concurrency=limits.concurrency, seconds=limits.seconds
+            )
+            with closing(worker):
+                stage = _stage(worker, judge, self._store, self._answers)
+                return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
+
+    def _posting(self) -> Posting | None:
+        recipe, store = self._named.recipe, self._store
+        return Posting(recipe=recipe, pictures=store.pictures.folder, jobs=store.jobs.file) if recipe else None
 
     @property
     def _still_editing(self) -> bool:
@@ -146,7 +155,7 @@ class _Work:
         return None
 
 
-def _stage(judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:
+def _stage(worker: Worker[Pair, Assessment], judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:
     def save(finished: Sequence[Done[Asked, Assessment]]) -> None:
         answers.save(
             [
@@ -162,7 +171,8 @@ def _stage(judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessm
         )
 
     return Stage(
-        perform=lambda tasks: _assessments(judge, [task.pair for task in tasks]),
+        perform=lambda tasks: worker.perform([task.pair for task in tasks]),
+        failed=worker.failed,
         failure=lambda assessment: assessment.failure,
         label=lambda assessment: "failed" if assessment.failure else "judged",
         cost=lambda assessment: assessment.cost,
@@ -173,31 +183,3 @@ def _stage(judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessm
         expected=expected_dollars(judge),
         halted=lambda: answers.stopped,
     )
-
-
-def _assessments(judge: Judge, pairs: Sequence[Pair]) -> list[Assessment]:
-    """One assessment per pair, whatever the judge does."""
-    assessments: list[Assessment] = []
-    try:
-        for assessment in judge.judge(pairs):
-            assessments.append(_checked(assessment, judge))
-            if len(assessments) == len(pairs):
-                break
-        error = f"{judge.spec.use!r} gave {len(assessments)} assessments for {len(pairs)} pairs"
-    except Exception as broken:
-        # A judge should return Failed; one that raises has failed too, and a retry may succeed.
-        error = f"{type(broken).__name__}: {broken}"
-    lost = _failed(judge, Failed(error=error, retryable=True))
-    return [*assessments, *([lost] * (len(pairs) - len(assessments)))]
-
-
-def _checked(assessment: object, judge: Judge) -> Assessment:
-    """The assessment, or what is wrong with it."""
-    if isinstance(assessment, Assessment):
-        return assessment
-    error = f"{judge.spec.use!r} gave a {type(assessment).__name__} instead of an assessment"
-    return _failed(judge, Failed(error=error, retryable=False))
-
-
-def _failed(judge: Judge, failed: Failed) -> Assessment:
-    return Assessment(ratings=dict.fromkeys(judge.capabilities.axes, failed))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 import queue
 import random
 import threading
@@ -18,9 +19,12 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from stillme.audit.config import ExecutorSection
+from stillme.errors import StoreUnwritable
 from stillme.stages.breaker import Breaker, Patience
+from stillme.stages.executors import Executor, Local
 from stillme.stages.interrupt import Stop
 from stillme.stages.pace import Pace
+from stillme.stages.pool import Order, Pool
 from stillme.stages.spending import Price, Spending
 from stillme.stages.tally import Ended, Tally, worst
 from stillme.store.attempts import Attempt
@@ -41,6 +45,9 @@ _SAVE_ROWS = 250
 _SAVE_SECONDS = 0.5
 """At most this much finished work is unsaved at any time."""
 _IDLE_SECONDS = 0.05
+_SAVE_AGAIN_SECONDS = 1.0
+_GRACE_SECONDS = 60.0
+"""At least so long a call may still take after an end was asked for."""
 _LONG_WAIT = 30.0
 """Seconds from which on a wait is announced."""
 
@@ -72,6 +79,8 @@ class Stage(Generic[T, R]):
 
     perform: Callable[[Sequence[T]], Sequence[R]]
     """Does a batch, in a worker thread. An exception ends the run; what a task can survive is a `Failed` inside R."""
+    failed: Callable[[Failed], R]
+    """The result of a task that came to nothing."""
     failure: Callable[[R], Failed | None]
     label: Callable[[R], str]
     """The word under which a result is counted."""
@@ -87,6 +96,8 @@ class Stage(Generic[T, R]):
     """The approximate cost of one task, in dollars; None if unknown."""
     halted: Callable[[], str] = _never
     """Why to start nothing more, by what was saved so far; empty to go on."""
+    ends_calls: bool = False
+    """Whether `perform` itself ends a call at its time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +109,17 @@ class Limits:
     """Tries per task in one run, the first included. A call that was asked to slow down is not counted."""
     backoff: float = 1.0
     """Seconds before the second try; doubles with each further one, up to a minute."""
+    seconds: float = 3600.0
+    """That one call may take."""
     patience: Patience = field(default_factory=Patience)
 
 
-def limits_of(executor: ExecutorSection, concurrency: int) -> Limits:
-    """The limits of a stage, given its editor's or judge's concurrency."""
+def limits_of(executor: ExecutorSection, concurrency: int, time_limit: float | None = None) -> Limits:
+    """The limits of a stage, given its editor's or judge's concurrency and time limit."""
     return Limits(
         concurrency=min(concurrency, executor.workers or concurrency),
         attempts=executor.attempts,
+        seconds=time_limit or executor.time_limit,
         patience=Patience(outage=executor.outage_minutes * 60),
     )
 
@@ -124,6 +138,7 @@ class Terms:
     say: Callable[[str], None] = _ignore
     wake: threading.Event = field(default_factory=threading.Event)
     """Set by workers when there is something to gather."""
+    executor: Executor = field(default_factory=Local)
     keep_going: bool = False
     """Go on although the first answers all fail alike."""
 
@@ -179,10 +194,13 @@ def steps(
 
     Ends early, with everything saved, when stopped, out of budget, or without hope.
     """
-    with _Pool(stage, limits, terms.wake) as pool:
-        tally.ended = yield from _Loop(stage, iter(batches), pool, limits, terms, tally).steps()
+    tally.begin()
+    pool: Pool[T, R, Done[T, R]] = Pool(stage.perform, limits.concurrency, terms.wake)
+    with pool:
+        ended = yield from _Loop(stage, iter(batches), pool, limits, terms, tally).steps()
+    tally.end(ended)
     terms.watch(tally)
-    return tally.ended
+    return ended
 
 
 def run(
@@ -226,18 +244,14 @@ def together(activities: Sequence[Activity], terms: Terms) -> Ended:
                 terms.wake.wait(_IDLE_SECONDS)
     finally:
         for activity in running:
-            activity.close()
+            try:
+                activity.close()
+            except Exception as raised:
+                # The others must be closed too: each saves what it has.
+                error = error or raised
     if error:
         raise error
     return worst(*ended)
-
-
-@dataclass(frozen=True, slots=True)
-class _Order(Generic[T, R]):
-    tasks: Sequence[T]
-    reserved: float = 0.0
-    earlier: Done[T, R] | None = None
-    """The failed attempt that this one repeats."""
 
 
 @dataclass(order=True, slots=True)
@@ -247,64 +261,6 @@ class _Later(Generic[T, R]):
     done: Done[T, R] = field(compare=False)
 
 
-class _Pool(Generic[T, R]):
-    """Daemon threads, so that a second Ctrl-C need not wait for an edit that takes a minute."""
-
-    def __init__(self, stage: Stage[T, R], limits: Limits, wake: threading.Event) -> None:
-        self._stage, self._wake = stage, wake
-        self._orders: queue.SimpleQueue[_Order[T, R] | None] = queue.SimpleQueue()
-        self.results: queue.SimpleQueue[tuple[_Order[T, R], list[Done[T, R]] | BaseException]] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(limits.concurrency)]
-
-    def __enter__(self) -> _Pool[T, R]:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for _thread in self._threads:
-            self._orders.put(None)
-
-    def give(self, order: _Order[T, R]) -> None:
-        self._orders.put(order)
-
-    def take_back(self) -> Iterator[_Order[T, R]]:
-        """The orders that no thread has begun."""
-        while True:
-            try:
-                order = self._orders.get_nowait()
-            except queue.Empty:
-                return
-            if order is not None:
-                yield order
-
-    def _serve(self) -> None:
-        while (order := self._orders.get()) is not None:
-            try:
-                self.results.put((order, self._perform(order)))
-            except BaseException as error:
-                self.results.put((order, error))
-            self._wake.set()
-
-    def _perform(self, order: _Order[T, R]) -> list[Done[T, R]]:
-        started = time.monotonic()
-        results = self._stage.perform(order.tasks)
-        seconds = (time.monotonic() - started) / len(order.tasks)
-        earlier = order.earlier
-        return [
-            Done(
-                task=task,
-                result=result,
-                attempts=1 + (earlier.attempts if earlier else 0),
-                started=started,
-                last_seconds=seconds,
-                seconds=seconds + (earlier.seconds if earlier else 0.0),
-                cost=self._stage.cost(result) + (earlier.cost if earlier else 0.0),
-            )
-            for task, result in zip(order.tasks, results, strict=True)
-        ]
-
-
 class _Loop(Generic[T, R]):
     """The calling thread's side of one stage: hands out batches, gathers results, saves."""
 
@@ -312,7 +268,7 @@ class _Loop(Generic[T, R]):
         self,
         stage: Stage[T, R],
         batches: Iterator[Sequence[T] | None],
-        pool: _Pool[T, R],
+        pool: Pool[T, R, Done[T, R]],
         limits: Limits,
         terms: Terms,
         tally: Tally,
@@ -321,7 +277,13 @@ class _Loop(Generic[T, R]):
         self._terms, self._tally = terms, tally
         self._spending, self._price = terms.spending, Price(stage.expected)
         self._pace, self._breaker = Pace(), Breaker(replace(limits.patience, pause=limits.backoff))
-        self._in_flight = 0
+        self._under_way: list[Order[T, Done[T, R]]] = []
+        self._end_asked_at: float | None = None
+        self._longest = 0.0
+        """Seconds of the longest call so far."""
+        self._unsaved_since: float | None = None
+        """Since when nothing can be saved."""
+        self._next_save = 0.0
         self._next: Sequence[T] | None = None
         self._exhausted = False
         self._later: list[_Later[T, R]] = []
@@ -341,13 +303,14 @@ class _Loop(Generic[T, R]):
         try:
             while True:
                 self._gather()
+                self._give_up_overdue()
                 if not self._ended and (ended := self._terms.should_end()) and self._something_left():
                     self._end(ended, "the minutes in [budget] are over" if ended is Ended.OVER_BUDGET else "")
                 while not self._ended and self._may_start() and (order := self._next_order()):
                     self._pool.give(order)
-                    self._in_flight += 1
+                    self._under_way.append(order)
                 self._save_if_due()
-                if not self._in_flight:
+                if not self._under_way and self._unsaved_since is None:
                     if self._error:
                         raise self._error
                     if self._ended or not self._something_left():
@@ -357,7 +320,7 @@ class _Loop(Generic[T, R]):
             # Also on the way out of an exception: what was computed is kept.
             self._unsaved.extend(later.done for later in self._later)
             self._tally.counts.update(self._stage.label(later.done.result) for later in self._later)
-            self._save()
+            self._save_all()
 
     # -- handing out ------------------------------------------------------------------------------------------------
 
@@ -372,12 +335,12 @@ class _Loop(Generic[T, R]):
 
     def _may_start(self) -> bool:
         """Whether pace, breaker and budget allow one more call now."""
-        if not self._something_left():
+        if self._unsaved_since is not None or not self._something_left():
             return False
         at_once = self._limits.concurrency
         if self._suspicious or self._breaker.open:
             at_once = 1
-            if not self._in_flight and self._breaker.open and self._breaker.seconds_until_trial > 0:
+            if not self._under_way and self._breaker.open and self._breaker.seconds_until_trial > 0:
                 return False
         elif not self._breaker.ever_answered and not self._terms.keep_going:
             # Until one has worked, no more than are needed to see that none does.
@@ -387,7 +350,7 @@ class _Loop(Generic[T, R]):
             at_once *= 2
         if self._spending.budget.dollars is not None:
             at_once = self._price.calls_at_once(at_once)
-        if self._in_flight >= at_once:
+        if len(self._under_way) >= at_once:
             return False
         if self._pace.seconds_until_ready > 0:
             self._announce_wait()
@@ -401,7 +364,7 @@ class _Loop(Generic[T, R]):
         if self._spending.allows(size * self._price.per_call):
             return True
         # What other stages have reserved may turn out to be cheaper.
-        if not self._in_flight and self._spending.settled:
+        if not self._under_way and self._spending.settled:
             limit = self._spending.budget.dollars or 0.0
             self._end(
                 Ended.OVER_BUDGET,
@@ -410,26 +373,26 @@ class _Loop(Generic[T, R]):
             )
         return False
 
-    def _next_order(self) -> _Order[T, R] | None:
+    def _next_order(self) -> Order[T, Done[T, R]] | None:
         # While much fails, a task that has not failed yet tells more.
-        order: _Order[T, R] | None = None
+        order: Order[T, Done[T, R]] | None = None
         if not (self._breaker.open and self._next is not None):
             order = self._from_later()
         # Where the first all failed alike, nothing new is asked before one of them was asked again.
         if order is None and self._next is not None and not self._suspicious:
-            order = _Order(self._next, len(self._next) * self._price.reserved_per_call)
+            order = Order(self._next, len(self._next) * self._price.reserved_per_call)
             self._next = None
         if order is not None:
             self._spending.reserve(order.reserved)
             self._pace.start()
         return order
 
-    def _from_later(self) -> _Order[T, R] | None:
+    def _from_later(self) -> Order[T, Done[T, R]] | None:
         if not self._later or self._later[0].ready > time.monotonic():
             return None
         done = heapq.heappop(self._later).done
         self._tally.retried += done.attempts > 0
-        return _Order([done.task], self._price.reserved_per_call, done)
+        return Order([done.task], self._price.reserved_per_call, done)
 
     def _announce_wait(self) -> None:
         """Say how long the other side asks to wait, if that is long; end if the time budget does not allow it."""
@@ -456,18 +419,73 @@ class _Loop(Generic[T, R]):
             except queue.Empty:
                 break
             arrived = True
-            self._in_flight -= 1
+            if not order.given_up:
+                self._under_way.remove(order)
             if isinstance(results, BaseException):
                 self._spending.settle(order.reserved, 0.0)
                 self._error = self._error or results
                 self._end(Ended.INTERRUPTED)
                 continue
-            self._spending.settle(order.reserved, sum(self._stage.cost(done.result) for done in results))
-            for done in results:
-                self._take(done)
+            finished = self._done(order, results)
+            self._spending.settle(order.reserved, sum(self._stage.cost(done.result) for done in finished))
+            for done in finished:
+                self._take_late(done) if order.given_up else self._take(done)
         if arrived:
             self._tally.cost = self._spending.spent
             self._terms.watch(self._tally)
+
+    def _done(self, order: Order[T, Done[T, R]], results: Sequence[R]) -> list[Done[T, R]]:
+        """The results of a call with what they took; `zip` refuses too few or too many."""
+        seconds = (order.ended - order.began) / len(order.tasks)
+        self._longest = max(self._longest, order.ended - order.began)
+        earlier = order.earlier
+        return [
+            Done(
+                task=task,
+                result=result,
+                attempts=1 + (earlier.attempts if earlier else 0),
+                started=order.began,
+                last_seconds=seconds,
+                seconds=seconds + (earlier.seconds if earlier else 0.0),
+                cost=self._stage.cost(result) + (earlier.cost if earlier else 0.0),
+            )
+            for task, result in zip(order.tasks, results, strict=True)
+        ]
+
+    def _give_up_overdue(self) -> None:
+        """Wait no longer for calls over their time limit or, once an end was asked for, over the longest so far."""
+        now = time.monotonic()
+        limit = math.inf if self._stage.ends_calls else self._limits.seconds
+        if self._terms.should_end():
+            self._end_asked_at = self._end_asked_at or now
+            grace = max(_GRACE_SECONDS, 2 * self._longest) + self._end_asked_at
+        else:
+            grace = math.inf
+        for order in list(self._under_way):
+            if not order.began or (now - order.began < limit and now < grace):
+                continue
+            self._under_way.remove(order)
+            self._pool.give_up(order)
+            late = now - order.began >= limit
+            error = (
+                f"no answer within {limit:g} s, its time limit"
+                if late
+                else f"no answer {now - order.began:.0f} s after it was asked, when the run had to end"
+            )
+            # What it may cost stays reserved: it can still be charged.
+            failed = self._stage.failed(Failed(error=error, retryable=late, status="time limit"))
+            for done in self._done(replace(order, ended=now), [failed] * len(order.tasks)):
+                self._take(done)
+
+    def _take_late(self, done: Done[T, R]) -> None:
+        """An answer that nobody waited for any longer: it was paid for, so it is kept."""
+        failure = self._stage.failure(done.result)
+        if failure is not None:
+            self._note(done, failure)
+            return
+        self._later = [later for later in self._later if later.done.task is not done.task]
+        heapq.heapify(self._later)
+        self._finish(done)
 
     def _take(self, done: Done[T, R]) -> None:
         failure = self._stage.failure(done.result)
@@ -556,7 +574,7 @@ class _Loop(Generic[T, R]):
     def _take_back(self) -> None:
         """Take orders back that no worker has begun; they are given out again, if at all, when it is time."""
         for order in self._pool.take_back():
-            self._in_flight -= 1
+            self._under_way.remove(order)
             self._spending.settle(order.reserved, 0.0)
             if order.earlier is not None:
                 heapq.heappush(self._later, _Later(0.0, next(self._numbers), order.earlier))
@@ -570,6 +588,31 @@ class _Loop(Generic[T, R]):
             self._save()
 
     def _save(self) -> None:
+        """Save what there is; if that fails, keep it and try again, for as long as an outage is borne."""
+        now = time.monotonic()
+        if now < self._next_save:
+            return
+        try:
+            self._save_all()
+        except (OSError, StoreUnwritable) as error:
+            self._next_save = now + _SAVE_AGAIN_SECONDS
+            if self._unsaved_since is None:
+                self._unsaved_since = now
+                patience = _minutes(self._limits.patience.outage)
+                self._terms.say(
+                    f"{self._tally.name}: {len(self._unsaved):,} results cannot be saved: {error} Nothing new is "
+                    f"started. Saving is tried again for {patience}; then, or with Ctrl-C, the run ends."
+                )
+            if now - self._unsaved_since >= self._limits.patience.outage or self._terms.should_end():
+                self._error = self._error or error
+                self._unsaved_since = None
+                self._end(Ended.INTERRUPTED)
+            return
+        if self._unsaved_since is not None:
+            self._unsaved_since = None
+            self._terms.say(f"{self._tally.name}: saved; going on.")
+
+    def _save_all(self) -> None:
         if self._tried:
             self._stage.keep(self._tried)
             self._tried = []

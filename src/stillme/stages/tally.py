@@ -44,11 +44,21 @@ class Tally:
     throttled: int = 0
     """Calls that the other side turned away because they came too fast."""
     started: float = field(default_factory=time.monotonic)
+    stopped: float | None = None
+    """When it ended."""
     waits: str = ""
     """What the stage waits for, while nothing happens."""
     ended: Ended | None = None
     reason: str = ""
     """Why it ended before its time, in a sentence."""
+
+    def begin(self) -> None:
+        """The stage starts to work; until then it waited for others."""
+        self.started = time.monotonic()
+
+    def end(self, ended: Ended) -> None:
+        """The stage has ended."""
+        self.ended, self.stopped = ended, time.monotonic()
 
     @property
     def done(self) -> int:
@@ -57,8 +67,8 @@ class Tally:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.started
+        """Seconds of its own work, so far or in all."""
+        return (self.stopped or time.monotonic()) - self.started
 
     @property
     def rate(self) -> float:

@@ -18,6 +18,7 @@ from stillme.sentinels.reading import KnownAnswers, answered_by
 from stillme.stages import edits, features, judgements
 from stillme.stages.changes import require_unchanged
 from stillme.stages.described import with_features
+from stillme.stages.executors import executor_of
 from stillme.stages.interrupt import Stop
 from stillme.stages.loop import Activity, Terms, together
 from stillme.stages.prices import require_prices
@@ -97,6 +98,7 @@ def work(
             stop=stop,
             watch=conditions.watch,
             say=conditions.say,
+            executor=executor_of(audit.config.executor),
             keep_going=conditions.keep_going,
         )
         worked = Worked(totals=store.totals())

@@ -10,6 +10,13 @@ from typing import Literal
 
 Stage = Literal["edit", "judge", "describe"]
 
+REPEATED = "repeated"
+"""The status of work that was done although it had a result, and that gave the same one."""
+NONDETERMINISTIC = "nondeterministic"
+"""The same, with another result."""
+UNSAVABLE = "not saved"
+"""The status of a result that the ledger cannot hold."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:

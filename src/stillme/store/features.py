@@ -27,6 +27,25 @@ class FeatureRow:
     seconds: float
     cost: float
 
+    @property
+    def final(self) -> bool:
+        """Whether it needs no more work."""
+        return not isinstance(self.extraction, Failed)
+
+    @property
+    def said(self) -> str:
+        """The description, to be compared with another try."""
+        return said(self.extraction)
+
+
+def said(extraction: Extraction) -> str:
+    """What an extractor said, in a line."""
+    match extraction:
+        case Described(features=features):
+            return features.sentence
+        case Declined(reason=text) | Unusable(problem=text) | Failed(error=text):
+            return f"{type(extraction).__name__.lower()} {text}"
+
 
 def values_of(row: FeatureRow, extractor: str, now: str) -> tuple[Json, ...]:
     """The row as columns."""

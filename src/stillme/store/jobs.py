@@ -23,7 +23,7 @@ class Jobs:
     """The jobs of one run. Any number of threads may use it."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self.file = file
         self._lock = threading.Lock()
         self._open: dict[str, tuple[str, float]] | None = None
 
@@ -52,7 +52,7 @@ class Jobs:
     def _known(self) -> dict[str, tuple[str, float]]:
         if self._open is None:
             self._open = {}
-            for line in self._file.read_bytes().splitlines() if self._file.is_file() else ():
+            for line in self.file.read_bytes().splitlines() if self.file.is_file() else ():
                 try:
                     event: Json = json.loads(line)
                 except ValueError:
@@ -66,7 +66,7 @@ class Jobs:
     def _append(self, event: Json) -> None:
         # The line begins with a break, so that one that a crash cut off spoils no other.
         line = f"\n{json.dumps(event)}\n".encode()
-        descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(descriptor, line)
             os.fsync(descriptor)

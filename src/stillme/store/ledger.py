@@ -6,17 +6,17 @@ import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from stillme import __version__
 from stillme.errors import StillmeError, StoreUnwritable
 from stillme.mitigation.features import Extraction
 from stillme.store import features as feature_rows
 from stillme.store import sentinels as sentinel_rows
-from stillme.store.attempts import Attempts
+from stillme.store.attempts import NONDETERMINISTIC, REPEATED, UNSAVABLE, Attempt, Attempts, Stage
 from stillme.store.designs import Designs
 from stillme.store.features import FeatureRow
 from stillme.store.jobs import FILE as JOBS
@@ -46,6 +46,16 @@ from stillme.types import (
 )
 
 _KEYS_PER_QUERY = 500
+_UNSAVABLE = (
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    sqlite3.DataError,
+    TypeError,
+    ValueError,
+    OverflowError,
+)
+"""What a row's own content can cause; a full or broken disk is none of these."""
 _REMEMBERED = 10_000
 """Records known to be in the ledger; a bound, so that memory stays flat."""
 
@@ -62,6 +72,27 @@ class EditRow:
     seconds: float
     cost: float
 
+    @property
+    def key(self) -> str:
+        """The request's."""
+        return self.request.key
+
+    @property
+    def final(self) -> bool:
+        """Whether it needs no more work."""
+        return not isinstance(self.outcome, Failed)
+
+    @property
+    def said(self) -> str:
+        """What the editor gave, to be compared with another try."""
+        match self.outcome:
+            case Edited():
+                return self.image or "edited"
+            case Refused(message=message):
+                return f"refused {message}".strip()
+            case Failed(error=error):
+                return f"failed {error}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssessmentRow:
@@ -76,6 +107,19 @@ class AssessmentRow:
     attempts: int
     seconds: float
     cost: float
+
+    @property
+    def final(self) -> bool:
+        """Whether it needs no more work."""
+        return self.assessment.failure is None
+
+    @property
+    def said(self) -> str:
+        """The scores, to be compared with another try."""
+        return _in_words([(axis, *_rating_values(rating)[:2]) for axis, rating in self.assessment.ratings.items()])
+
+
+_Row = TypeVar("_Row", EditRow, AssessmentRow, SentinelRow, FeatureRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +240,20 @@ class Store(Summaries):
     # -- edits ----------------------------------------------------------------------------------------------------
 
     def add_edits(self, rows: Sequence[EditRow]) -> None:
-        """Append in one transaction: after a crash all of them are there or none."""
+        """Append in one transaction: after a crash all of them are there or none. See `_append`."""
         now = _now()
-        with self.transaction():
-            self._connection.executemany(
+
+        def insert(row: EditRow) -> None:
+            self._connection.execute(
                 "INSERT INTO edit (key, final, portraits, prompt, arm, instruction, editor, seed, outcome, image,"
                 " message, effective, truth, attempts, seconds, cost, at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                [self._edit_values(row, now) for row in rows],
+                self._edit_values(row, now),
             )
+
+        def as_failed(row: EditRow, failed: Failed) -> EditRow:
+            return replace(row, outcome=failed, image=None)
+
+        self._append("edit", "edit", rows, insert, as_failed)
 
     def finished_edits(self, keys: Sequence[str]) -> set[str]:
         """Which of these requests need no more work."""
@@ -235,33 +285,29 @@ class Store(Summaries):
     # -- judgements -----------------------------------------------------------------------------------------------
 
     def add_assessments(self, rows: Sequence[AssessmentRow]) -> None:
-        """Append in one transaction, with a judgement row for every axis."""
+        """Append in one transaction, with a judgement row for every axis. See `_append`."""
         now = _now()
-        with self.transaction():
-            for row in rows:
-                assessment = row.assessment
-                judge = self._remember_spec(row.judge)
-                cursor = self._connection.execute(
-                    "INSERT INTO assessment (key, final, edit, judge, epoch, raw, effective, attempts, seconds, cost,"
-                    " at) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-                    (
-                        row.key,
-                        int(assessment.failure is None),
-                        row.edit,
-                        judge,
-                        row.epoch,
-                        assessment.raw,
-                        _json(assessment.effective),
-                        row.attempts,
-                        row.seconds,
-                        row.cost,
-                        now,
-                    ),
-                )
-                self._connection.executemany(
-                    "INSERT INTO judgement VALUES (?, ?, ?, ?, ?)",
-                    [(cursor.lastrowid, axis, *_rating_values(rating)) for axis, rating in assessment.ratings.items()],
-                )
+
+        def insert(row: AssessmentRow) -> None:
+            assessment = row.assessment
+            values = (
+                *(row.key, int(assessment.failure is None), row.edit, self._remember_spec(row.judge), row.epoch),
+                *(assessment.raw, _json(assessment.effective), row.attempts, row.seconds, row.cost, now),
+            )
+            cursor = self._connection.execute(
+                "INSERT INTO assessment (key, final, edit, judge, epoch, raw, effective, attempts, seconds, cost, at)"
+                " VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                values,
+            )
+            self._connection.executemany(
+                "INSERT INTO judgement VALUES (?, ?, ?, ?, ?)",
+                [(cursor.lastrowid, axis, *_rating_values(rating)) for axis, rating in assessment.ratings.items()],
+            )
+
+        def as_failed(row: AssessmentRow, failed: Failed) -> AssessmentRow:
+            return replace(row, assessment=Assessment(ratings=dict.fromkeys(row.assessment.ratings, failed)))
+
+        self._append("judge", "assessment", rows, insert, as_failed)
 
     def finished_assessments(self, keys: Sequence[str]) -> set[str]:
         """Which of these assessments need no more work."""
@@ -286,13 +332,17 @@ class Store(Summaries):
     # -- pairs of known truth -------------------------------------------------------------------------------------
 
     def add_sentinels(self, rows: Sequence[SentinelRow]) -> None:
-        """Append in one transaction."""
+        """Append in one transaction. See `_append`."""
         now = _now()
-        with self.transaction():
-            self._connection.executemany(
-                sentinel_rows.INSERT,
-                [sentinel_rows.values_of(row, self._remember_spec(row.judge), now) for row in rows],
-            )
+
+        def insert(row: SentinelRow) -> None:
+            values = sentinel_rows.values_of(row, self._remember_spec(row.judge), now)
+            self._connection.execute(sentinel_rows.INSERT, values)
+
+        def as_failed(row: SentinelRow, failed: Failed) -> SentinelRow:
+            return replace(row, assessment=Assessment(ratings=dict.fromkeys(row.assessment.ratings, failed)))
+
+        self._append("judge", "sentinel", rows, insert, as_failed)
 
     def finished_sentinels(self, keys: Sequence[str]) -> set[str]:
         """Which of these need no more work."""
@@ -312,15 +362,18 @@ class Store(Summaries):
     # -- features -------------------------------------------------------------------------------------------------
 
     def add_features(self, rows: Sequence[FeatureRow]) -> None:
-        """Append in one transaction."""
+        """Append in one transaction. See `_append`."""
         now = _now()
         columns = feature_rows.COLUMNS
-        marks = ",".join("?" * len(columns.split(",")))
-        with self.transaction():
-            self._connection.executemany(
-                f"INSERT INTO feature ({columns}) VALUES ({marks})",
-                [feature_rows.values_of(row, self._remember_spec(row.extractor), now) for row in rows],
-            )
+        statement = f"INSERT INTO feature ({columns}) VALUES ({','.join('?' * len(columns.split(',')))})"
+
+        def insert(row: FeatureRow) -> None:
+            self._connection.execute(statement, feature_rows.values_of(row, self._remember_spec(row.extractor), now))
+
+        def as_failed(row: FeatureRow, failed: Failed) -> FeatureRow:
+            return replace(row, extraction=failed)
+
+        self._append("describe", "feature", rows, insert, as_failed)
 
     def finished_features(self, keys: Sequence[str]) -> set[str]:
         """Which of these extractions need no more work."""
@@ -350,6 +403,83 @@ class Store(Summaries):
         return self._connection.execute(sql, values)
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _append(
+        self,
+        stage: Stage,
+        table: Table,
+        rows: Sequence[_Row],
+        insert: Callable[[_Row], None],
+        as_failed: Callable[[_Row, Failed], _Row],
+    ) -> None:
+        """Save every row that can be saved, each for itself.
+
+        A row that the ledger cannot hold becomes a failure that says why. Work that was done twice is kept once: the
+        second is noted with its cost among the attempts, as nondeterminism where it says something else.
+        """
+        with self.transaction():
+            standing = self._finished(table, [row.key for row in rows])
+            for row in rows:
+                if row.final and row.key in standing:
+                    if self._supersedes(row):
+                        insert(row)
+                    else:
+                        self.attempts.add([self._repeated(stage, table, row)])
+                    continue
+                try:
+                    insert(row)
+                except _UNSAVABLE as error:
+                    self._add_unsavable(stage, row, error, insert, as_failed)
+                else:
+                    if row.final:
+                        standing.add(row.key)
+
+    def _add_unsavable(
+        self,
+        stage: Stage,
+        row: _Row,
+        error: Exception,
+        insert: Callable[[_Row], None],
+        as_failed: Callable[[_Row, Failed], _Row],
+    ) -> None:
+        reason = f"the result cannot be saved ({type(error).__name__}: {error})".encode(errors="replace").decode()
+        cost = 0.0
+        try:
+            insert(as_failed(row, Failed(error=reason, retryable=False)))
+        except _UNSAVABLE:
+            cost = row.cost  # not even the request can be written down: only the try remains
+        attempt = Attempt(stage=stage, key=row.key, number=row.attempts, error=reason, retryable=False, cost=cost)
+        self.attempts.add([replace(attempt, status=UNSAVABLE)])
+
+    def _supersedes(self, row: _Row) -> bool:
+        """Whether a second result replaces the first: an edit whose picture is gone was made again, differently."""
+        if not isinstance(row, EditRow):
+            return False
+        stored = self.edits([row.key])[row.key]
+        return bool(stored.image) and stored.image != row.image and self.pictures.find(stored.image or "") is None
+
+    def _repeated(self, stage: Stage, table: Table, row: _Row) -> Attempt:
+        before, again = self._said(table, row.key), row.said
+        if before == again:
+            status, error = REPEATED, "done twice, with the same result"
+        else:
+            status, error = NONDETERMINISTIC, f"done twice, with different results: kept {before}, then came {again}"
+        return Attempt(
+            stage=stage, key=row.key, number=row.attempts, error=error, retryable=False, status=status, cost=row.cost
+        )
+
+    def _said(self, table: Table, key: str) -> str:
+        """What a finished row says, in the words of `said`."""
+        if table == "edit":
+            stored = self.edits([key])[key]
+            return stored.image or f"{stored.outcome} {stored.message or ''}".strip()
+        if table == "assessment":
+            said = [(axis, outcome, score) for _, axis, outcome, score in self.judgements([key])]
+            return _in_words(said)
+        if table == "feature":
+            return feature_rows.said(self.features([key])[key])
+        query = "SELECT answers FROM sentinel WHERE key = ? AND final = 1"
+        return str(self._connection.execute(query, (key,)).fetchone()[0])
 
     def _finished(self, table: Table, keys: Sequence[str]) -> set[str]:
         query = f"SELECT key FROM {table} WHERE final = 1 AND {self._not_failed(table)} AND key IN ({{marks}})"
@@ -454,6 +584,11 @@ def _rating_values(rating: Rating) -> tuple[str, float | None, str | None]:
             return "failed", None, error
         case never:
             assert_never(never)
+
+
+def _in_words(ratings: Sequence[tuple[str, str, float | None]]) -> str:
+    parts = (f"{axis} {outcome if score is None else score}" for axis, outcome, score in sorted(ratings))
+    return ", ".join(parts)
 
 
 def _json(value: Json) -> str:

@@ -169,6 +169,12 @@ MIGRATIONS: Sequence[str] = (
     CREATE TRIGGER sentinel_stays BEFORE DELETE ON sentinel
         BEGIN SELECT RAISE(ABORT, 'sentinels are append-only'); END;
     """,
+    """
+    -- An edit whose picture is lost may be made again. The latest final row counts, as everywhere; that there is no
+    -- second one without need is up to the one writer.
+    DROP INDEX edit_once;
+    CREATE INDEX edit_finished ON edit (key) WHERE final = 1;
+    """,
 )
 
 FAILURES_ARE_NOT_FINAL = 6

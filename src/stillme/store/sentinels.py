@@ -44,6 +44,16 @@ class SentinelRow:
     seconds: float
     cost: float
 
+    @property
+    def final(self) -> bool:
+        """Whether it needs no more work."""
+        return self.assessment.failure is None
+
+    @property
+    def said(self) -> str:
+        """The answers, to be compared with another try."""
+        return _json(self.answers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSentinel:

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
+from stillme.store.attempts import NONDETERMINISTIC, REPEATED
 from stillme.store.schema import FAILURES_ARE_NOT_FINAL, version_of
 from stillme.types import Json
 
@@ -182,13 +183,13 @@ class Summaries:
 
     def count_edits(self) -> int:
         """Requests that need no more work, of any configuration."""
-        query = f"SELECT COUNT(*) FROM edit WHERE final = 1 AND {self._not_failed('edit')}"
+        query = f"SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1 AND {self._not_failed('edit')}"
         return int(self._connection.execute(query).fetchone()[0])
 
     def count_pictures(self, editors: Sequence[str]) -> int:
         """Edits by these editor specifications that have a picture."""
         marks = ",".join("?" * len(editors))
-        query = f"SELECT COUNT(*) FROM edit WHERE image IS NOT NULL AND editor IN ({marks})"
+        query = f"SELECT COUNT(DISTINCT key) FROM edit WHERE image IS NOT NULL AND editor IN ({marks})"
         return int(self._connection.execute(query, editors).fetchone()[0])
 
     def newest(self) -> tuple[int, int]:
@@ -346,6 +347,10 @@ class Summaries:
                 for table in tables
                 for final in (0, 1)
             )
-            query = f"SELECT TOTAL(cost) FROM attempt a WHERE stage = ? AND cost > 0 AND {rows}"
+            # What was done twice has a row that tells only of the first time.
+            query = (
+                "SELECT TOTAL(cost) FROM attempt a WHERE stage = ? AND cost > 0 "
+                f"AND (status IN ('{REPEATED}', '{NONDETERMINISTIC}') OR ({rows}))"
+            )
             lost += self._connection.execute(query, (stage,)).fetchone()[0]
         return lost

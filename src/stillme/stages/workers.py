@@ -1,0 +1,236 @@
+"""What a worker does, wherever it runs: it needs an editor or judge and a place for pictures, never the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar, cast
+
+from stillme import images
+from stillme.editors import output_flags
+from stillme.errors import UnreadableImage
+from stillme.protocols import Editor, Judge, KeepsWeights, NeedsPortraits, NeedsPrompts, Resumable
+from stillme.registry import Recipe
+from stillme.stages.nonsense import checked_assessment, checked_outcome
+from stillme.store.jobs import Jobs
+from stillme.store.pictures import Pictures
+from stillme.types import (
+    Assessment,
+    Edited,
+    EditOutcome,
+    Failed,
+    ImageFile,
+    Json,
+    Pair,
+    Portrait,
+    Prompt,
+    Refused,
+    Request,
+)
+
+T_contra = TypeVar("T_contra", contravariant=True)
+R = TypeVar("R")
+
+
+class Worker(Protocol[T_contra, R]):
+    """Performs batches. Any number of threads may ask at once, as far as the editor or judge allows."""
+
+    def perform(self, tasks: Sequence[T_contra]) -> list[R]:
+        """One result per task, in order, whatever goes wrong."""
+        ...
+
+    def failed(self, failure: Failed) -> R:
+        """The result of a task that came to nothing."""
+        ...
+
+    def close(self) -> None:
+        """Release memory, processes, connections."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """An outcome whose picture, if any, is already on disk: memory holds no images."""
+
+    outcome: EditOutcome
+    image: str | None
+    unwritten: bytes = b""
+    """The picture, where the disk would not take it: it was paid for, so it is written with its row."""
+
+
+class EditWorker:
+    """Makes edits, and keeps their pictures."""
+
+    def __init__(self, editor: Editor, pictures: Pictures) -> None:
+        self._editor, self._pictures = editor, pictures
+
+    def perform(self, tasks: Sequence[Request]) -> list[Kept]:
+        """One result per request, whatever the editor does."""
+        return [
+            self._kept(outcome, request) for request, outcome in zip(tasks, _outcomes(self._editor, tasks), strict=True)
+        ]
+
+    def failed(self, failure: Failed) -> Kept:
+        """Nothing came back."""
+        return Kept(outcome=failure, image=None)
+
+    def close(self) -> None:
+        """Release what the editor holds."""
+        self._editor.close()
+
+    def _kept(self, outcome: EditOutcome, request: Request) -> Kept:
+        """The outcome without its picture, which is on disk, but with flags of what is unusual about it."""
+        if not isinstance(outcome, Edited):
+            return Kept(outcome=outcome, image=None)
+        try:
+            sources = [portrait.image.read() for portrait in request.portraits]
+        except OSError:
+            sources = list[bytes]()  # a source that is gone cannot be compared with; the edit was paid for
+        flags = output_flags.flags_of(outcome.image, *sources)
+        if "unreadable" in flags:
+            # Nobody can judge it, and it says nothing about the person: not an edit, whichever editor made it.
+            return Kept(outcome=_unreadable(outcome), image=None)
+        effective = {**outcome.effective, "flags": list(flags)} if flags else outcome.effective
+        kept = Edited(image=b"", effective=effective, truth=outcome.truth, cost=outcome.cost)
+        try:
+            return Kept(outcome=kept, image=self._pictures.add(outcome.image))
+        except OSError:
+            return Kept(outcome=kept, image=None, unwritten=outcome.image)
+
+
+class JudgeWorker:
+    """Rates pairs, after a look at whether their pictures are what they were."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    def perform(self, tasks: Sequence[Pair]) -> list[Assessment]:
+        """One assessment per pair, whatever the judge does."""
+        return _assessments(self._judge, tasks)
+
+    def failed(self, failure: Failed) -> Assessment:
+        """The judge said nothing on any axis."""
+        return Assessment(ratings=dict.fromkeys(self._judge.capabilities.axes, failure))
+
+    def close(self) -> None:
+        """Release what the judge holds."""
+        self._judge.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posting:
+    """Everything a worker in another process or on another machine needs; can be pickled."""
+
+    recipe: Recipe
+    pictures: Path
+    """Where pictures are kept: the run's own, or a shared file system's."""
+    jobs: Path
+    """Where an editor's accepted jobs are remembered."""
+    portraits: tuple[Portrait, ...] = ()
+    """All of the audit, for an editor that needs them."""
+    prompts: tuple[Prompt, ...] = ()
+    weights: tuple[Mapping[str, Json], ...] = ()
+    """What the editor's earlier edits were made with."""
+
+    def worker(self) -> EditWorker | JudgeWorker:
+        """Build the plugin from its recipe, and prepare it as it is prepared where the run was started."""
+        plugin = self.recipe.build()
+        if self.recipe.kind == "judge":
+            return JudgeWorker(cast("Judge", plugin))
+        editor = cast("Editor", plugin)
+        if isinstance(editor, NeedsPortraits):
+            editor.set_portraits(self.portraits)
+        if isinstance(editor, NeedsPrompts):
+            editor.set_prompts(self.prompts)
+        if isinstance(editor, Resumable):
+            editor.remember_in(Jobs(self.jobs))
+        if isinstance(editor, KeepsWeights):
+            editor.keep_weights(self.weights)
+        return EditWorker(editor, Pictures(self.pictures))
+
+    def at_home(self, task: Request | Pair) -> Request | Pair:
+        """The task with its pictures where this worker has them: paths of another machine mean nothing here."""
+        pictures = Pictures(self.pictures)
+        if isinstance(task, Pair):
+            return replace(
+                task,
+                sources=tuple(_located(image, pictures) for image in task.sources),
+                edited=_located(task.edited, pictures),
+            )
+        portraits = (replace(person, image=_located(person.image, pictures)) for person in task.portraits)
+        return replace(task, portraits=tuple(portraits))
+
+
+@dataclass(frozen=True, slots=True)
+class Inside(Generic[T_contra, R]):
+    """A worker of this process, whose editor or judge somebody else closes."""
+
+    worker: Worker[T_contra, R]
+
+    def perform(self, tasks: Sequence[T_contra]) -> list[R]:
+        """As the worker does."""
+        return self.worker.perform(tasks)
+
+    def failed(self, failure: Failed) -> R:
+        """As the worker does."""
+        return self.worker.failed(failure)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _located(image: ImageFile, pictures: Pictures) -> ImageFile:
+    path = pictures.find(image.sha256)
+    return replace(image, path=path) if path else image
+
+
+def _outcomes(editor: Editor, requests: Sequence[Request]) -> list[EditOutcome]:
+    outcomes: list[EditOutcome] = []
+    try:
+        for outcome in editor.edit(requests):
+            outcomes.append(checked_outcome(outcome, editor.spec.use))
+            if len(outcomes) == len(requests):
+                break
+        error = f"{editor.spec.use!r} gave {len(outcomes)} outcomes for {len(requests)} requests"
+    except (Exception, SystemExit) as broken:
+        # An editor should return Failed; one that raises has failed too, and a retry may succeed.
+        error = f"{type(broken).__name__}: {broken}"
+    outcomes.extend(Failed(error=error, retryable=True) for _ in range(len(requests) - len(outcomes)))
+    return outcomes
+
+
+def _unreadable(outcome: Edited) -> Failed:
+    try:
+        images.check(outcome.image, name="the returned file")
+        reason = "the returned file is no picture"
+    except UnreadableImage as error:
+        reason = str(error)
+    return Failed(error=reason, retryable=True, retry_after=0.0, cost=outcome.cost)
+
+
+def _assessments(judge: Judge, pairs: Sequence[Pair]) -> list[Assessment]:
+    assessments: list[Assessment] = []
+    axes = judge.capabilities.axes
+    try:
+        for assessment in judge.judge(pairs):
+            assessments.append(checked_assessment(assessment, judge.spec.use, axes))
+            if len(assessments) == len(pairs):
+                break
+        error = f"{judge.spec.use!r} gave {len(assessments)} assessments for {len(pairs)} pairs"
+    except (Exception, SystemExit) as broken:
+        # A judge should return Failed; one that raises has failed too, and a retry may succeed.
+        error = f"{type(broken).__name__}: {broken}"
+    lost = Assessment(ratings=dict.fromkeys(axes, Failed(error=error, retryable=True)))
+    return [*assessments, *([lost] * (len(pairs) - len(assessments)))]
+
+
+def label_of(outcome: EditOutcome) -> str:
+    """The word under which an outcome is counted."""
+    match outcome:
+        case Edited():
+            return "edited"
+        case Refused():
+            return "refused"
+        case Failed():
+            return "failed"
