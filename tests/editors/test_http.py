@@ -186,8 +186,9 @@ def test_a_redirect_is_not_followed_with_a_key(server: Loopback):
     assert len(server.asked) == 1
 
 
-def test_an_answer_that_trickles_in_is_given_up_in_time(server: Loopback):
-    server.breaks(Says(body=b"x" * 100_000, trickles=True))
+@pytest.mark.parametrize("says", [Says(body=b"x" * 100_000, trickles=True), Says(head_trickles=True)])
+def test_an_answer_that_trickles_in_is_given_up_in_time(server: Loopback, says: Says):
+    server.breaks(says)
     assert "no complete answer within 0.5 s" in failure(editor(server, timeout=0.5)).error
 
 

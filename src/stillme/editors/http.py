@@ -10,8 +10,9 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from stillme import images
-from stillme.endpoints import Endpoint, EndpointParameters, Refusing, Reply, encoded
+from stillme.endpoints import Endpoint, EndpointParameters, Refusing, encoded
 from stillme.errors import UnreadableImage
+from stillme.http_calls.replies import Reply
 from stillme.json_paths import follow
 from stillme.protocols import Capabilities, Needs, spec_of
 from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request

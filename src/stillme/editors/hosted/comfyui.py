@@ -172,7 +172,7 @@ def _uploaded(client: JsonClient, picture: EncodedImage) -> str:
     kind = picture.mime.removeprefix("image/")
     name = f"stillme-{hashlib.sha256(picture.data).hexdigest()[:32]}.{kind}"
     form = {"type": "input", "overwrite": "true"}
-    reply = client.upload("/upload/image", {"image": (name, picture.data, picture.mime)}, form)
+    reply = client.send("POST", "/upload/image", files={"image": (name, picture.data, picture.mime)}, form=form)
     place = reply.require_json()
     if not isinstance(stored := dig(place, "name"), str):
         raise unexpected_answer("the picture was not stored", reply.text)
