@@ -109,20 +109,22 @@ class Endpoint:
         return self._refusal(reply) or (reply if reply.status < 300 else self._from_status(reply))
 
     def fetch(self, url: str) -> Reply | Failed:
-        """The file behind a link in an answer, without our headers: its host must not see a key."""
-        outcome: Reply | Failed = Failed(error="no link", retryable=True)
+        """The file behind a link in an answer, without our headers: its host must not see a key.
+
+        A `Failed` may pass, and the link is worth another look; a `Reply` with an error status will not.
+        """
+        error = ""
         for tried in range(_FETCHES):
             time.sleep(0.5 * tried)
             outcome = self._exchange("GET", url, follow_redirects=True)
-            if isinstance(outcome, Reply) and outcome.status < 300:
+            if isinstance(outcome, Reply) and outcome.status not in _TEMPORARY and outcome.status < 500:
                 return outcome
-        if isinstance(outcome, Failed):
-            return self.failed(f"the picture cannot be fetched ({outcome.error})")
-        return self.failed(f"the picture cannot be fetched ({outcome.status}: {self.shown(outcome.text)})")
+            error = outcome.error if isinstance(outcome, Failed) else f"{outcome.status}: {self.shown(outcome.text)}"
+        return Failed(error=f"the picture cannot be fetched for now ({error})", retryable=True)
 
     def failed(self, error: str) -> Failed:
         """An answer that is charged and of no use."""
-        return Failed(error=error, retryable=True, cost=self.price or 0.0)
+        return Failed(error=error, retryable=True, effective=self.unknown_cost, cost=self.price or 0.0)
 
     @property
     def unknown_cost(self) -> Mapping[str, Json]:

@@ -14,7 +14,7 @@ from stillme.protocols import Editor, KeepsWeights, Resumable, expected_dollars
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
 from stillme.stages.tally import Ended, Tally
 from stillme.store import EditRow, Store
-from stillme.types import Edited, EditOutcome, Failed, Refused, Request
+from stillme.types import IN_WORDS, Edited, EditOutcome, Failed, Refused, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,8 @@ def _unreadable(outcome: Edited) -> Failed:
         reason = "the returned file is no picture"
     except UnreadableImage as error:
         reason = str(error)
-    return Failed(error=reason, retryable=True, retry_after=0.0, cost=outcome.cost)
+    unknown = {"cost": "unknown"} if outcome.effective.get("cost") == "unknown" else {}
+    return Failed(error=reason, retryable=True, retry_after=0.0, effective=unknown, cost=outcome.cost)
 
 
 def _label(outcome: EditOutcome) -> str:
@@ -172,4 +173,4 @@ def _label(outcome: EditOutcome) -> str:
         case Refused():
             return "refused"
         case Failed():
-            return "failed"
+            return "answered in words" if outcome.status == IN_WORDS else "failed"

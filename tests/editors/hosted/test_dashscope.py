@@ -103,6 +103,18 @@ def test_a_slow_task_is_asked_for_again_and_paid_for_once(at: At):
     assert len(desk.server.calls("POST")) == 1
 
 
+@both
+def test_a_picture_that_cannot_be_fetched_for_now_is_paid_for_once(at: At, provider: Provider):
+    desk = at(provider, price={"image": 0.03})
+    desk.server.breaks(Says(status=503, body=b"busy"), at="picture.png", times=9)
+    waiting, edited = desk.ask(), desk.ask()
+    assert isinstance(waiting, Failed)
+    assert (waiting.retryable, waiting.cost) == (True, 0.0)
+    assert isinstance(edited, Edited)
+    assert edited.cost == 0.03
+    assert len(desk.server.calls("POST")) == 1
+
+
 def test_an_instruction_that_would_be_cut_off_fails_instead(at: At):
     desk = at(DASHSCOPE, max_characters=5)
     outcome = desk.ask()
