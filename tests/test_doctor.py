@@ -140,7 +140,9 @@ def test_a_licence_that_was_not_accepted_is_named_with_its_page(monkeypatch: pyt
 
 
 def test_step1x_is_not_ready_without_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    [sentence, *_] = doctor._lacking("editor", "step1x-edit-v1p2", {}, online=False)
+    editor = doctor._built("editor", "step1x-edit-v1p2")
+    assert editor is not None
+    [sentence, *_] = doctor._lacking(editor.needs, editor, {}, online=False)
     assert "`python` is missing: Step1X runs in its own environment" in sentence
     assert sys.executable not in sentence
 
