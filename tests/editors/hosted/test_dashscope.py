@@ -93,7 +93,7 @@ def test_a_task_without_a_picture_is_handed_in_anew(at: At, status: str):
 
 
 def test_a_slow_task_is_asked_for_again_and_paid_for_once(at: At):
-    desk = at(DASHSCOPE_TASK, timeout=0.3)
+    desk = at(DASHSCOPE_TASK, timeout=1.0)
     desk.server.breaks(task("PENDING"), at="/tasks/", times=60)
     outcome = desk.ask()
     assert isinstance(outcome, Failed)

@@ -107,7 +107,7 @@ def test_a_body_that_ends_too_soon_is_a_failure(provider: Provider, at: At):
     desk.server.breaks(Says(body={"data": "x" * 4096}, truncated=True), at=provider.submit)
     outcome = failed(desk)
     assert outcome.retryable
-    assert "no complete answer within 0.4 s" in outcome.error
+    assert "no complete answer" in outcome.error
 
 
 @every_provider
