@@ -16,6 +16,8 @@ from stillme.editors.diffusion import readiness
 from stillme.editors.diffusion.gpus import Gpu
 from stillme.editors.diffusion.traits import presets
 from stillme.editors.diffusion.weights import Weights
+from stillme.editors.http import HttpEditor
+from stillme.errors import BrokenPlugin
 from stillme.protocols import Needs, Parameters
 
 
@@ -138,6 +140,41 @@ def test_a_licence_that_was_not_accepted_is_named_with_its_page(monkeypatch: pyt
 
 
 def test_step1x_is_not_ready_without_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    [sentence, *_] = doctor._lacking("editor", "step1x-edit-v1p2", {}, online=False)
+    editor = doctor._built("editor", "step1x-edit-v1p2")
+    assert editor is not None
+    [sentence, *_] = doctor._lacking(editor.needs, editor, {}, online=False)
     assert "`python` is missing: Step1X runs in its own environment" in sentence
     assert sys.executable not in sentence
+
+
+def test_what_needs_parameters_is_not_called_ready(hostile: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry: Any = SimpleNamespace(name="http", value="nowhere", dist=None, load=lambda: HttpEditor)
+    plugins = {"http": registry.Plugin("editor", "http", entry)}
+    monkeypatch.setattr(registry, "plugins", lambda kind: plugins if kind == "editor" else {})
+    (check,) = doctor._plugins("editor", {}, online=False)
+    assert (check.state, check.detail) == ("ok", "installed; it needs parameters, which an audit checks")
+
+
+def test_a_gpu_that_torch_cannot_use_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(doctor, "gpus", lambda: [card(24.0)])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    check = doctor._gpus()
+    assert check.state == "lacking"
+    assert "a card, 24 of 24 GB free; but torch" in check.detail
+    assert "install a torch for your GPU" in check.detail
+
+
+@pytest.mark.parametrize(("kind", "what"), [("prompt set", "prompts"), ("portrait set", "portraits")])
+def test_a_set_that_raises_hides_no_other(kind: Any, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def boom() -> Any:
+        raise RuntimeError("no data")
+
+    entry: Any = SimpleNamespace(name="hostile", value="nowhere", dist=None, load=lambda: boom)
+    plugins = {"hostile": registry.Plugin(kind, "hostile", entry), **registry.plugins(kind)}
+    monkeypatch.setattr(registry, "plugins", lambda _: plugins)
+    broken, *others = catalogue.catalogue(what, None)
+    assert "cannot be read (RuntimeError: no data)" in broken.summary
+    assert len(others) > 20
+    with pytest.raises(BrokenPlugin, match="no data"):
+        catalogue.catalogue(what, "hostile")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -80,22 +80,41 @@ def catalogue(what: str, name: str | None) -> list[Entry]:
             return [_plugin_entry("judge", judge) for judge in _chosen("judge", name)]
         case "prompts":
             sets = _chosen("prompt set", name)
-            return [_prompt_entry(set_, prompt) for set_ in sets for prompt in registry.prompt_set(set_)]
+            return _entries(sets, name, lambda set_: [_prompt_entry(set_, p) for p in registry.prompt_set(set_)])
+        case _ if name and _is_folder(name):
+            return [_portrait_entry(name, portrait) for portrait in portrait_folder.load(Path(name))]
         case _:
-            return [_portrait_entry(set_, portrait) for set_, portraits in _portraits(name) for portrait in portraits]
+            sets = _chosen("portrait set", name)
+            return _entries(sets, name, lambda set_: [_portrait_entry(set_, p) for p in registry.portrait_set(set_)])
 
 
 def contact_sheet(name: str | None, file: Path) -> Path:
     """Write the contact sheet of a portrait set or folder, by default of the embedded set."""
-    ((_, portraits),) = _portraits(name or "synthetic")
-    return write_sheet(portraits, file)
+    if name and _is_folder(name):
+        return write_sheet(portrait_folder.load(Path(name)), file)
+    return write_sheet(registry.portrait_set(name or "synthetic"), file)
 
 
-def _portraits(name: str | None) -> Iterator[tuple[str, tuple[Portrait, ...]]]:
-    if name and name not in registry.plugins("portrait set") and Path(name).is_dir():
-        yield name, portrait_folder.load(Path(name))
-    else:
-        yield from ((set_, registry.portrait_set(set_)) for set_ in _chosen("portrait set", name))
+def _is_folder(name: str) -> bool:
+    return name not in registry.plugins("portrait set") and Path(name).is_dir()
+
+
+def _entries(sets: Sequence[str], name: str | None, members: Callable[[str], list[Entry]]) -> list[Entry]:
+    """The members of all sets. A broken one must not hide the others, unless it is the one that was asked for."""
+    entries: list[Entry] = []
+    for set_ in sets:
+        try:
+            entries += members(set_)
+        except StillmeError as error:
+            if name is not None:
+                raise
+            entries.append(_broken_entry(set_, str(error)))
+    return entries
+
+
+def _broken_entry(name: str, reason: str) -> Entry:
+    details = {"name": name, "ready": False, "lacking": [reason]}
+    return Entry(title=name, summary=f"[broken: {reason}]", details=details)
 
 
 def _chosen(kind: registry.Kind, name: str | None) -> Sequence[str]:
@@ -110,9 +129,7 @@ def _plugin_entry(kind: registry.Buildable, name: str) -> Entry:
     except Exception as error:
         # One broken package must not hide the others.
         reason = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
-        return Entry(
-            title=name, summary=f"[broken: {reason}]", details={"name": name, "ready": False, "lacking": [reason]}
-        )
+        return _broken_entry(name, reason)
     summary = (inspect.getdoc(loaded) or "").partition("\n")[0]
     lacking = registry.unmet(loaded.needs)
     return Entry(

@@ -81,7 +81,7 @@ def examine() -> list[Check]:
         _tried("disk", _disk),
         _tried("embedded portraits", _portraits),
         _tried("face models", _face_models),
-        Check(name="GPUs", state="ok" if gpus() else "lacking", detail=_gpus()),
+        _gpus(),
         _hub(online=online),
     ]
     faults = _import_faults()
@@ -132,9 +132,26 @@ def _face_models() -> str:
     return "detect a face in a portrait"
 
 
-def _gpus() -> str:
-    cards = [f"{card.name}, {card.free_gb:.0f} of {card.total_gb:.0f} GB free" for card in gpus()]
-    return "; ".join(cards) or "nvidia-smi shows no NVIDIA GPU; editors with open weights need one"
+def _gpus() -> Check:
+    """What the driver shows, and whether torch can use it."""
+    cards = "; ".join(f"{card.name}, {card.free_gb:.0f} of {card.total_gb:.0f} GB free" for card in gpus())
+    if not cards:
+        detail = "nvidia-smi shows no NVIDIA GPU; editors with open weights need one"
+        return Check(name="GPUs", state="lacking", detail=detail)
+    if find_spec("torch") is not None and (fault := _torch_fault()):
+        detail = f"{cards}; but torch {version('torch')} cannot use it ({fault}): install a torch for your GPU"
+        return Check(name="GPUs", state="lacking", detail=detail)
+    return Check(name="GPUs", state="ok", detail=cards)
+
+
+def _torch_fault() -> str:
+    """Why torch has no GPU; empty if it has one. In a process of its own, like every import that is tried."""
+    command = [sys.executable, "-c", "import torch; torch.cuda.init()"]
+    try:
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=_IMPORT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return "it does not start"
+    return (tried.stderr.strip().splitlines() or ["it ends without a word"])[-1] if tried.returncode else ""
 
 
 def _online() -> bool:
@@ -168,27 +185,32 @@ def _hub(*, online: bool) -> Check:
 def _plugins(kind: registry.Buildable, faults: Mapping[str, str], *, online: bool) -> Iterator[Check]:
     for name in registry.plugins(kind):
         try:
-            lacking = list(_lacking(kind, name, faults, online=online))
+            plugin = _built(kind, name)
+            lacking = list(_lacking(_class_of(kind, name).needs, plugin, faults, online=online))
         except Exception as error:  # one broken package must not hide the others
             detail = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
             yield Check(name=f"{kind} {name}", state="broken", detail=detail)
             continue
+        ready = "ready" if plugin else "installed; it needs parameters, which an audit checks"
         state = "lacking" if lacking else "ok"
-        yield Check(name=f"{kind} {name}", state=state, detail="; ".join(lacking) or "ready")
+        yield Check(name=f"{kind} {name}", state=state, detail="; ".join(lacking) or ready)
 
 
-def _lacking(kind: registry.Buildable, name: str, faults: Mapping[str, str], *, online: bool) -> Iterator[str]:
-    needs = _class_of(kind, name).needs
+def _built(kind: registry.Buildable, name: str) -> Editor | Judge | None:
+    """The plugin as it is; None if it cannot be judged without the user's parameters."""
+    try:
+        return registry.build(kind, name, {}, ready=False)
+    except InvalidParameters:
+        return None
+
+
+def _lacking(needs: Needs, plugin: Editor | Judge | None, faults: Mapping[str, str], *, online: bool) -> Iterator[str]:
     unmet = registry.unmet(needs)
     yield from unmet
     if not unmet:
         broken = [target for target in _targets(needs) if faults.get(target)]
         # The first says why; the others follow from it.
         yield from (f"{target} cannot be imported ({faults[target]}); run `pip check`" for target in broken[:1])
-    try:
-        plugin: Editor | Judge = registry.build(kind, name, {}, ready=False)
-    except InvalidParameters:
-        return  # it cannot be judged without the user's parameters
     if isinstance(plugin, ChecksRequests) and not unmet:
         yield from plugin.problems([], [])
     if isinstance(plugin, ChecksMachine):

@@ -9,8 +9,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -19,6 +17,7 @@ from pydantic import Field
 
 from stillme import images
 from stillme.addresses import is_loopback, problems_of
+from stillme.http_calls.replies import Reply, retry_after
 from stillme.json_paths import follow
 from stillme.placeholders import fill, fill_json, names_in, unknown_names
 from stillme.protocols import Parameters
@@ -29,10 +28,6 @@ from stillme.types import Failed, Json
 if TYPE_CHECKING:
     import httpx2
 
-_MAX_BYTES = 64 * 2**20
-"""Bytes of one answer that are read at most."""
-_CONNECT = 20.0
-"""Seconds for a connection, which takes long only where nobody answers."""
 _FATAL = frozenset({401, 402, 403, 404, 405})
 """No key, no money, no permission, no such address: the same for every call until the user acts."""
 _TEMPORARY = frozenset({408, 409, 425, 429})
@@ -66,28 +61,6 @@ class EndpointParameters(Parameters):
     """Calls at once."""
     timeout: float = Field(default=300.0, gt=0, exclude=True)
     """Seconds for one whole answer."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A server's answer, whatever its status."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-    @cached_property
-    def body(self) -> Json:
-        """The parsed JSON; None if it is not JSON."""
-        try:
-            return json.loads(self.content)
-        except ValueError:
-            return None
-
-    @property
-    def text(self) -> str:
-        """The content as text."""
-        return self.content.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,20 +109,22 @@ class Endpoint:
         return self._refusal(reply) or (reply if reply.status < 300 else self._from_status(reply))
 
     def fetch(self, url: str) -> Reply | Failed:
-        """The file behind a link in an answer, without our headers: its host must not see a key."""
-        outcome: Reply | Failed = Failed(error="no link", retryable=True)
+        """The file behind a link in an answer, without our headers: its host must not see a key.
+
+        A `Failed` may pass, and the link is worth another look; a `Reply` with an error status will not.
+        """
+        error = ""
         for tried in range(_FETCHES):
             time.sleep(0.5 * tried)
             outcome = self._exchange("GET", url, follow_redirects=True)
-            if isinstance(outcome, Reply) and outcome.status < 300:
+            if isinstance(outcome, Reply) and outcome.status not in _TEMPORARY and outcome.status < 500:
                 return outcome
-        if isinstance(outcome, Failed):
-            return self.failed(f"the picture cannot be fetched ({outcome.error})")
-        return self.failed(f"the picture cannot be fetched ({outcome.status}: {self.shown(outcome.text)})")
+            error = outcome.error if isinstance(outcome, Failed) else f"{outcome.status}: {self.shown(outcome.text)}"
+        return Failed(error=f"the picture cannot be fetched for now ({error})", retryable=True)
 
     def failed(self, error: str) -> Failed:
         """An answer that is charged and of no use."""
-        return Failed(error=error, retryable=True, cost=self.price or 0.0)
+        return Failed(error=error, retryable=True, effective=self.unknown_cost, cost=self.price or 0.0)
 
     @property
     def unknown_cost(self) -> Mapping[str, Json]:
@@ -225,34 +200,21 @@ class Endpoint:
     def _exchange(self, method: str, url: str, **options: Any) -> Reply | Failed:
         import httpx2
 
-        end = time.monotonic() + self._settings.timeout
         try:
-            with self._connected().stream(method, url, **options) as response:
-                content = bytearray()
-                for chunk in response.iter_bytes():
-                    content += chunk
-                    if len(content) > _MAX_BYTES:
-                        return Failed(error=f"the answer has more than {_MAX_BYTES >> 20} MB", retryable=False)
-                    # The client's own limit is per read: an answer that trickles in would never reach it.
-                    if time.monotonic() > end:
-                        error = f"no complete answer within {self._settings.timeout:g} s"
-                        return Failed(error=error, retryable=True)
-                return Reply(response.status_code, dict(response.headers), bytes(content))
+            response = self._connected().request(method, url, **options)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             # A header that is no header is a ValueError.
             words = self.shown(f"{type(error).__name__}: {error}")
             return Failed(error=f"no complete answer ({words})", retryable=True)
+        return Reply(response.status_code, dict(response.headers), response.content)
 
     def _connected(self) -> httpx2.Client:
-        import httpx2
+        from stillme.http_calls.client import open_client
 
         with self._lock:
             if self._client is None:
-                limit = self._settings.timeout
                 # No redirects: they would carry headers with keys to another host.
-                self._client = httpx2.Client(
-                    timeout=httpx2.Timeout(limit, connect=min(_CONNECT, limit)), follow_redirects=False
-                )
+                self._client = open_client(self._settings.timeout, follow_redirects=False)
             return self._client
 
 
@@ -260,17 +222,6 @@ def encoded(name: str, picture: Path) -> Mapping[str, str]:
     """A picture as two placeholders, `{name}` in base64 and `{name_data_uri}`: PNG, upright, sRGB."""
     text = base64.b64encode(images.encode_png(images.read_rgb(picture))).decode()
     return {name: text, f"{name}_data_uri": f"data:image/png;base64,{text}"}
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, if the server gives them: as a number or as a date."""
-    value = {name.lower(): text for name, text in headers.items()}.get("retry-after", "").strip()
-    try:
-        if value.replace(".", "", 1).isdigit():
-            return float(value)
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time()) if value else None
-    except (ValueError, TypeError):
-        return None
 
 
 def _variable(name: str) -> str:

@@ -155,10 +155,7 @@ def build(
     except StillmeError:
         raise
     except (Exception, SystemExit) as error:
-        raise BrokenPlugin(
-            f"The {kind} {name!r} of package {plugin(kind, name).package!r} cannot be built "
-            f"({type(error).__name__}: {error}). Report it to the authors of that package."
-        ) from error
+        raise _broken(plugin(kind, name), "built", error) from error
 
 
 def editor_class(name: str) -> type[Editor]:
@@ -173,12 +170,30 @@ def judge_class(name: str) -> type[Judge]:
 
 def prompt_set(name: str) -> tuple[Prompt, ...]:
     """The prompts of a registered set."""
-    return cast("Callable[[], tuple[Prompt, ...]]", plugin("prompt set", name).load())()
+    return _made(plugin("prompt set", name))
 
 
 def portrait_set(name: str) -> tuple[Portrait, ...]:
     """The portraits of a registered set."""
-    return cast("Callable[[], tuple[Portrait, ...]]", plugin("portrait set", name).load())()
+    return _made(plugin("portrait set", name))
+
+
+def _made(found: Plugin) -> tuple[Any, ...]:
+    """What the function of a set returns."""
+    function = found.load()
+    try:
+        return tuple(function())
+    except StillmeError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _broken(found, "read", error) from error
+
+
+def _broken(found: Plugin, what: str, error: BaseException) -> BrokenPlugin:
+    return BrokenPlugin(
+        f"The {found.kind} {found.name!r} of package {found.package!r} cannot be {what} "
+        f"({type(error).__name__}: {error}). Report it to the authors of that package."
+    )
 
 
 def unmet(needs: Needs) -> list[str]:

@@ -167,6 +167,10 @@ class Refused:
     cost: float = 0.0
 
 
+IN_WORDS = "words"
+"""The `status` of an editor's answer that is neither a picture nor a refusal, such as a question: counted apart."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """Something broke. Says nothing about the person in the picture, never becomes a score, and is never final."""
@@ -182,6 +186,8 @@ class Failed:
     """Seconds, when the other side said how long to wait."""
     status: str = ""
     """The other side's code, such as an HTTP status, where there was one."""
+    effective: Mapping[str, Json] = field(default_factory=_nothing)
+    """What an edit's row keeps of it, such as `cost` = "unknown"."""
     cost: float = 0.0
 
 

@@ -135,6 +135,30 @@ def test_a_link_is_followed_without_the_key(server: Loopback):
     assert len(server.calls("POST")) == 1
 
 
+def test_a_picture_that_cannot_be_fetched_for_now_is_paid_for_once(server: Loopback):
+    server.breaks(Says(body={"url": f"{server.url}/made.png"}), at="/edit")
+    server.breaks(Says(body=b"", status=503), at="/made.png", times=4)
+    linked = editor(server, picture="url", price=0.25)
+    waiting, edited = outcome(linked), outcome(linked)
+    assert isinstance(waiting, Failed)
+    assert (waiting.retryable, waiting.cost) == (True, 0.0)
+    assert "cannot be fetched for now (503" in waiting.error
+    assert isinstance(edited, Edited)
+    assert edited.cost == 0.25
+    assert len(server.calls("POST")) == 1
+
+
+def test_a_picture_that_is_gone_is_charged_and_asked_for_anew(server: Loopback):
+    server.breaks(Says(body={"url": f"{server.url}/made.png"}), at="/edit", times=2)
+    server.breaks(Says(body=b"expired", status=403), at="/made.png")
+    linked = editor(server, picture="url", price=0.25)
+    gone, edited = outcome(linked), outcome(linked)
+    assert isinstance(gone, Failed)
+    assert (gone.retryable, gone.cost, gone.error) == (True, 0.25, "the picture is not there (403: expired)")
+    assert isinstance(edited, Edited)
+    assert len(server.calls("POST")) == 2
+
+
 @pytest.mark.parametrize(
     ("says", "words"),
     [
@@ -186,8 +210,9 @@ def test_a_redirect_is_not_followed_with_a_key(server: Loopback):
     assert len(server.asked) == 1
 
 
-def test_an_answer_that_trickles_in_is_given_up_in_time(server: Loopback):
-    server.breaks(Says(body=b"x" * 100_000, trickles=True))
+@pytest.mark.parametrize("says", [Says(body=b"x" * 100_000, trickles=True), Says(head_trickles=True)])
+def test_an_answer_that_trickles_in_is_given_up_in_time(server: Loopback, says: Says):
+    server.breaks(says)
     assert "no complete answer within 0.5 s" in failure(editor(server, timeout=0.5)).error
 
 

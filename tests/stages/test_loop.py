@@ -18,7 +18,7 @@ from stillme.stages.loop import Activity, Done, Limits, Stage, Terms, grouped, i
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally
 from stillme.store import Attempt
-from stillme.types import Failed
+from stillme.types import IN_WORDS, Failed
 
 Result = str | Failed
 
@@ -449,6 +449,23 @@ def test_different_errors_and_errors_after_an_answer_do_not_stop_the_stage():
         return say(tasks) if tasks[0] == 0 else [Failed(error="400: bad", retryable=False, status="400")]
 
     assert go(Ledger(), 50, late)[0] is Ended.COMPLETE
+
+
+def test_answers_in_words_are_no_outage_but_stop_an_editor_that_never_edits():
+    def words(tasks: Sequence[int]) -> list[Result]:
+        return [Failed(error=f"answered in words: {'very ' * tasks[0]}nice", retryable=True, status=IN_WORDS)]
+
+    def chatty(tasks: Sequence[int]) -> list[Result]:
+        return say(tasks) if tasks[0] in (0, 49) else words(tasks)
+
+    limits = Limits(attempts=1, backoff=0.0, patience=Patience(outage=0.0, unproven=0.0))
+    ledger = Ledger()
+    ended, _ = go(ledger, 50, chatty, limits=limits)
+    assert ended is Ended.COMPLETE
+    assert len(ledger.rows) == 2
+    ended, tally = go(Ledger(), 50, words, limits=limits)
+    assert ended is Ended.STOPPED
+    assert "the first 10 answers failed alike: answered in words" in tally.reason
 
 
 def test_a_short_outage_is_waited_for_with_few_calls():

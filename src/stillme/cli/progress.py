@@ -105,7 +105,9 @@ def describe(tally: Tally) -> str:
         parts.append(f"${tally.cost:,.2f}")
     if tally.already:
         parts.append(f"{tally.already:,} done before")
-    parts.extend(f"{tally.counts[word]:,} {word}" for word in ("refused", "failed") if tally.counts[word])
+    parts.extend(
+        f"{tally.counts[word]:,} {word}" for word in ("refused", "answered in words", "failed") if tally.counts[word]
+    )
     if tally.retried:
         parts.append(f"{tally.retried:,} retried")
     if tally.throttled:

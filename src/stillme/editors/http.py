@@ -10,10 +10,12 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from stillme import images
-from stillme.endpoints import Endpoint, EndpointParameters, Refusing, Reply, encoded
+from stillme.editors.hosted.queued import JobsInMemory
+from stillme.endpoints import Endpoint, EndpointParameters, Refusing, encoded
 from stillme.errors import UnreadableImage
+from stillme.http_calls.replies import Reply
 from stillme.json_paths import follow
-from stillme.protocols import Capabilities, Needs, spec_of
+from stillme.protocols import Capabilities, Jobs, Needs, spec_of
 from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 
 PLACEHOLDERS = ("source", "source_data_uri", "source2", "source2_data_uri", "instruction", "seed")
@@ -38,6 +40,7 @@ class HttpEditor:
     def __init__(self, parameters: HttpEditorParameters) -> None:
         self._endpoint = Endpoint(parameters)
         self._picture = parameters.picture
+        self._jobs: Jobs = JobsInMemory()
         self.spec = spec_of("http", "1", parameters)
         placeholders = self._endpoint.placeholders
         self.capabilities = Capabilities(
@@ -56,6 +59,10 @@ class HttpEditor:
         """The price that the audit gives; None if unknown."""
         return self._endpoint.price
 
+    def remember_in(self, jobs: Jobs) -> None:
+        """Keep links to pictures that are paid for where a crash does not lose them."""
+        self._jobs = jobs
+
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         """One call per request."""
         for request in requests:
@@ -66,6 +73,8 @@ class HttpEditor:
         self._endpoint.close()
 
     def _outcome(self, request: Request) -> EditOutcome:
+        if link := self._jobs.open(request.key):
+            return self._fetched(request, link)
         given, taken = len(request.portraits), self.capabilities.inputs
         if given > taken:
             return Failed(error=f"takes {taken} portraits, not {given}; add {{source2}} to `template`", retryable=False)
@@ -79,7 +88,7 @@ class HttpEditor:
         answer = self._endpoint.ask(values | {"instruction": request.instruction, "seed": request.seed})
         match answer:
             case Reply():
-                return self._edited(answer)
+                return self._answered(request, answer)
             case Refusing():
                 cost = (self._endpoint.price or 0.0) * answer.charged
                 effective = {"signal": answer.signal, **(self._endpoint.unknown_cost if answer.charged else {})}
@@ -87,32 +96,43 @@ class HttpEditor:
             case Failed():
                 return answer
 
-    def _edited(self, reply: Reply) -> EditOutcome:
-        data = self._bytes(reply)
-        if isinstance(data, Failed):
-            return data
+    def _answered(self, request: Request, reply: Reply) -> EditOutcome:
+        """The picture is the answer itself, or stands at `picture`, or is linked there."""
+        if not self._picture:
+            return self._edited(reply.content)
+        text = follow(reply.body, self._picture)
+        if not isinstance(text, str) or not text:
+            shown = self._endpoint.shown(reply.text) or "empty"
+            return self._endpoint.failed(f"no picture at {self._picture!r}; the answer: {shown}")
+        if text.startswith(("http://", "https://")):
+            # Before it is fetched: the picture is paid for, and the next try fetches this one.
+            self._jobs.add(request.key, text)
+            return self._fetched(request, text)
+        try:
+            written = text.partition(";base64,")[2] if text.startswith("data:") else text
+            return self._edited(base64.b64decode("".join(written.split()), validate=True))
+        except (binascii.Error, ValueError) as error:
+            return self._endpoint.failed(f"{self._picture!r} is neither base64 nor a link ({error})")
+
+    def _fetched(self, request: Request, link: str) -> EditOutcome:
+        reply = self._endpoint.fetch(link)
+        if isinstance(reply, Failed):
+            return reply
+        outcome = (
+            self._edited(reply.content)
+            if reply.status < 300
+            else self._endpoint.failed(f"the picture is not there ({reply.status}: {self._endpoint.shown(reply.text)})")
+        )
+        if isinstance(outcome, Failed):
+            self._jobs.end(request.key)
+        else:
+            self._jobs.answered(request.key)
+        return outcome
+
+    def _edited(self, data: bytes) -> EditOutcome:
         try:
             size = images.read_picture(data, name="the picture in the answer").size
         except UnreadableImage as error:
             return self._endpoint.failed(str(error))
         effective = {"size": list(size), **self._endpoint.unknown_cost}
         return Edited(image=data, effective=effective, cost=self._endpoint.price or 0.0)
-
-    def _bytes(self, reply: Reply) -> bytes | Failed:
-        """The picture's file: the answer itself, or what stands at `picture` or is linked there."""
-        if not self._picture:
-            return reply.content
-        text = follow(reply.body, self._picture)
-        if not isinstance(text, str) or not text:
-            return self._endpoint.failed(f"no picture at {self._picture!r}; the answer: {self._shown(reply)}")
-        if text.startswith(("http://", "https://")):
-            fetched = self._endpoint.fetch(text)
-            return fetched if isinstance(fetched, Failed) else fetched.content
-        try:
-            written = text.partition(";base64,")[2] if text.startswith("data:") else text
-            return base64.b64decode("".join(written.split()), validate=True)
-        except (binascii.Error, ValueError) as error:
-            return self._endpoint.failed(f"{self._picture!r} is neither base64 nor a link ({error})")
-
-    def _shown(self, reply: Reply) -> str:
-        return self._endpoint.shown(reply.text) or "empty"

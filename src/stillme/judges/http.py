@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
-from stillme.endpoints import Endpoint, EndpointParameters, Refusing, Reply, encoded
+from stillme.endpoints import Endpoint, EndpointParameters, Refusing, encoded
 from stillme.errors import UnreadableImage
+from stillme.http_calls.replies import Reply
 from stillme.json_paths import follow
 from stillme.judges.stated_scores import WrongScores, ratings_of
 from stillme.protocols import JudgeCapabilities, Needs, spec_of

@@ -17,9 +17,9 @@ from stillme.results.editor_weights import EditorWeights, editor_weights
 from stillme.results.model_names import ModelNames, drifted, model_names
 from stillme.results.run import CHUNK, Run
 from stillme.sentinels.reading import KnownAnswers, answered_by
-from stillme.store import Totals
+from stillme.store import StoredEdit, Totals
 from stillme.store.summaries import Failure
-from stillme.types import Failed
+from stillme.types import IN_WORDS, Failed
 
 _SHOWN = 5
 
@@ -115,7 +115,7 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
             counts["total"] += not row.request.withheld or row.request.waiting
             if row.edit:
                 counts["done"] += row.edit.final
-                counts[row.edit.outcome if row.edit.final else "to retry"] += 1
+                counts[_word(row.edit)] += 1
         for judge in run.judges:
             keys = [key for row in chunk if row.image for key, _ in judge.assessments(row.request.key, row.image)]
             judges[judge.name].update(total=len(keys), done=len(store.finished_assessments(keys)))
@@ -136,6 +136,12 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
         gaps=gaps(run),
         known_answers=tuple(answered_by(store, run.judges)),
     )
+
+
+def _word(edit: StoredEdit) -> str:
+    if edit.final:
+        return edit.outcome
+    return "answered in words" if edit.status == IN_WORDS else "to retry"
 
 
 def _described(run: Run, extractor: ExtractorRecord) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from stillme.types import Failed
+from stillme.types import IN_WORDS, Failed
 
 _VARYING = re.compile(r"[0-9a-f]{8,}|\d+")
 """Numbers and identifiers, which differ between two messages about the same fault."""
@@ -58,8 +58,8 @@ class Breaker:
 
     def failed(self, failure: Failed) -> None:
         """A call failed."""
-        if not failure.retryable:
-            # The other side is there; it only rejects this call, or every call.
+        if not failure.retryable or failure.status == IN_WORDS:
+            # The other side is there; it only rejects this call, or every call, or talks instead of editing.
             self._in_a_row = self._complaints = self._pauses = 0
             self._failing_since = None
             if not self.ever_answered:
@@ -115,4 +115,6 @@ class Breaker:
 
 def _fault(failure: Failed) -> str:
     """The fault without what varies from call to call; whole where only the text tells two faults apart."""
+    if failure.status == IN_WORDS:
+        return IN_WORDS
     return f"{failure.status}: {_VARYING.sub('#', failure.error)[:_COMPARED]}" if failure.status else failure.error

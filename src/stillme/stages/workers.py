@@ -16,6 +16,7 @@ from stillme.stages.nonsense import checked_assessment, checked_outcome
 from stillme.store.jobs import Jobs
 from stillme.store.pictures import Pictures
 from stillme.types import (
+    IN_WORDS,
     Assessment,
     Edited,
     EditOutcome,
@@ -206,7 +207,8 @@ def _unreadable(outcome: Edited) -> Failed:
         reason = "the returned file is no picture"
     except UnreadableImage as error:
         reason = str(error)
-    return Failed(error=reason, retryable=True, retry_after=0.0, cost=outcome.cost)
+    unknown = {"cost": "unknown"} if outcome.effective.get("cost") == "unknown" else {}
+    return Failed(error=reason, retryable=True, retry_after=0.0, effective=unknown, cost=outcome.cost)
 
 
 def _assessments(judge: Judge, pairs: Sequence[Pair]) -> list[Assessment]:
@@ -233,4 +235,4 @@ def label_of(outcome: EditOutcome) -> str:
         case Refused():
             return "refused"
         case Failed():
-            return "failed"
+            return "answered in words" if outcome.status == IN_WORDS else "failed"

@@ -64,9 +64,10 @@ class Jobs:
         return self._open
 
     def _append(self, event: Json) -> None:
+        # For the user's eyes only: a job may be a link that opens a picture to anyone.
         # The line begins with a break, so that one that a crash cut off spoils no other.
         line = f"\n{json.dumps(event)}\n".encode()
-        descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(descriptor, line)
             os.fsync(descriptor)

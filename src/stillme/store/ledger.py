@@ -132,6 +132,8 @@ class StoredEdit:
     image: str | None
     message: str | None
     truth: Mapping[str, Json] | None
+    status: str | None = None
+    """Of a failure: the other side's code."""
 
     @property
     def final(self) -> bool:
@@ -269,16 +271,17 @@ class Store(Summaries):
         # Failures first, so that a later final row for the same key replaces them.
         for final in (0, 1):
             query = (
-                "SELECT key, id, outcome, image, message, truth FROM edit "
+                "SELECT key, id, outcome, image, message, truth, json_extract(effective, '$.status') FROM edit "
                 f"WHERE final = {final} AND key IN ({{marks}}) ORDER BY id"
             )
-            for key, number, outcome, image, message, truth in self._by_keys(query, keys):
+            for key, number, outcome, image, message, truth, status in self._by_keys(query, keys):
                 edits[key] = StoredEdit(
                     id=number,
                     outcome=outcome,
                     image=image,
                     message=message,
                     truth=json.loads(truth) if truth else None,
+                    status=status,
                 )
         return edits
 
@@ -503,7 +506,9 @@ class Store(Summaries):
             case Refused(message=message, effective=effective):
                 outcome, final, truth = "refused", 1, None
             case Failed(error=message):
-                outcome, final, truth, effective = "failed", 0, None, {}
+                outcome, final, truth = "failed", 0, None
+                # The status tells an answer in words from other failures.
+                effective = {**row.outcome.effective, **({"status": status} if (status := row.outcome.status) else {})}
             case never:
                 assert_never(never)
         return (

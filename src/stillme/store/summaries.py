@@ -12,7 +12,7 @@ from typing import Literal
 
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED
 from stillme.store.schema import FAILURES_ARE_NOT_FINAL, version_of
-from stillme.types import Json
+from stillme.types import IN_WORDS, Json
 
 Work = Literal["edit", "assessment"]
 Table = Literal["edit", "assessment", "feature", "sentinel"]
@@ -155,16 +155,18 @@ class Summaries:
 
     def failures(self) -> list[Failure]:
         """Why edits and judgements failed that have not succeeded since; the most frequent first."""
+        # Answers in words hardly ever read alike: those of one editor count together, with one of them as an example.
         edits = self._connection.execute(
-            "SELECT 'edit', message, COUNT(*) FROM edit "
-            f"WHERE id IN ({self._lasting_failures('edit')}) GROUP BY message"
+            "SELECT 'edit', MIN(message), COUNT(*), "
+            f"CASE json_extract(effective, '$.status') WHEN '{IN_WORDS}' THEN editor ELSE message END AS reason "
+            f"FROM edit WHERE id IN ({self._lasting_failures('edit')}) GROUP BY reason"
         )
         judgements = self._connection.execute(
             "SELECT 'judge', j.reason, COUNT(DISTINCT a.key) FROM assessment a JOIN judgement j ON j.assessment = a.id "
             f"WHERE a.id IN ({self._lasting_failures('assessment')}) AND j.outcome = 'failed' GROUP BY j.reason"
         )
         counts: Counter[tuple[Literal["edit", "judge"], str]] = Counter()
-        for stage, reason, count in (*edits, *judgements, *self._failed_sentinels()):
+        for stage, reason, count, *_ in (*edits, *judgements, *self._failed_sentinels()):
             counts[stage, reason or ""] += count
         counted = [Failure(stage=stage, reason=reason, count=count) for (stage, reason), count in counts.items()]
         return sorted(counted, key=lambda failure: (-failure.count, failure.reason))

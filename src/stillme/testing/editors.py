@@ -316,6 +316,7 @@ def _invalid(outcome: object, capabilities: Capabilities) -> Iterator[str]:
             yield "it failed without a message"
         if outcome.retry_after is not None and not outcome.retry_after >= 0:
             yield f"retry_after = {outcome.retry_after} is not a duration"
+        yield from not_plain("effective", outcome.effective)
     else:
         yield f"{type(outcome).__name__} is not an outcome; return Edited, Refused or Failed"
         return

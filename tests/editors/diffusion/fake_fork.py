@@ -33,7 +33,9 @@ import torch
 class Step1XEditPipelineV1P2:
     @classmethod
     def download(cls, repo, revision):
-        return f"/cache/snapshots/commit-of-{revision}"
+        moved = os.environ.get("BRANCH_MOVED", "")
+        commit = revision if revision.startswith("commit-of-") else f"commit-of-{revision}{moved}"
+        return f"/cache/snapshots/{commit}"
 
     @classmethod
     def from_pretrained(cls, folder, torch_dtype):

@@ -175,3 +175,4 @@ def test_only_the_gpus_that_a_process_may_use_are_counted(
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert [card.name for card in gpus()] == names
+    assert {round(card.total_gb) for card in gpus()} <= {80, 24}, "as cards are named"

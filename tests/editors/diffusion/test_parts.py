@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from stillme.editors.diffusion import loading
+from stillme.editors.diffusion.remote_text import is_of_the_hub
 from stillme.types import Edited, Failed
 from tests.editors.diffusion import tiny
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
@@ -136,6 +137,7 @@ def encoder(offline: Folders) -> Iterator[Any]:
     reader: Any = tiny_editor(offline, "flux2")
     loaded = reader._ready()
     asked: list[str] = []
+    tokens: list[str | None] = []
 
     class Service(BaseHTTPRequestHandler):
         status = 200
@@ -143,11 +145,13 @@ def encoder(offline: Folders) -> Iterator[Any]:
         def do_POST(self) -> None:
             prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
             asked.append(prompt)
+            tokens.append(self.headers["Authorization"])
             buffer = io.BytesIO()
             with torch.no_grad():
                 embeddings, _ = loaded.pipe.encode_prompt(prompt, text_encoder_out_layers=(1, 2, 3))
             torch.save(embeddings, buffer)
             self.send_response(Service.status)
+            self.send_header("Location", "/elsewhere")
             self.end_headers()
             self.wfile.write(buffer.getvalue())
 
@@ -157,7 +161,7 @@ def encoder(offline: Folders) -> Iterator[Any]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     service: Any = Service
-    service.asked, service.url = asked, f"http://127.0.0.1:{server.server_port}/predict"
+    service.asked, service.tokens, service.url = asked, tokens, f"http://127.0.0.1:{server.server_port}/predict"
     yield service
     server.shutdown()
     server.server_close()
@@ -179,7 +183,8 @@ def test_a_remote_text_encoder_gives_the_same_edit(offline: Folders, ask: Ask, e
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(503, "retryable"), (429, "throttled"), (401, "fatal"), (404, "fatal"), (422, "rejected")]
+    ("status", "kind"),
+    [(302, "retryable"), (503, "retryable"), (429, "throttled"), (401, "fatal"), (404, "fatal"), (422, "rejected")],
 )
 def test_a_service_s_faults_are_told_apart(offline: Folders, ask: Ask, encoder: Any, status: int, kind: str) -> None:
     encoder.status = status
@@ -191,3 +196,20 @@ def test_a_service_s_faults_are_told_apart(offline: Folders, ask: Ask, encoder: 
         kind == "throttled",
         kind == "fatal",
     )
+
+
+def test_the_hub_s_token_is_sent_to_the_hub_only(
+    offline: Folders, ask: Ask, encoder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_loopback0123456789")
+    assert isinstance(edit_one(tiny_editor(offline, "flux2", text_encoder_url=encoder.url, extra={}), ask()), Edited)
+    assert encoder.tokens == [None]
+    assert is_of_the_hub("https://remote-text-encoder-flux-2.huggingface.co/predict")
+    for other in ("http://a.huggingface.co/", "https://huggingface.co.example/", "https://ahuggingface.co/"):
+        assert not is_of_the_hub(other)
+
+
+def test_an_encoder_s_address_has_no_credentials(offline: Folders) -> None:
+    editor = tiny_editor(offline, "flux2", text_encoder_url="https://me:secret@encoder.example/", extra={})
+    (problem,) = (text for text in editor.problems([], []) if "credentials" in text)
+    assert "secret" not in problem

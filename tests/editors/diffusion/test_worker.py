@@ -82,6 +82,16 @@ def test_a_crash_fails_one_request_and_the_next_gets_a_new_worker(start: Any, as
     assert (type(first), type(after)) == (Edited, Edited)
 
 
+def test_a_crash_does_not_let_a_moved_branch_in(start: Any, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = start()
+    [before] = editor.edit([ask()])
+    monkeypatch.setenv("BRANCH_MOVED", "-tomorrow")
+    _, after = editor.edit([ask("crash"), ask()])
+    assert before.effective["weights"] == after.effective["weights"]
+    [another] = start().edit([ask()])
+    assert another.effective["weights"]["revision"] == "commit-of-main-tomorrow"
+
+
 def test_a_worker_that_hangs_is_given_up_and_replaced(start: Any, ask: Ask) -> None:
     editor = start(timeout=5.0)
     begun = time.monotonic()

@@ -51,6 +51,8 @@ class Says:
     """Take the request and say nothing."""
     trickles: bool = False
     """Send the body a few bytes at a time, without end."""
+    head_trickles: bool = False
+    """Send one header after the other, without end."""
 
 
 @dataclass
@@ -101,20 +103,24 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
             plain = says.body if isinstance(says.body, bytes) else json.dumps(says.body).encode()
             kind = "application/octet-stream" if isinstance(says.body, bytes) else "application/json"
             self.send_response(says.status)
+            if says.head_trickles:
+                self.flush_headers()
+                self.trickle(b"X-Wait: 1\r\n")
+                return
             for name, value in {"Content-Type": kind, "Content-Length": str(len(plain)), **says.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             if says.trickles:
-                self.trickle()
+                self.trickle(b" ")
                 return
             self.wfile.write(plain[: len(plain) // 2] if says.truncated else plain)
             self.close_connection = self.close_connection or says.truncated
 
-        def trickle(self) -> None:
+        def trickle(self, part: bytes) -> None:
             self.close_connection = True
             with suppress(OSError):
                 while not stopped.wait(0.02):
-                    self.wfile.write(b" ")
+                    self.wfile.write(part)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -93,13 +93,25 @@ def test_a_task_without_a_picture_is_handed_in_anew(at: At, status: str):
 
 
 def test_a_slow_task_is_asked_for_again_and_paid_for_once(at: At):
-    desk = at(DASHSCOPE_TASK, timeout=0.3)
+    desk = at(DASHSCOPE_TASK, timeout=1.0)
     desk.server.breaks(task("PENDING"), at="/tasks/", times=60)
     outcome = desk.ask()
     assert isinstance(outcome, Failed)
     assert outcome.retryable
     desk.server.faults.clear()
     assert isinstance(desk.ask(), Edited)
+    assert len(desk.server.calls("POST")) == 1
+
+
+@both
+def test_a_picture_that_cannot_be_fetched_for_now_is_paid_for_once(at: At, provider: Provider):
+    desk = at(provider, price={"image": 0.03})
+    desk.server.breaks(Says(status=503, body=b"busy"), at="picture.png", times=9)
+    waiting, edited = desk.ask(), desk.ask()
+    assert isinstance(waiting, Failed)
+    assert (waiting.retryable, waiting.cost) == (True, 0.0)
+    assert isinstance(edited, Edited)
+    assert edited.cost == 0.03
     assert len(desk.server.calls("POST")) == 1
 
 

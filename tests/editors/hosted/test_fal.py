@@ -120,15 +120,6 @@ def test_work_that_takes_too_long_is_asked_for_again_and_not_paid_for_twice(at: 
     assert desk.server.calls("PUT") == [], "a job that is nearly done is not cancelled"
 
 
-def test_an_answer_that_trickles_in_is_given_up(at: At):
-    desk = at(FAL, timeout=0.5)
-    desk.server.breaks(Says(body=b" " * 10_000, trickles=True), at=FAL.submit)
-    outcome = desk.ask()
-    assert isinstance(outcome, Failed)
-    assert outcome.retryable
-    assert "no complete answer within 0.5 s" in outcome.error
-
-
 def test_a_queue_that_keeps_breaking_ends_the_call_and_not_the_job(at: At):
     desk = at(FAL)
     desk.server.breaks(Says(status=500, body=b"down"), at="/status", times=50)

@@ -13,8 +13,9 @@ from stillme import images
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, Usage, dollars
 from stillme.editors.hosted.encoded_images import encode_for_upload, from_base64
-from stillme.editors.hosted.faults import CallFailed, from_status, retry_after
+from stillme.editors.hosted.faults import CallFailed, from_status
 from stillme.errors import UnreadableImage
+from stillme.http_calls.replies import retry_after
 from tests import profiles
 
 

@@ -6,6 +6,7 @@ import pytest
 from google.auth.exceptions import DefaultCredentialsError, RefreshError, TransportError
 from google.oauth2.credentials import Credentials
 
+from stillme.protocols import ChecksMachine
 from stillme.types import Edited, Failed, Refused
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.further_providers import VERTEX
@@ -45,8 +46,11 @@ def test_without_credentials_nothing_is_sent_and_the_way_out_is_named(at: At, mo
     def missing(**_: object) -> None:
         raise DefaultCredentialsError("Your default credentials were not found.")
 
-    monkeypatch.setattr("google.auth.default", missing)
     desk = at(VERTEX)
+    assert isinstance(desk.editor, ChecksMachine)
+    assert list(desk.editor.lacking(online=False)) == []
+    monkeypatch.setattr("google.auth.default", missing)
+    assert "gcloud auth application-default login" in next(iter(desk.editor.lacking(online=False)))
     outcome = failed(desk.ask())
     assert (outcome.fatal, desk.server.asked) == (True, [])
     assert "gcloud auth application-default login" in outcome.error

@@ -9,13 +9,16 @@ import pytest
 
 from stillme import images, registry
 from stillme.editors.folder import Folder
+from stillme.editors.hosted.gemini import Gemini
 from stillme.editors.hosted.openai import OpenAIImages
 from stillme.editors.noop import Noop
 from stillme.pipeline import Options, run_stages
+from stillme.results.run import Run
+from stillme.results.status import status_of
 from stillme.store import Store
 from stillme.types import Edited
 from tests.editors.hosted.loopback import Says, serving
-from tests.editors.hosted.providers import OPENAI
+from tests.editors.hosted.providers import GEMINI, OPENAI, gemini_says
 from tests.editors.hosted.test_openai import error
 
 
@@ -38,6 +41,44 @@ def test_refusals_are_kept_and_outages_are_retried(write_audit: Callable[..., Pa
         asked = len(server.asked)
         run_stages(folder, ("edit",), Options())
         assert len(server.asked) == asked, "what has a row is not paid for again"
+
+
+def test_answers_in_words_are_counted_apart_and_judged_by_nobody(
+    write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(registry, "editor_class", lambda name: Gemini)
+    with serving(GEMINI.behave) as server:
+        folder = write_audit(
+            f'use = "gemini"\n[editors.parameters]\nbase_url = "{server.url}"', extra="[executor]\nattempts = 1"
+        )
+        for question in ("Navy or black?", "Which hat?", "Who is it?"):
+            server.breaks(gemini_says([{"text": question}]))
+        server.breaks(Says(status=422, body={"error": {"code": 422, "message": "no", "status": "X"}}))
+        tally = run_stages(folder, ("edit", "judge"), Options()).tallies
+    assert tally[0].counts == {"edited": 8, "answered in words": 3, "failed": 1}
+    status = status_of(Run.open(folder))
+    (counts,) = status.editors.values()
+    assert (counts["done"], counts["answered in words"], counts["to retry"]) == (8, 3, 1)
+    assert {judge["total"] for judge in status.judges.values()} == {8}
+    assert status.totals.to_retry == 4, "the next run asks again"
+    words, other = status.failures
+    assert (words.count, other.count) == (3, 1)
+    assert words.reason.startswith("gemini: answered in words: ")
+
+
+def test_a_failure_whose_cost_is_unknown_is_not_shown_as_free(
+    write_audit: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(registry, "editor_class", lambda name: OpenAIImages)
+    monkeypatch.setattr("tests.editors.hosted.providers.scaled", lambda picture, size: picture[:-40])
+    with serving(OPENAI.behave) as server:
+        folder = write_audit(
+            f'use = "openai"\n[editors.parameters]\nbase_url = "{server.url}/v1"\nmodel = "unlisted"',
+            extra="[executor]\nattempts = 1",
+        )
+        run_stages(folder, ("edit",), Options())
+    totals = status_of(Run.open(folder)).totals
+    assert (totals.cost, totals.unpriced, totals.cost_text) == (0.0, totals.to_retry, "unknown")
 
 
 def test_a_picture_that_nobody_can_read_is_a_failure_of_any_editor(

@@ -47,6 +47,6 @@ def gpus() -> list[Gpu]:
 
 def _gigabytes(mebibytes: str) -> float:
     try:
-        return float(mebibytes) * 2**20 / 1e9
+        return float(mebibytes) / 1024  # as cards are named: one of 24 GB has 24,564 MiB
     except ValueError:  # some cards, such as those with unified memory, answer [N/A]
         return 0.0

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from stillme.addresses import problems_of
 from stillme.editors.diffusion import hub
 from stillme.editors.diffusion.hub import Unusable
 from stillme.editors.diffusion.log_capture import captured_warnings
@@ -110,6 +111,8 @@ def option_problems(parameters: DiffusionParameters, traits: Traits) -> Iterator
         yield "`text_encoder_url` does not work with this pipeline, which cannot be called without its text encoder"
     if parameters.text_encoder_url and "text_encoder" in parameters.components:
         yield "`components.text_encoder` would be ignored beside `text_encoder_url`; remove one of them"
+    for problem in problems_of(parameters.text_encoder_url, key="", insecure_http=True):
+        yield f"`text_encoder_url`: {problem}"
     if parameters.devices and parameters.devices != "all":
         kinds = {device.partition(":")[0] for device in parameters.devices}
         if "auto" in kinds or len(kinds) > 1:

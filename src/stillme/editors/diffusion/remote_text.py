@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import urllib.error
 import urllib.request
 from collections import OrderedDict
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
 _TIMEOUT = 120.0
+"""Seconds for one whole answer."""
+_BLOCK = 1 << 16
+_HUB = "huggingface.co"
 _REMEMBERED = 32
 """Encoded prompts that are kept: the same prompts come again with every portrait."""
 
@@ -21,6 +26,13 @@ class EncodingFailed(Exception):
     def __init__(self, message: str, *, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect would take the token along to any host."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
 
 
 class RemoteTextEncoder:
@@ -45,12 +57,11 @@ class RemoteTextEncoder:
 
     def _asked(self, prompt: str) -> Any:
         torch: Any = import_module("torch")
-        token = import_module("huggingface_hub").get_token()
+        token = import_module("huggingface_hub").get_token() if is_of_the_hub(self._url) else None
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
         request = urllib.request.Request(self._url, json.dumps({"prompt": prompt}).encode(), headers)
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-                data = response.read()
+            data = _answer(request)
         except urllib.error.HTTPError as error:
             error.close()
             raise EncodingFailed(f"{self._url} answers HTTP {error.code}", status=error.code) from None
@@ -60,3 +71,21 @@ class RemoteTextEncoder:
             return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except Exception as error:
             raise EncodingFailed(f"{self._url} answers with no tensor ({type(error).__name__})") from None
+
+
+def is_of_the_hub(url: str) -> bool:
+    """Whether the hub's token may be sent there."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme == "https" and (host == _HUB or host.endswith(f".{_HUB}"))
+
+
+def _answer(request: urllib.request.Request) -> bytes:
+    end, data = time.monotonic() + _TIMEOUT, bytearray()
+    with urllib.request.build_opener(_NoRedirects()).open(request, timeout=_TIMEOUT) as response:
+        while block := response.read1(_BLOCK):
+            data += block
+            # The time-out above is per read.
+            if time.monotonic() > end:
+                raise TimeoutError(f"no complete answer within {_TIMEOUT:g} s")
+    return bytes(data)

@@ -14,6 +14,7 @@ from stillme.editors.diffusion.hub import Unusable, resolve
 from stillme.editors.diffusion.weights import Weights
 from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
 from stillme.errors import UnreadableImage
+from stillme.json_paths import dig
 from stillme.protocols import Capabilities, Needs, Parameters
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, Spec
 
@@ -69,6 +70,7 @@ class Step1X:
         self._python = str(parameters.path(parameters.python)) if "/" in parameters.python else parameters.python
         self._recorded: Sequence[Mapping[str, Json]] = ()
         self._worker: Worker | None = None
+        self._given: dict[str, Json] = {}
 
     def keep_weights(self, recorded: Sequence[Mapping[str, Json]]) -> None:
         """Go on with the weights of earlier edits under the same key, although a branch may have moved."""
@@ -106,11 +108,17 @@ class Step1X:
             revision = self._weights.revision
             if self._recorded and not self._weights.is_folder:
                 [revision] = resolve([self._weights], self._recorded)
-            given = {**dict(self._parameters), "repo": self._weights.repo, "revision": revision}
-            given["identity"] = self._weights.identity()
+            self._given = {**dict(self._parameters), "repo": self._weights.repo, "revision": revision}
+            self._given["identity"] = self._weights.identity()
             command = (self._python, "-u", str(SERVE), str(self.backend))
-            self._worker = Worker(command, given, timeout=self._parameters.timeout)
+            self._worker = Worker(command, self._given, timeout=self._parameters.timeout)
         return self._worker
+
+    def _pin(self, worker: Worker, commit: Json) -> None:
+        """Only the worker knows the hub; a process after a crash must not load what a branch means by then."""
+        if commit and not self._weights.is_folder and commit != self._given["revision"]:
+            self._given = {**self._given, "revision": commit}
+            worker.load_with(self._given)
 
     def _edit(self, request: Request) -> EditOutcome:
         portrait, *others = request.portraits
@@ -124,8 +132,11 @@ class Step1X:
             "seed": request.seed,
             "settings": {name: getattr(self._parameters, name) for name in names},
         }
-        answer = self._started().ask(message, [images.encode_png(source)])
+        worker = self._started()
+        answer = worker.ask(message, [images.encode_png(source)])
+        effective = answer.message.get("effective", {})
+        self._pin(worker, dig(effective, "weights", "revision"))
         if len(answer.attached) != 1:
             return Failed(error=f"the worker sent {len(answer.attached)} images for one request", retryable=True)
         images.check(answer.attached[0], name="the worker's image")
-        return Edited(image=answer.attached[0], effective=answer.message.get("effective", {}))
+        return Edited(image=answer.attached[0], effective=effective)

@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Usage
-from stillme.editors.hosted.editor import Answer, Call, HostedParameters
+from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.faults import Declined, JobGone, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Polling, Reply, download, poll
-from stillme.editors.hosted.queued import Resuming
+from stillme.editors.hosted.json_client import JsonClient, Reply, download, poll
+from stillme.editors.hosted.queued import Resuming, ResumingParameters
 from stillme.json_paths import dig
 from stillme.protocols import Needs
 from stillme.types import Json
@@ -30,7 +30,7 @@ _REFUSALS = {"Request Moderated": Usage(), "Content Moderated": Usage(images=1)}
 """Content is moderated after it was made, and counted as paid for; whether it is charged is not documented."""
 
 
-class BflParameters(HostedParameters):
+class BflParameters(ResumingParameters):
     """A FLUX model: the name is the last part of its address, such as `flux-kontext-pro`."""
 
     model: str = _KNOWN.default
@@ -39,8 +39,6 @@ class BflParameters(HostedParameters):
     output_format: Literal["png", "jpeg"] = "png"
     prompt_upsampling: bool = False
     """Let the service rewrite the instruction."""
-    poll_seconds: float = Field(default=0.5, gt=0, exclude=True)
-    """Seconds between the first looks at the queue; later ones are further apart."""
 
 
 class Bfl(Resuming):
@@ -56,14 +54,6 @@ class Bfl(Resuming):
         self._bfl = parameters
         super().__init__(parameters)
         self.capabilities = replace(self.capabilities, rewrites_prompt=parameters.prompt_upsampling)
-
-    @property
-    def polling(self) -> Polling:
-        """The audit's timeout and interval."""
-        return Polling(timeout=self._bfl.timeout, interval=self._bfl.poll_seconds)
-
-    def _connect(self, key: str) -> JsonClient:
-        return JsonClient(self._bfl.base_url, self._headers(key), timeout=self._bfl.timeout)
 
     def _headers(self, key: str) -> Mapping[str, str]:
         return {"x-key": key}
@@ -115,10 +105,7 @@ class Bfl(Resuming):
             raise JobGone(f"the job ended with {status!r}: {dig(result, 'details') or 'no explanation'}")
         used, seed = dig(result, "result", "prompt"), dig(result, "result", "seed")
         rewritten = {"revised_prompt": used} if used and used != call.instruction else {}
-        try:
-            image = download(dig(result, "result", "sample"), timeout=self._bfl.timeout)
-        except JobGone as gone:
-            raise JobGone(gone.failed.error, usage=Usage(images=1)) from None
+        image = download(dig(result, "result", "sample"), timeout=self._bfl.timeout, interval=self._bfl.poll_seconds)
         return Answer(image=image, effective={**({"seed": seed} if seed is not None else {}), **rewritten})
 
 

@@ -22,11 +22,11 @@ from pydantic import BaseModel, Field
 
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price
-from stillme.editors.hosted.editor import Answer, Call, HostedParameters
+from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.encoded_images import EncodedImage
 from stillme.editors.hosted.faults import CallFailed, JobGone, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Polling, Reply, fetch, poll
-from stillme.editors.hosted.queued import Resuming
+from stillme.editors.hosted.json_client import JsonClient, Reply, fetch, poll
+from stillme.editors.hosted.queued import Resuming, ResumingParameters
 from stillme.errors import StillmeError
 from stillme.json_paths import dig
 from stillme.placeholders import fill_json, names_in, unknown_names
@@ -38,7 +38,7 @@ _REQUIRED = ("source", "instruction", "output")
 _PLACEHOLDERS = frozenset({*_REQUIRED, "seed", *(f"source_{number}" for number in range(2, 10))})
 
 
-class ComfyUIParameters(HostedParameters):
+class ComfyUIParameters(ResumingParameters):
     """A workflow, and the server that runs it."""
 
     unkeyed: ClassVar[frozenset[str]] = frozenset({"workflow"})
@@ -50,8 +50,6 @@ class ComfyUIParameters(HostedParameters):
     base_url: str = _KNOWN.base_url
     price: Price | None = Field(default=Price(), exclude=True)
     """Zero by default: the server is one's own."""
-    poll_seconds: float = Field(default=0.5, gt=0, exclude=True)
-    """Seconds between the first looks at the queue; later ones are further apart."""
 
 
 class ComfyUI(Resuming):
@@ -85,14 +83,6 @@ class ComfyUI(Resuming):
             if name not in self._workflow.placeholders:
                 yield f"{self._comfy.workflow} has no `{{{name}}}`; write it as the value that the audit sets"
         yield from unknown_names(self._comfy.workflow, dict(self._workflow.nodes), _PLACEHOLDERS)
-
-    @property
-    def polling(self) -> Polling:
-        """The audit's timeout and interval."""
-        return Polling(timeout=self._comfy.timeout, interval=self._comfy.poll_seconds)
-
-    def _connect(self, key: str) -> JsonClient:
-        return JsonClient(self._comfy.base_url, self._headers(key), timeout=self._comfy.timeout)
 
     def _headers(self, key: str) -> Mapping[str, str]:
         """ComfyUI knows no keys; a proxy before it may, and `key_variable` names its token."""
@@ -172,7 +162,7 @@ def _uploaded(client: JsonClient, picture: EncodedImage) -> str:
     kind = picture.mime.removeprefix("image/")
     name = f"stillme-{hashlib.sha256(picture.data).hexdigest()[:32]}.{kind}"
     form = {"type": "input", "overwrite": "true"}
-    reply = client.upload("/upload/image", {"image": (name, picture.data, picture.mime)}, form)
+    reply = client.send("POST", "/upload/image", files={"image": (name, picture.data, picture.mime)}, form=form)
     place = reply.require_json()
     if not isinstance(stored := dig(place, "name"), str):
         raise unexpected_answer("the picture was not stored", reply.text)

@@ -7,6 +7,7 @@ keys of their own. A refusal is the code `DataInspectionFailed`, of the call or 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -14,11 +15,10 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field
 
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Usage
-from stillme.editors.hosted.editor import Answer, Call, HostedParameters
+from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.faults import CallFailed, Declined, JobGone, fatal, from_status, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Polling, Reply, download, poll
-from stillme.editors.hosted.queued import Resuming
+from stillme.editors.hosted.json_client import JsonClient, Reply, download, poll
+from stillme.editors.hosted.queued import Resuming, ResumingParameters
 from stillme.json_paths import dig
 from stillme.protocols import Needs
 from stillme.types import Json
@@ -26,13 +26,14 @@ from stillme.types import Json
 _KNOWN = catalogue.service("dashscope")
 _NOW = "/services/aigc/multimodal-generation/generation"
 _LATER = "/services/aigc/image-generation/generation"
+_TASKS = "/tasks/"
 _UNDER_WAY = frozenset({"PENDING", "RUNNING"})
 _REFUSALS = frozenset({"DataInspectionFailed", "data_inspection_failed"})
 _UNPAID = "Arrearage"
 """Has status 400, like a mistake in one request."""
 
 
-class DashScopeParameters(HostedParameters):
+class DashScopeParameters(ResumingParameters):
     """A Qwen image model that edits."""
 
     model: str = _KNOWN.default
@@ -44,8 +45,6 @@ class DashScopeParameters(HostedParameters):
     """Let the service rewrite the instruction. Off unless it is asked for."""
     as_task: bool = Field(default=False, exclude=True)
     """Queue the work and look for it, where a model offers that."""
-    poll_seconds: float = Field(default=0.5, gt=0, exclude=True)
-    """Seconds between the first looks at the queue; later ones are further apart."""
     max_characters: int = Field(default=800, gt=0, exclude=True)
     """The service cuts longer instructions off silently, so they fail instead."""
 
@@ -64,14 +63,6 @@ class DashScope(Resuming):
         super().__init__(parameters)
         self.capabilities = replace(self.capabilities, rewrites_prompt=bool(parameters.prompt_extend))
 
-    @property
-    def polling(self) -> Polling:
-        """The audit's timeout and interval."""
-        return Polling(timeout=self._scope.timeout, interval=self._scope.poll_seconds)
-
-    def _connect(self, key: str) -> JsonClient:
-        return JsonClient(self._scope.base_url, self._headers(key), timeout=self._scope.timeout)
-
     def _headers(self, key: str) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {key}"}
 
@@ -81,18 +72,21 @@ class DashScope(Resuming):
             raise CallFailed(
                 f"the instruction has {length} characters; {self._scope.model!r} reads {limit}", retryable=False
             )
-        if self._scope.as_task:
-            return super()._ask(connection, call)
-        return self._answer(_checked(connection.send("POST", _NOW, body=self._fields(call))).require_json())
+        return super()._ask(connection, call)
 
     def _submit(self, client: JsonClient, call: Call) -> str:
+        """The address of a task, or the whole answer: it has a link to a picture that is paid for."""
+        if not self._scope.as_task:
+            return json.dumps(_checked(client.send("POST", _NOW, body=self._fields(call))).require_json())
         reply = client.send("POST", _LATER, body=self._fields(call), headers={"X-DashScope-Async": "enable"})
         task = dig(_checked(reply).require_json(), "output", "task_id")
         if not isinstance(task, str):
             raise unexpected_answer("no task", reply.text)
-        return f"/tasks/{task}"
+        return f"{_TASKS}{task}"
 
     def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
+        if not job.startswith(_TASKS):
+            return self._answer(json.loads(job))
         result = poll(
             lambda: _checked(client.send("GET", job)),
             lambda body: dig(body, "output", "task_status") not in _UNDER_WAY,
@@ -105,12 +99,9 @@ class DashScope(Resuming):
     def _answer(self, result: Json) -> Answer:
         link = dig(result, "output", "choices", 0, "message", "content", 0, "image")
         if link is None:
-            raise unexpected_answer("no picture in the answer", result)
+            raise JobGone(f"no picture in the answer; the answer: {result}")
         request = dig(result, "request_id")
-        try:
-            image = download(link, timeout=self._scope.timeout)
-        except JobGone as gone:
-            raise JobGone(gone.failed.error, usage=Usage(images=1)) from None
+        image = download(link, timeout=self._scope.timeout, interval=self._scope.poll_seconds)
         return Answer(image=image, effective={"request_id": request} if request else {})
 
     def _fields(self, call: Call) -> dict[str, Any]:

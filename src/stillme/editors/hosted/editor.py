@@ -200,8 +200,7 @@ class Hosted(ABC, Generic[C]):
         try:
             size = images.read_picture(answer.image, name="the returned file").size
         except UnreadableImage as error:
-            problem = str(error).rstrip(".")
-            raise JobGone(f"{problem}; the answer: {answer.image[:80]!r}", usage=usage) from None
+            raise JobGone(str(error).rstrip(".") + _legible(answer.image), usage=usage) from None
         if (exact := self._exact_size()) and size != exact:
             raise JobGone(f"the picture has {size[0]}×{size[1]} pixels instead of {exact[0]}×{exact[1]}", usage=usage)
         cost, note = self._cost(usage, call, size)
@@ -210,7 +209,10 @@ class Hosted(ABC, Generic[C]):
 
     def _failed(self, failure: CallFailed, call: Call) -> Failed:
         error = f"{self.service}: {shortened(self._redacted(failure.failed.error))}"
-        return replace(failure.failed, error=error, cost=self._cost(failure.usage, call)[0])
+        if failure.usage == Usage():  # rejected, or not done yet
+            return replace(failure.failed, error=error)
+        cost, note = self._cost(failure.usage, call)
+        return replace(failure.failed, error=error, effective=note, cost=cost)
 
     def _cost(self, usage: Usage, call: Call, size: tuple[int, int] | None = None) -> tuple[float, Mapping[str, Json]]:
         """The dollars, and a note if they are unknown. A picture of unknown size is taken to be like the portrait."""
@@ -252,3 +254,9 @@ class Hosted(ABC, Generic[C]):
 
     def _environment(self) -> str:
         return os.environ.get(self._key_variable, "").strip() if self._key_variable else ""
+
+
+def _legible(content: bytes) -> str:
+    """The beginning of what came instead of a picture, if it is text."""
+    text = " ".join(content[:400].decode(errors="ignore").split())
+    return f"; the answer: {text or 'empty'}" if text.isprintable() else ""

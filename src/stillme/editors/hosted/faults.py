@@ -9,11 +9,10 @@ Texts are kept whole here; `Hosted` removes secrets from them and only then cuts
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 from stillme.editors.hosted.catalogue import Usage
+from stillme.http_calls.replies import retry_after
 from stillme.types import Failed
 
 _FATAL = frozenset({401, 402, 403, 404})
@@ -88,18 +87,3 @@ def from_connection(error: Exception) -> CallFailed:
 def unexpected_answer(problem: str, answer: object, *, usage: Usage | None = None) -> CallFailed:
     """The server reports success, but the answer has another form than documented."""
     return CallFailed(f"{problem}; the answer: {str(answer).strip() or 'empty'}", retryable=True, usage=usage)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, if the server gives them: as a number, in milliseconds, or as a date."""
-    named = {name.lower(): value for name, value in headers.items()}
-    try:
-        if milliseconds := named.get("retry-after-ms"):
-            return max(0.0, float(milliseconds) / 1000)
-        if not (value := named.get("retry-after")):
-            return None
-        if value.strip().replace(".", "", 1).isdigit():
-            return float(value)
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return None

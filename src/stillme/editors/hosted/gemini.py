@@ -17,7 +17,7 @@ from stillme.editors.hosted.encoded_images import from_base64
 from stillme.editors.hosted.faults import CallFailed, Declined, fatal, from_connection, from_status, unexpected_answer
 from stillme.json_paths import dig
 from stillme.protocols import Needs
-from stillme.types import Json
+from stillme.types import IN_WORDS, Json
 
 if TYPE_CHECKING:
     import httpx2
@@ -169,7 +169,7 @@ def _no_image(candidate: Json, prose: str, text: str, usage: Usage) -> Declined 
     if reason in ("STOP", None) and prose:
         if DECLINES.search(prose):
             return Declined(prose, signal="a no in words instead of a picture", usage=usage)
-        return CallFailed(f"answered in words: {prose}", retryable=True, status="words", usage=usage)
+        return CallFailed(f"answered in words: {prose}", retryable=True, status=IN_WORDS, usage=usage)
     return unexpected_answer(f"no picture, {signal}", message or prose or text, usage=usage)
 
 

@@ -5,16 +5,15 @@ Those clients retry silently, drop `Retry-After`, or lose the field that marks a
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from stillme.editors.hosted.encoded_images import from_base64
 from stillme.editors.hosted.faults import CallFailed, JobGone, from_connection, from_status, unexpected_answer
+from stillme.http_calls import replies
 from stillme.types import Json
 
 if TYPE_CHECKING:
@@ -29,26 +28,8 @@ _LONGEST_PAUSE = 10.0
 _GONE = frozenset({"404", "410"})
 
 
-@dataclass(frozen=True)
-class Reply:
-    """A server's answer with any status."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-    @cached_property
-    def body(self) -> Json:
-        """The parsed JSON; None if it is not JSON."""
-        try:
-            return json.loads(self.content)
-        except ValueError:
-            return None
-
-    @property
-    def text(self) -> str:
-        """The content as text."""
-        return self.content.decode(errors="replace")
+class Reply(replies.Reply):
+    """A provider's answer with any status, and the failure that it means."""
 
     def require_success(self, message: str = "") -> Reply:
         """Raise the failure that an error status means."""
@@ -95,10 +76,6 @@ class JsonClient:
         """Send JSON, or files with a form, to a path below `base_url`; returns the answer with any status."""
         url, more = f"{self.base_url}{path}", dict(headers or {})
         return _exchange(self._client, method, url, json=body, headers=more, files=files, data=form)
-
-    def upload(self, path: str, files: Mapping[str, tuple[str, bytes, str]], form: Mapping[str, str]) -> Reply:
-        """Post a form with files, each as name, content and type."""
-        return _exchange(self._client, "POST", f"{self.base_url}{path}", files=dict(files), data=dict(form))
 
     def close(self) -> None:
         """Close the sockets."""
@@ -156,9 +133,9 @@ def download(link: object, *, timeout: float, interval: float = 0.5) -> bytes:
 
 
 def _downloaded(link: str, timeout: float) -> bytes:
-    from stillme.editors.hosted.http_client import open_client
+    from stillme.http_calls.client import open_client
 
-    with open_client(timeout, keyed=False) as client:
+    with open_client(timeout) as client:
         reply = _exchange(client, "GET", link)
     if reply.status >= 400:
         # Whoever keeps the picture is not the provider: no status of his concerns the account.

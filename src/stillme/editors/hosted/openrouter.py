@@ -19,7 +19,7 @@ from stillme.editors.hosted.gemini import DECLINES
 from stillme.editors.hosted.json_client import JsonClient, Reply, download
 from stillme.json_paths import dig
 from stillme.protocols import Needs
-from stillme.types import Json
+from stillme.types import IN_WORDS, Json
 
 _KNOWN = catalogue.service("openrouter")
 _REFUSALS = frozenset({"content_policy_violation", "refusal"})
@@ -118,7 +118,7 @@ def _no_image(choice: Json, body: Json, usage: Usage) -> Declined | CallFailed:
     if reason == "stop" and text:
         if DECLINES.search(text):
             return Declined(text, signal="a no in words instead of a picture", usage=usage)
-        return CallFailed(f"answered in words: {text}", retryable=True, status="words", usage=usage)
+        return CallFailed(f"answered in words: {text}", retryable=True, status=IN_WORDS, usage=usage)
     return unexpected_answer(f"no picture in the answer, {signal}", body, usage=usage)
 
 

@@ -15,7 +15,14 @@ from stillme.editors.hosted.json_client import JsonClient, Polling
 from stillme.protocols import Jobs
 
 
-class QueuedParameters(HostedParameters):
+class ResumingParameters(HostedParameters):
+    """Settings of providers with a queue."""
+
+    poll_seconds: float = Field(default=0.5, gt=0, exclude=True)
+    """Seconds between the first looks at the queue; later ones are further apart."""
+
+
+class QueuedParameters(ResumingParameters):
     """Settings of models behind a queue."""
 
     images: str | None = Field(default=None, pattern=r"^\w+(\[\])?(,\w+(\[\])?)*$")
@@ -23,8 +30,6 @@ class QueuedParameters(HostedParameters):
     Several, separated by commas, if it is not known which one a model reads."""
     seed_field: str = "seed"
     """Empty for a model that takes no seed."""
-    poll_seconds: float = Field(default=0.5, gt=0, exclude=True)
-    """Seconds between the first looks at the queue; later ones are further apart."""
 
 
 class JobsInMemory:
@@ -58,9 +63,14 @@ class Resuming(Hosted[JsonClient]):
     or `JobGone`: neither a failed look nor a crash pays twice. (docs/decisions/025-jobs-survive.md)
     """
 
-    def __init__(self, parameters: HostedParameters) -> None:
+    def __init__(self, parameters: ResumingParameters) -> None:
         super().__init__(parameters)
+        self._poll_seconds = parameters.poll_seconds
         self._jobs: Jobs = JobsInMemory()
+
+    @abstractmethod
+    def _headers(self, key: str) -> Mapping[str, str]:
+        """The headers that carry the key."""
 
     @abstractmethod
     def _submit(self, client: JsonClient, call: Call) -> str:
@@ -69,6 +79,14 @@ class Resuming(Hosted[JsonClient]):
     @abstractmethod
     def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
         """Wait for a job and fetch its picture. Raises `JobGone` if there will never be one."""
+
+    @property
+    def polling(self) -> Polling:
+        """The audit's timeout and interval."""
+        return Polling(timeout=self._settings.timeout, interval=self._poll_seconds)
+
+    def _connect(self, key: str) -> JsonClient:
+        return JsonClient(self._settings.base_url, self._headers(key), timeout=self._settings.timeout)
 
     def remember_in(self, jobs: Jobs) -> None:
         """Keep jobs where a crash does not lose them."""
@@ -101,23 +119,11 @@ class Queued(Resuming):
         if not parameters.seed_field:
             self.capabilities = replace(self.capabilities, seed="none")
 
-    @abstractmethod
-    def _headers(self, key: str) -> Mapping[str, str]:
-        """The headers that carry the key."""
-
     def _default_images(self) -> str:
         return self.facts.images
 
     def _reserved(self) -> frozenset[str]:
         return self.reserved | {*(name.removesuffix("[]") for name in self._images), self._queue.seed_field}
-
-    @property
-    def polling(self) -> Polling:
-        """The audit's timeout and interval."""
-        return Polling(timeout=self._queue.timeout, interval=self._queue.poll_seconds)
-
-    def _connect(self, key: str) -> JsonClient:
-        return JsonClient(self._queue.base_url, self._headers(key), timeout=self._queue.timeout)
 
     def _fields(self, call: Call) -> dict[str, Any]:
         """Prompt, images and seed under the model's field names."""

@@ -6,6 +6,8 @@ https://cloud.google.com/vertex-ai/generative-ai/docs/start/quickstart. Answers 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel, Field
@@ -50,15 +52,18 @@ class Vertex(Gemini):
         self._credentials: Credentials | None = None
         super().__init__(parameters)
 
+    def lacking(self, *, online: bool) -> Iterator[str]:
+        """Credentials, as far as this machine knows them."""
+        if find_spec("google.auth") is not None:
+            try:
+                _credentials()
+            except CallFailed as failure:
+                yield failure.failed.error
+
     def _connect(self, key: str) -> Client:
-        import google.auth
-        from google.auth.exceptions import DefaultCredentialsError
         from google.genai import Client
 
-        try:
-            credentials, project = cast("Any", google.auth).default(scopes=[_SCOPE])
-        except DefaultCredentialsError as error:
-            raise _no_credentials(str(error)) from error
+        credentials, project = _credentials()
         self._credentials = credentials
         if not (self._vertex.project or project):
             raise CallFailed("no Google Cloud project: set `project` in the audit", retryable=True, fatal=True)
@@ -83,6 +88,17 @@ class Vertex(Gemini):
     def _environment(self) -> str:
         """The token that is in use: error messages must not show it."""
         return str(getattr(self._credentials, "token", None) or "")
+
+
+def _credentials() -> tuple[Credentials, str | None]:
+    """The credentials that Google's tools find, and the project that they name."""
+    import google.auth
+    from google.auth.exceptions import DefaultCredentialsError
+
+    try:
+        return cast("Any", google.auth).default(scopes=[_SCOPE])
+    except DefaultCredentialsError as error:
+        raise _no_credentials(str(error)) from error
 
 
 def _no_credentials(reason: str) -> CallFailed:

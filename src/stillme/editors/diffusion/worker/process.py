@@ -74,6 +74,10 @@ class Worker:
         self._deaths = 0
         return answer
 
+    def load_with(self, parameters: Mapping[str, Json]) -> None:
+        """What the next process, if there is one, gets."""
+        self._parameters = parameters
+
     def close(self) -> None:
         """End the process. A later request starts another."""
         self._unloadable = None
