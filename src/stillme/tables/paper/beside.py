@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from stillme import numbers
@@ -132,11 +132,21 @@ def _judges(comparison: PaperComparison, standing: Standing) -> Iterator[str]:
 
 def _remarks(comparison: PaperComparison) -> Iterator[str]:
     """What the paper's own numbers leave open, each once."""
-    yield from dict.fromkeys(
-        f"{row.published.place}, {numbers.title(row.published.quantity)}: {row.published.note}."
-        for row in comparison.numbers
-        if row.published.note
-    )
+    remarks: dict[tuple[str, str], list[Published]] = {}
+    for row in comparison.numbers:
+        if note := row.published.note:
+            remarks.setdefault((row.published.place, note), []).append(row.published)
+    for (place, note), about in remarks.items():
+        yield f"{', '.join((place, *_subject(about)))}: {note}."
+
+
+def _subject(about: Sequence[Published]) -> Iterator[str]:
+    """The editor and the quantity, where all of these numbers share one."""
+    editors, quantities = {number.editor for number in about}, {number.quantity for number in about}
+    if len(editors) == 1 and not editors & {"all", "each"}:
+        yield from editors
+    if len(quantities) == 1:
+        yield from map(numbers.title, quantities)
 
 
 def _paper_entry(published: Published) -> dict[str, object]:
