@@ -53,7 +53,7 @@ def test_every_number_is_answered_by_a_quantity_of_ours_or_says_why_not():
 
 def test_the_tables_are_complete():
     counts = Counter(number.place for number in published())
-    tables = {4: 15, 5: 7, 6: 30, 7: 4, 16: 8, 17: 33, 18: 18, 19: 9, 20: 24, 21: 21, 24: 1, 25: 2, 26: 21}
+    tables = {4: 15, 5: 7, 6: 30, 7: 4, 16: 8, 17: 34, 18: 18, 19: 9, 20: 24, 21: 21, 24: 1, 25: 2, 26: 21}
     assert {number: counts[f"Table {number}"] for number in tables} == tables
 
 
