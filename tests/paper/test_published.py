@@ -31,7 +31,9 @@ def only(place: str, **wanted: str) -> float:
 def test_every_number_names_its_place_and_what_it_is():
     assert len(published()) == 233
     for number in published():
-        assert number.place.split()[0] in ("Table", "Figure", "Appendix", "Ethical") or number.place.startswith("§"), number
+        assert number.place.split()[0] in ("Table", "Figure", "Appendix", "Ethical") or number.place.startswith("§"), (
+            number
+        )
         assert number.statistic, number
         assert number.unit, number
         assert number.high is None or number.high > number.value, number

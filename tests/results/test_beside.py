@@ -194,7 +194,7 @@ def test_nothing_is_claimed_about_what_imported_judges_were_told(tmp_path: Path)
     with Run.open(folder) as run:
         text = "\n".join(beside_paper(run).differences)
     assert "not told" not in text
-    assert "What gemini-3-flash, mine were told about the portraits is not recorded" in text
+    assert "What gemini-3-flash, mine knew about the portraits is not recorded" in text
     assert "Beyond one point mine decides; in the paper Gemini 3.0 Flash Preview (Eq. 3)." in text
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import shutil
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 

@@ -49,7 +49,10 @@ def _prompts(run: Run, numbers: Sequence[Beside]) -> Iterator[str]:
             if sample and sample.get("cells")
             else "yours are not selected by their outcome"
         )
-        yield f"The paper re-runs cases with observed drift (Appendix D.2), and such cases improve by themselves; {yours}."
+        yield (
+            "The paper re-runs cases with observed drift (Appendix D.2), and such cases improve by themselves; "
+            f"{yours}."
+        )
 
 
 def _editors(editors: Sequence[EditorRecord]) -> Iterator[str]:
@@ -117,7 +120,7 @@ def _disclosure(asked: Sequence[JudgeRecord]) -> Iterator[str]:
         who = "Your judges were" if len(blind) == len(asked) else f"{', '.join(blind)}: the judge was"
         yield f"{who} not told the labels; {told}."
     if imported:
-        yield f"What {', '.join(imported)} were told about the portraits is not recorded, as the scores are imported; {told}."
+        yield f"What {', '.join(imported)} knew about the portraits is not recorded: the scores are imported; {told}."
 
 
 def _rule(rule: str, asked: Mapping[str, JudgeRecord], combined: Sequence[str]) -> Iterator[str]:
@@ -138,8 +141,8 @@ def _conventions(run: Run, numbers: Sequence[Beside]) -> Iterator[str]:
     if any(number.published.quantity == "race_changed" for number in numbers):
         cut = run.design.analysis.race_cut or rubric.load().rates["race_changed"].at_least or 0
         yield (
-            f"Here a race counts as changed from {cut:g} on; the paper's Tables 19 and 20 do not say from where, and the "
-            "caption of its Table 4 says 2."
+            f"Here a race counts as changed from {cut:g} on; the paper's Tables 19 and 20 do not say from where, and "
+            "the caption of its Table 4 says 2."
         )
     axes = {(number.published.quantity, number.published.judge) for number in numbers}
     aged = any(prompt.years is not None for prompt in run.design.prompts)
