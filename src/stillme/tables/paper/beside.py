@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from stillme import numbers
-from stillme.estimates import mark
 from stillme.estimates.standing import Standing
 from stillme.files import csv_text, write_whole
 from stillme.paper import Published
@@ -37,7 +36,7 @@ def beside_table(comparison: PaperComparison, standing: Standing) -> PaperTable:
         caption="Your numbers and those that the paper prints, on edits by the paper's prompts.",
         head=("", "yours", "paper", "yours − paper", "reading"),
         rows=(*map(_row, comparison.numbers), *map(_test_row, comparison.tests)),
-        notes=(*comparison.differences, *_judges(comparison, standing), *_remarks(comparison)),
+        notes=(*comparison.differences, *comparison.doubts(standing), *_remarks(comparison)),
         absent="" if compared else f"{_NOTHING}: {'; '.join(reasons)}",
     )
 
@@ -122,12 +121,6 @@ def _form(published: Published) -> Form:
 
 def _signed(value: float, form: Form) -> str:
     return numbers.points(value, plus=True) if form in ("rate", "points") else numbers.decimal(value, 2, plus=True)
-
-
-def _judges(comparison: PaperComparison, standing: Standing) -> Iterator[str]:
-    rows = (row for row in comparison.numbers if row.published.judge == "models")
-    notes = dict.fromkeys((row.judge, mark(standing, row.judge, row.published.quantity)) for row in rows)
-    yield from (f"{judge}: {note}." for judge, note in notes if note)
 
 
 def _remarks(comparison: PaperComparison) -> Iterator[str]:
