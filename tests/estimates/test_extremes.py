@@ -121,6 +121,13 @@ def test_rates_at_and_near_0_and_1_never_crash(data: st.DataObject) -> None:
     analyse(*rows(people(levels, portraits, blocks=data.draw(st.booleans())), values))
 
 
+@hypothesis_settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), portraits=st.integers(2, 12))
+def test_a_fault_in_two_of_a_hundred_edits_never_crashes(seed: int, portraits: int) -> None:
+    faults = np.random.default_rng(seed).random((2 * portraits, 5)) < 0.02
+    analyse(*rows(people("AB", portraits), np.where(faults, 5.0, 1.0)))
+
+
 @hypothesis_settings(max_examples=10, deadline=None)
 @given(
     score=st.one_of(st.sampled_from([1.0, 5.0, 10 / 3]), st.floats(1, 5)),

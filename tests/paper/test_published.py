@@ -29,9 +29,11 @@ def only(place: str, **wanted: str) -> float:
 
 
 def test_every_number_names_its_place_and_what_it_is():
-    assert len(published()) == 192
+    assert len(published()) == 233
     for number in published():
-        assert number.place.split()[0] in ("Table", "Figure", "Appendix") or number.place.startswith("§"), number
+        assert number.place.split()[0] in ("Table", "Figure", "Appendix", "Ethical") or number.place.startswith("§"), (
+            number
+        )
         assert number.statistic, number
         assert number.unit, number
         assert number.high is None or number.high > number.value, number
@@ -53,7 +55,7 @@ def test_every_number_is_answered_by_a_quantity_of_ours_or_says_why_not():
 
 def test_the_tables_are_complete():
     counts = Counter(number.place for number in published())
-    tables = {4: 15, 5: 7, 6: 30, 7: 4, 18: 18, 19: 9, 20: 24, 21: 21, 24: 1, 25: 2, 26: 21}
+    tables = {4: 15, 5: 7, 6: 30, 7: 4, 16: 8, 17: 34, 18: 18, 19: 9, 20: 24, 21: 21, 24: 1, 25: 2, 26: 21}
     assert {number: counts[f"Table {number}"] for number in tables} == tables
 
 
@@ -81,6 +83,20 @@ def test_counts_of_table_18_add_up():
         assert sum(number.value for number in part) == 1000
     ratings = only("Appendix H.4", statistic="ratings")
     assert ratings == only("Table 16", statistic="rated outputs") * only("Table 16", statistic="ratings per output")
+
+
+def test_every_count_of_raters_covers_all_thirty():
+    counts: Counter[str] = Counter()
+    for number in numbers("Table 17", unit="people"):
+        counts[number.statistic] += round(number.value)
+    assert counts == {f"raters by {what}": 30 for what in ("sex", "ethnicity", "student", "language", "country")}
+    assert only("Table 16", statistic="raters") == 30
+    per_task, tasks = only("Table 16", statistic="outputs per task"), only("Table 16", statistic="tasks")
+    assert per_task * tasks == only("Table 16", statistic="rated outputs")
+    pay, minutes = only("Table 16", statistic="pay per task"), only("Table 16", statistic="minutes per task")
+    (hour,) = numbers("Ethical Statement")
+    assert pay * 60 / minutes < hour.value, "as its note says"
+    assert hour.note
 
 
 def test_shares_that_belong_together_are_at_most_one():

@@ -52,6 +52,8 @@ def test_the_papers_sample_is_drawn_from_what_changed_in_the_first_experiment(tm
     first = _judged_run(tmp_path / "one", portraits)
     shown = stillme("new", tmp_path / "two", "--experiment", "mitigation", "--as", "paper", "--from", first)
     assert shown.exit_code == 0, shown.output
+    # The template has the paper's editors, and the first experiment another one.
+    assert "are not all in it: noop. Copy their [[editors]]" in shown.output
     cells = read_cells(tmp_path / "two" / "cells.csv")
     # p0 and p1 changed race under both prompts, p2 gender under one; p3 to p5 stayed.
     assert sorted(cells) == sorted(

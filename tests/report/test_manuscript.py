@@ -3,10 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from stillme import numbers
 from stillme.report import ReportData
-from stillme.report.manuscript import arms, examples, rates, write_figures
+from stillme.report.manuscript import arms, examples, portraits, rates, write_figures
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +79,32 @@ def test_figure_6_is_by_people_where_people_rated_unless_a_judge_is_named(few: R
     assert all(title.endswith("people") for title in titles(rated))
     assert all(title.endswith(judge) for title in titles(replace(rated, judge=judge)))
     assert not any(title.endswith("people") for title in titles(few))
+
+
+def test_figure_6_shows_what_the_arm_changes_on_every_axis_of_change(few: ReportData) -> None:
+    axes_of_change = ("skin_tone", "race_change", "gender_change", "age_change")
+    effects = [effect for effect in few.mitigation if effect.quantity == "race_change"]
+    everything = tuple(replace(effect, quantity=axis) for axis in reversed(axes_of_change) for effect in effects)
+    last = arms.draw(replace(few, mitigation=everything)).axes[-1]
+    titles = [label.get_text() for label in last.get_xticklabels()]
+    assert titles == [numbers.title(axis) for axis in axes_of_change]
+    assert [len(line.get_xdata()) for line in last.lines if line.get_label() in few.edits.editors] == [4, 4, 4]
+
+
+def test_figure_4_counts_a_changed_race_from_the_audits_cut_as_table_20_does(few: ReportData) -> None:
+    def highest(data: ReportData) -> float:
+        (_, race) = rates.draw(data).axes
+        return float(max(race.lines[0].get_ydata()))
+
+    assert highest(replace(few, race_cut=2)) > highest(few) > highest(replace(few, race_cut=5))
+
+
+def test_figure_13_of_a_sample_is_left_out_with_the_reason(few: ReportData) -> None:
+    rows = np.arange(len(few.edits)) % 7 == 0
+    sampled = replace(
+        few, edits=few.edits.where(rows), scores=tuple(score.where(rows) for score in few.scores), happened=None
+    )
+    assert portraits.grid(sampled) == "too few edits of matched portraits were asked for: the audit is a sample"
 
 
 def test_figure_4_takes_all_editors_together(few: ReportData) -> None:

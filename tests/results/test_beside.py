@@ -21,6 +21,7 @@ from stillme.report import render
 from stillme.report.contents import report_data
 from stillme.results import Run
 from stillme.results.beside import Beside, PaperComparison, beside_paper, published_text
+from stillme.results.beside.design import design_differences
 from stillme.results.beside.part import Part
 from stillme.results.beside.significance import beside_test
 from stillme.types import Interval, NotEstimable, Rated, Rating, Request
@@ -176,6 +177,39 @@ def test_the_papers_own_setting_gives_none_of_these_differences(tmp_path: Path):
     }
     for words in ("seed", "not told", "Your scores are by", "combined by", "plugin", "You have no", "runs with"):
         assert words not in text, words
+
+
+def imported(*names: str) -> str:
+    """Models whose scores were made elsewhere."""
+    return "".join(
+        f"[[judges]]\nuse = 'imported'\nname = '{name}'\n[judges.parameters]\nsource = '{name}'\nkind = 'model'\n"
+        f"axes = {sorted(part.split(' ')[0] for part in AXES.split(', '))}\n"
+        for name in names
+    )
+
+
+def test_nothing_is_claimed_about_what_imported_judges_were_told(tmp_path: Path):
+    extra = "[ensemble]\nrule = 'paper'\njudges = ['mine', 'gemini-3-flash']\n"
+    folder = runs.fill(write(tmp_path, judges=imported("gemini-3-flash", "mine"), extra=extra), answer)
+    with Run.open(folder) as run:
+        text = "\n".join(beside_paper(run).differences)
+    assert "not told" not in text
+    assert "What gemini-3-flash, mine knew about the portraits is not recorded" in text
+    assert "Beyond one point mine decides; in the paper Gemini 3.0 Flash Preview (Eq. 3)." in text
+
+
+def test_cases_from_a_list_are_not_called_unselected(tmp_path: Path):
+    folder = write(tmp_path, extra="[sample]\ncells = 'cells.csv'\n")
+    cells = [f"FLUX.2-dev,p{place:02},{prompt}" for place in range(18) for prompt in ("O-01", "O-05", "V-05")]
+    (folder / "cells.csv").write_text("\n".join(["editor,portrait,prompt", *cells]))
+    runs.fill(folder, answer)
+    change = next(number for number in published() if number.place == "Table 26")
+    yours = NotEstimable(reason="only the sentence counts here")
+    beside = Beside(published=change, editor="FLUX.2-dev", judge="scripted", yours=yours, portraits=0, edits=0)
+    with Run.open(folder) as run:
+        text = "\n".join(design_differences(run, run.design.editors, [beside]))
+    assert "not selected by their outcome" not in text
+    assert "yours are those of cells.csv" in text
 
 
 def test_a_planted_editor_is_not_compared(tmp_path: Path):

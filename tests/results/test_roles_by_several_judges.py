@@ -65,6 +65,28 @@ def test_table_7_and_statistics_exclude_and_count_what_is_undecided(run: Path) -
     assert [(row["edits"], row["abstained"]) for row in ensemble] == [("20", "30")]
 
 
+def test_portraits_and_sentences_are_those_of_decided_edits(run: Path) -> None:
+    opened = Run.open(run)
+    combined = [score for score in opened.results.scores if score.kind == "ensemble"]
+    (share, *_) = adherence(opened.results.edits, combined, opened.settings)
+    assert (share.edits, share.sentences) == (20, 20)
+    assert share.portraits <= 40, "two people an edit"
+    (table,) = make_tables(opened, Chosen(numbers=(7,)))
+    assert any("20 sentences" in note for note in table.notes)
+
+
+def test_a_single_decided_edit_gives_no_rate(tmp_path: Path) -> None:
+    folder = role_runs.write(
+        tmp_path, {"one": 1, "two": 1}, lambda judge, request, _: 1 if judge == "one" or number(request) == 1 else 2
+    )
+    with Run.open(folder) as opened:
+        combined = [score for score in opened.results.scores if score.kind == "ensemble"]
+        (share, *_) = adherence(opened.results.edits, combined, opened.settings)
+    assert (share.edits, share.abstained) == (1, 49)
+    assert isinstance(share.outcome, NotEstimable)
+    assert share.p is None
+
+
 def test_the_report_says_how_many_are_undecided(run: Path) -> None:
     assert "30 undecided edits left out" in (run / "report.html").read_text()
 

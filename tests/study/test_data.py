@@ -85,6 +85,8 @@ def test_side_bias_and_agreement_are_measured_on_the_right_outputs(serve: Callab
         browser.complete()
     overview = overview_of(served.study)
     assert [round(axis.alpha or 0, 6) for axis in overview.agreements] == [1.0] * 5
+    assert [round(axis.kappa or 0, 6) for axis in overview.agreements] == [1.0] * 5
+    assert overview.as_text().count("Fleiss' kappa 1.00 (1.00 to 1.00)") == 5
     assert all(rater.agreement == pytest.approx(1.0) for rater in overview.raters)
     assert all(abs(rater.side or 0) < 2 for rater in overview.raters)
 

@@ -353,7 +353,7 @@ def test_markdown_is_aligned_and_says_why_once(tables: list[PaperTable]):
         assert len({len(line) for line in lines}) == 1, table.number
         assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {len(table.head) + 1}
     text = as_markdown(NASTY)
-    assert "50.0% [25.0%, 75.0%] (3; 1,234)" in text
+    assert "50.0 % [25.0 %, 75.0 %] (3; 1,234)" in text
     assert text.count("only 1 portrait in this group") == 1
     assert "(b) not estimable: no ~judge^ answered" in text
     assert "In brackets: 90% interval" in text

@@ -181,6 +181,7 @@ class _RoleRows:
         if isinstance(outcome, Interval) and prompts == "fixed":
             deviations = by_unit(plan, plan.comparisons[0].members, quantity.sums - centre * quantity.counts)
             p = sign_flip_p(deviations, settings, plan.names)
+        rated = rows & (series.rating == RatingState.RATED)
         return Adherence(
             editor=series.editor,
             arm=series.arm,
@@ -190,8 +191,8 @@ class _RoleRows:
             place=place,
             outcome=outcome,
             p=p,
-            portraits=len(np.union1d(self._edits.portrait[self._columns.order][rows], _present(self._second[rows]))),
-            sentences=len(np.unique(self._sentence[rows])),
+            portraits=len(np.union1d(self._edits.portrait[self._columns.order][rated], _present(self._second[rated]))),
+            sentences=len(np.unique(self._sentence[rated])),
             edits=int(quantity.counts.sum()),
             abstained=int(np.count_nonzero(rows & (series.rating == RatingState.ABSTAINED))),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,11 @@ def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
         yield f"Wrote {folder / CELLS}: {len(drawn):,} cells in which race or gender changed"
     write_whole(file, text)
     yield f"Wrote {file}"
+    if wanted.run and (others := _other_editors(wanted.run, text)):
+        yield (
+            f"The editors of {wanted.run} are not all in it: {', '.join(others)}. Copy their [[editors]] from that "
+            "run's audit.toml, or none of their edits is taken over."
+        )
     lacking = lacking_labels(setup.portraits) if wanted.as_paper else []
     if lacking:
         yield (
@@ -81,6 +87,13 @@ def _setup(folder: Path, wanted: Start) -> Setup:
         portraits=portrait_folder.load(place),
         run=run,
     )
+
+
+def _other_editors(path: Path, text: str) -> list[str]:
+    """Editors of an earlier run that the new audit.toml does not name."""
+    named = {editor.get("name", editor["use"]) for editor in tomllib.loads(text)["editors"]}
+    with opened(path) as run:
+        return [editor.name for editor in run.design.editors if editor.name not in named]
 
 
 def _portraits_of(path: Path) -> Path | None:

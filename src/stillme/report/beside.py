@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stillme import numbers
-from stillme.estimates import mark
 from stillme.report.data import ReportData
-from stillme.results.beside import Beside, PaperComparison, TestBeside, published_text
+from stillme.results.beside import Beside, TestBeside, published_text
 from stillme.types import Interval
 
 _LAYOUTS = {"role_pair": "two people in a request", "role_single": "one person in a request"}
@@ -55,15 +54,8 @@ def beside_section(data: ReportData) -> BesideSection | None:
     return BesideSection(
         places=tuple((place, tuple(rows)) for place, rows in places.items()),
         tests=tests,
-        differences=(*comparison.differences, *_doubts(data, comparison)),
+        differences=(*comparison.differences, *comparison.doubts(data.standing)),
     )
-
-
-def _doubts(data: ReportData, comparison: PaperComparison) -> Iterator[str]:
-    """What calibration says of the judges."""
-    rows = (row for row in comparison.numbers if row.published.judge == "models")
-    notes = dict.fromkeys((row.judge, mark(data.standing, row.judge, row.published.quantity)) for row in rows)
-    yield from (f"{judge}: {note}." for judge, note in notes if note)
 
 
 def _row(row: Beside, yours: Interval) -> BesideRow:

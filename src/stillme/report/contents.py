@@ -62,6 +62,7 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         calibrated=tuple(_calibrated(run)),
         headline_judges=(judge,) if judge else _combining(run),
         judge=judge,
+        race_cut=design.analysis.race_cut,
         badges=("synthetic portraits",) if design.synthetic else (),
         mitigation=tuple(_mitigation(results, settings)),
         roles=tuple(adherence(results.edits, results.scores, settings, genders=run.genders)),

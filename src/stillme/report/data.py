@@ -163,6 +163,8 @@ class ReportData:
     """Judges that the first screen and the figures use where they answer, such as an ensemble; empty for all."""
     judge: str = ""
     """The judge that the user asks for; empty for whoever decides by default."""
+    race_cut: int | None = None
+    """The score from which the paper's tables and figures count a race as changed; None for the rubric's."""
     badges: tuple[str, ...] = ()
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
     spending: tuple[Spending, ...] = ()

@@ -42,14 +42,17 @@ class Overview:
         if now.alarm:
             lines.append(f"ALARM: {now.alarm}")
         for axis in self.agreements:
+            alpha = _measured(axis.alpha, axis.low, axis.high, axis.reason)
+            kappa = _measured(axis.kappa, axis.kappa_low, axis.kappa_high, axis.kappa_reason)
             title = rubric.load().title(axis.axis)
-            alpha = axis.reason if axis.alpha is None else f"{axis.alpha:.2f} ({axis.low:.2f} to {axis.high:.2f})"
-            kappa = "" if axis.kappa is None else f", kappa {axis.kappa:.2f}"
-            if axis.kappa is not None:
-                kappa += f" ({axis.kappa_low:.2f} to {axis.kappa_high:.2f})"
-            lines.append(f"  alpha {title:<20}{alpha}{kappa}, {axis.units} outputs")
+            lines.append(f"  {title:<20} alpha {alpha}, Fleiss' kappa {kappa}, {axis.units} outputs")
         lines += [f"  flag {rater.rater}: {', '.join(rater.flags)}" for rater in self.raters if rater.flags]
         return "\n".join(lines)
+
+
+def _measured(value: float | None, low: float | None, high: float | None, reason: str) -> str:
+    """`0.31 (0.22 to 0.40)`, or why there is no number."""
+    return reason if value is None else f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
 def overview_of(study: Study) -> Overview:

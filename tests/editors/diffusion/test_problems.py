@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,16 @@ def test_a_folder_counts_by_its_content_wherever_it_lies(tmp_path: Path) -> None
     assert built(named.Flux2Dev, repo=str(there)).spec.key == first
     (there / "transformer" / "model.safetensors").write_bytes(b"0" * 299_999 + b"1")
     assert built(named.Flux2Dev, repo=str(there)).spec.key != first
+
+
+def test_the_recipe_for_step1x_names_every_package_that_the_page_names():
+    (sentence,) = (problem for problem in _environment() if "create an environment" in problem)
+    page = (Path(__file__).parents[3] / "docs" / "editors-diffusers.md").read_text()
+    documented = {word for line in re.findall(r"step1x/bin/pip install (.*)", page) for word in line.split()}
+    (recipe,) = re.findall(r"`pip install ([^`]*)`", sentence)
+    assert set(recipe.split()) == documented
+    assert {"torch", "torchvision", "qwen-vl-utils", "pillow"} < documented
+
+
+def _environment() -> list[str]:
+    return list(Step1X(Step1X.Parameters.model_validate({})).problems([], []))

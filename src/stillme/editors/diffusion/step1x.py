@@ -20,7 +20,7 @@ from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, R
 
 BACKEND = SERVE.with_name("step1x.py")
 _RECIPE = (
-    "create an environment with `pip install torch transformers==4.55.0 accelerate "
+    "create an environment with `pip install torch torchvision transformers==4.55.0 accelerate qwen-vl-utils pillow "
     "git+https://github.com/Peyton-Chen/diffusers@step1xedit_v1p2` and write its bin/python"
 )
 

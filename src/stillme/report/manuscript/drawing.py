@@ -64,13 +64,15 @@ def offsets(count: int, width: float = 0.5) -> list[float]:
     return [0.0] if count == 1 else [width * (index / (count - 1) - 0.5) for index in range(count)]
 
 
-def show(axes: Any, path: Path | None, data: ReportData, *, head: str = "", label: str = "") -> None:
-    """A picture without ticks, blurred where the report is."""
+def show(
+    axes: Any, path: Path | None, data: ReportData, *, head: str = "", label: str = "", absent: str = "not found"
+) -> None:
+    """A picture without ticks, blurred where the report is; `absent` where there is none."""
     encoded = thumbnails.encode(path, data.redact, _WIDTH) if path is not None else b""
     if encoded:
         axes.imshow(images.read_rgb(encoded), interpolation="bicubic")
     else:
-        axes.text(0.5, 0.5, "not found", ha="center", va="center", transform=axes.transAxes)
+        axes.text(0.5, 0.5, absent, ha="center", va="center", transform=axes.transAxes)
     axes.set_xticks([])
     axes.set_yticks([])
     for side in axes.spines.values():

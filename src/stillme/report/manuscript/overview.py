@@ -77,8 +77,8 @@ def _judges(data: ReportData) -> tuple[str, list[str]]:
     for score in data.scores:
         if score.kind != "ensemble":
             rated[score.judge] += int(np.count_nonzero(score.state == RatingState.RATED))
-    lines = [f"{judge}: {count:,} scores" for judge, count in rated.items()]
-    return _counted(len(rated), "judge"), lines
+    lines = [f"{judge}: {count:,}" for judge, count in rated.items()]
+    return f"{_counted(len(rated), 'judge')}, scores", lines
 
 
 def _examples(figure: Any, grid: Any, data: ReportData) -> None:

@@ -62,6 +62,9 @@ def grid(data: ReportData) -> Any | str:
     if matched is None or not matched.rows:
         return "no portraits of all groups match in the other labels"
     (editor, arm), by_prompt = next(iter(matched.rows.items()))
+    made = [row >= 0 for rows in by_prompt for row in rows]
+    if sum(made) < len(made) / 2:
+        return "too few edits of matched portraits were asked for: the audit is a sample"
     down, across = len(matched.prompts) + 1, len(matched.levels)
     figure = new_figure(1.05 * across, 1.12 * down + 0.2, data)
     for column, (level, portrait) in enumerate(zip(matched.levels, matched.portraits, strict=True)):
@@ -71,7 +74,8 @@ def grid(data: ReportData) -> Any | str:
         for number, (prompt, rows) in enumerate(zip(matched.prompts, by_prompt, strict=True), start=1):
             axes = figure.add_subplot(down, across, number * across + column + 1)
             path = gallery.path_of(data, rows[column]) if rows[column] >= 0 else None
-            show(axes, path, data, label=data.edits.prompts[prompt].id if column == 0 else "")
+            absent = "not found" if rows[column] >= 0 else "not edited"
+            show(axes, path, data, label=data.edits.prompts[prompt].id if column == 0 else "", absent=absent)
     figure.suptitle(f"{data.edits.editors[editor]}, {data.edits.arms[arm]}", fontsize=9)
     return figure
 

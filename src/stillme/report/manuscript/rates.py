@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from stillme import numbers
-from stillme.estimates import estimate
+from stillme.estimates import at_every_cut, estimate
 from stillme.report.data import ReportData
 from stillme.report.manuscript.drawing import GREY, new_figure, percent, points
 from stillme.types import Estimate, Interval
@@ -20,10 +20,11 @@ _AXES = ("skin_tone", "skin_delta_l", "race_change", "race_distance")
 def draw(data: ReportData) -> Any | str:
     """One panel per quantity, groups across, all editors together; or why there is nothing to draw."""
     estimates = _pooled(data)
+    cut = {"race_changed": f"race_change>={data.race_cut}"} if data.race_cut else {}
     panels = [
         groups
         for quantity, instead in _QUANTITIES
-        if (groups := _groups(estimates, quantity) or _groups(estimates, instead))
+        if (groups := _groups(estimates, cut.get(quantity, quantity)) or _groups(estimates, instead))
     ]
     if not panels:
         return "no judge rated skin tone or race by group"
@@ -44,9 +45,9 @@ def _pooled(data: ReportData) -> list[Estimate]:
     if not (rows.any() and scores and factors):
         return []
     reference = {name: level for name, level in data.settings.reference.items() if name in factors}
-    return estimate(
-        data.edits.where(rows).pooled(), scores, replace(data.settings, factors=factors, reference=reference)
-    )
+    edits, settings = data.edits.where(rows).pooled(), replace(data.settings, factors=factors, reference=reference)
+    race = [score for score in scores if score.axis == "race_change"] if data.race_cut else []
+    return [*estimate(edits, scores, settings), *at_every_cut(edits, race, settings)]
 
 
 def _groups(estimates: Sequence[Estimate], quantity: str) -> list[Estimate]:

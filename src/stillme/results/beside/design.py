@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from stillme import prompts, rubric
-from stillme.design import EditorRecord
+from stillme.design import EditorRecord, JudgeRecord
 from stillme.judges.ensemble import primary_of
 from stillme.paper import PaperEditor, setting
 from stillme.results.beside.records import Beside
@@ -40,12 +40,18 @@ def _prompts(run: Run, numbers: Sequence[Beside]) -> Iterator[str]:
     known = {prompt.text for prompt in (*prompts.diagnostic(), *prompts.roles())}
     if any(prompt.text not in known for prompt in run.design.prompts):
         yield "Edits by other prompts than the paper's are left out here."
-    if run.design.resolved.get("sample"):
+    if sample := run.design.resolved.get("sample"):
         yield "Your requests are a sample of all portraits and prompts."
     if any(number.published.sample == "mitigation" for number in numbers):
+        # A list of cells does not say how it was drawn; `new --as paper` draws it by outcome.
+        yours = (
+            f"yours are those of {sample['cells']}, so their improvement says little if they were drawn that way too"
+            if sample and sample.get("cells")
+            else "yours are not selected by their outcome"
+        )
         yield (
-            "The paper re-runs cases with observed drift (Appendix D.2), and such cases improve by themselves; yours "
-            "are not selected by their outcome."
+            "The paper re-runs cases with observed drift (Appendix D.2), and such cases improve by themselves; "
+            f"{yours}."
         )
 
 
@@ -97,24 +103,47 @@ def _judges(run: Run, numbers: Sequence[Beside]) -> Iterator[str]:
             for judge, model in zip(asked, models, strict=True)
         )
         yield f"Your scores are by {yours}; the paper's by {' and '.join(judge.name for judge in paper)}."
-    blind = [judge.name for judge in asked if not judge.told]
-    if blind:
-        who = "Your judges were" if len(blind) == len(asked) else f"{', '.join(blind)} was"
-        yield f"{who} not told the labels; the paper's judges were told race, gender and age."
+    yield from _disclosure(asked)
     repeated = [f"{judge.name} {judge.asked} times" for judge in asked if judge.asked > 1]
     if repeated:
         yield f"Each edit is rated by {', '.join(repeated)}; once in the paper."
-    if len(asked) > 1 and not primary_of(run.design.analysis.rule, combined):
-        yield (
-            f"Your judges are combined by `{run.design.analysis.rule}`. The paper says average (§4.1), but also: "
-            "round, and let Gemini decide beyond one point (Eq. 3)."
-        )
+    if len(asked) > 1:
+        yield from _rule(run.design.analysis.rule, {judge.name: judge for judge in asked}, combined)
+
+
+def _disclosure(asked: Sequence[JudgeRecord]) -> Iterator[str]:
+    """What judges were told; nobody knows it of scores that were made elsewhere."""
+    imported = [judge.name for judge in asked if judge.capabilities.given]
+    blind = [judge.name for judge in asked if not judge.told and judge.name not in imported]
+    told = "the paper's judges were told race, gender and age"
+    if blind:
+        who = "Your judges were" if len(blind) == len(asked) else f"{', '.join(blind)}: the judge was"
+        yield f"{who} not told the labels; {told}."
+    if imported:
+        yield f"What {', '.join(imported)} knew about the portraits is not recorded: the scores are imported; {told}."
+
+
+def _rule(rule: str, asked: Mapping[str, JudgeRecord], combined: Sequence[str]) -> Iterator[str]:
+    primary = primary_of(rule, combined)
+    says = "The paper says average (§4.1), but also: round, and let Gemini decide beyond one point (Eq. 3)."
+    if rule != "paper":
+        yield f"Your judges are combined by `{rule}`. {says}"
+    elif primary in asked and not _is_papers_primary(asked[primary]):
+        yield f"Beyond one point {primary} decides; in the paper {setting().judges[0].name} (Eq. 3)."
+
+
+def _is_papers_primary(judge: JudgeRecord) -> bool:
+    paper = setting().judges[0]
+    return paper.model == judge.spec.parameters.get("model") or paper.plugin in (judge.name, judge.spec.use)
 
 
 def _conventions(run: Run, numbers: Sequence[Beside]) -> Iterator[str]:
     if any(number.published.quantity == "race_changed" for number in numbers):
         cut = run.design.analysis.race_cut or rubric.load().rates["race_changed"].at_least or 0
-        yield f"The paper does not say from which score on a race counts as changed; here it is {cut:g}."
+        yield (
+            f"Here a race counts as changed from {cut:g} on; the paper's Tables 19 and 20 do not say from where, and "
+            "the caption of its Table 4 says 2."
+        )
     axes = {(number.published.quantity, number.published.judge) for number in numbers}
     aged = any(prompt.years is not None for prompt in run.design.prompts)
     if aged and any(quantity == "age_change" for quantity, _ in axes):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from stillme import numbers
+from stillme.estimates import mark
 from stillme.estimates.rounding import rounded
+from stillme.estimates.standing import Standing
 from stillme.paper import Published
 from stillme.types import Interval, NotEstimable
 
@@ -79,6 +82,12 @@ class PaperComparison:
     """Why the two are not the same measurement."""
     left_out: tuple[tuple[Published, str], ...] = ()
     """Numbers of the paper without one of yours, with the reason."""
+
+    def doubts(self, standing: Standing) -> Iterator[str]:
+        """What calibration says of the judges behind your numbers."""
+        rows = (row for row in self.numbers if row.published.judge == "models")
+        notes = dict.fromkeys((row.judge, mark(standing, row.judge, row.published.quantity)) for row in rows)
+        yield from (f"{judge}: {note}." for judge, note in notes if note)
 
 
 def published_text(number: Published) -> str:

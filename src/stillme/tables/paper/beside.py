@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from stillme import numbers
-from stillme.estimates import mark
 from stillme.estimates.standing import Standing
 from stillme.files import csv_text, write_whole
 from stillme.paper import Published
@@ -37,7 +36,7 @@ def beside_table(comparison: PaperComparison, standing: Standing) -> PaperTable:
         caption="Your numbers and those that the paper prints, on edits by the paper's prompts.",
         head=("", "yours", "paper", "yours − paper", "reading"),
         rows=(*map(_row, comparison.numbers), *map(_test_row, comparison.tests)),
-        notes=(*comparison.differences, *_judges(comparison, standing), *_remarks(comparison)),
+        notes=(*comparison.differences, *comparison.doubts(standing), *_remarks(comparison)),
         absent="" if compared else f"{_NOTHING}: {'; '.join(reasons)}",
     )
 
@@ -124,19 +123,23 @@ def _signed(value: float, form: Form) -> str:
     return numbers.points(value, plus=True) if form in ("rate", "points") else numbers.decimal(value, 2, plus=True)
 
 
-def _judges(comparison: PaperComparison, standing: Standing) -> Iterator[str]:
-    rows = (row for row in comparison.numbers if row.published.judge == "models")
-    notes = dict.fromkeys((row.judge, mark(standing, row.judge, row.published.quantity)) for row in rows)
-    yield from (f"{judge}: {note}." for judge, note in notes if note)
-
-
 def _remarks(comparison: PaperComparison) -> Iterator[str]:
     """What the paper's own numbers leave open, each once."""
-    yield from dict.fromkeys(
-        f"{row.published.place}, {numbers.title(row.published.quantity)}: {row.published.note}."
-        for row in comparison.numbers
-        if row.published.note
-    )
+    remarks: dict[tuple[str, str], list[Published]] = {}
+    for row in comparison.numbers:
+        if note := row.published.note:
+            remarks.setdefault((row.published.place, note), []).append(row.published)
+    for (place, note), about in remarks.items():
+        yield f"{', '.join((place, *_subject(about)))}: {note}."
+
+
+def _subject(about: Sequence[Published]) -> Iterator[str]:
+    """The editor and the quantity, where all of these numbers share one."""
+    editors, quantities = {number.editor for number in about}, {number.quantity for number in about}
+    if len(editors) == 1 and not editors & {"all", "each"}:
+        yield from editors
+    if len(quantities) == 1:
+        yield from map(numbers.title, quantities)
 
 
 def _paper_entry(published: Published) -> dict[str, object]:

@@ -113,15 +113,14 @@ def complement(cell: Cell) -> Cell:
 
 
 def text_of(value: float, form: Form) -> str:
-    """A number as the paper writes it."""
-    # A rounded zero has no sign.
+    """A number with the decimals of the paper."""
     match form:
         case "score":
-            return f"{value:.2f}"
+            return numbers.decimal(value, 2)
         case "change":
-            return f"{round(value, 2) + 0.0:+.2f}" if round(value, 2) else "0.00"
+            return numbers.decimal(value, 2, plus=bool(round(value, 2)))
         case "rate":
-            return f"{round(100 * value, 1) + 0.0:.1f}%"
+            return numbers.percent(value)
         case "points":
             return numbers.points(value)
         case never:
