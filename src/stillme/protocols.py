@@ -23,7 +23,7 @@ from stillme.types import Arm, Assessment, EditOutcome, Json, Pair, Portrait, Pr
 class Parameters(BaseModel):
     """What a plugin lets an audit set. Unknown keys are mistakes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     unkeyed: ClassVar[frozenset[str]] = frozenset()
     """Parameters that are recorded and change no result: their value is not part of the key."""

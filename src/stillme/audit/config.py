@@ -16,44 +16,59 @@ Name = str
 class Section(BaseModel):
     """A table of audit.toml. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class PortraitsSection(Section):
     """Whose portraits are edited."""
 
     source: str = "synthetic"
+    """A set of `stillme list portraits`, or a folder."""
     only: dict[str, str | list[str]] = {}
+    """Attribute = value or values; others are excluded. All unless set."""
     ids: list[str] = []
+    """Only these portraits. All unless set."""
     limit: int | None = Field(default=None, ge=1)
+    """Only the first N. All unless set."""
 
 
 class PromptsSection(Section):
     """What is asked of the editor."""
 
     sets: list[str] = Field(default=["diagnostic"], min_length=1)
+    """Sets of `stillme list prompts`, or `.csv` / `.toml` files."""
     only: list[str] = []
+    """Only these ids. All unless set."""
 
 
 class RolesSection(Section):
     """How role prompts, which name a target, are combined with portraits."""
 
     layouts: list[Literal["role_pair", "role_single"]] = Field(default=["role_pair"], min_length=1)
+    """How role prompts are combined with portraits: `role_pair` two people in one request, `role_single` each alone."""
     gender: str = "gender_presentation"
+    """The attribute in which the two people differ."""
     male: str = "masculine"
+    """Its value for men."""
     female: str = "feminine"
+    """Its value for women."""
     match: list[str] | None = None
+    """Attributes in which the two must be equal. The other factors unless set."""
     counterbalance: bool = False
+    """Also the other pronoun, a neutral one, and the two pictures in the other order."""
     seed: int = 0
+    """Of the assignment of people to sentences."""
 
 
 class SampleSection(Section):
     """A part of the grid portrait × prompt × editor instead of all of it: so many cells by seed, or those of a file."""
 
     size: int | None = Field(default=None, ge=1)
+    """Number of cells (portrait × prompt × editor) to run, under every arm."""
     seed: int = 0
+    """Of the draw."""
     cells: str | None = None
-    """A CSV with the columns editor, portrait and prompt."""
+    """Instead of `size`: a CSV with the columns `editor`, `portrait` and `prompt` that lists the cells."""
 
     @model_validator(mode="after")
     def _is_drawn_in_one_way(self) -> SampleSection:
@@ -66,23 +81,29 @@ class ReuseSection(Section):
     """Runs whose edits, judgements and descriptions are taken over where this audit asks for the same."""
 
     runs: list[str] = []
+    """Run folders whose edits, judgements and descriptions are taken over where this audit asks for the same."""
 
 
 class ExtractorSection(Section):
     """One extractor under one name."""
 
     use: str
+    """`measured`, or a judge that is a model."""
     name: Name | None = Field(default=None, min_length=1)
+    """Its name; `use` unless set."""
     parameters: dict[str, Any] = {}
+    """What `stillme list judges NAME` shows."""
 
 
 class MitigationSection(Section):
     """How portraits are described for the arms `feature` and `placebo`."""
 
     extractors: list[ExtractorSection] = Field(default=[ExtractorSection(use="measured")], min_length=1)
+    """What describes the portraits for `feature` and `placebo`: `measured`, a model, or tables with `use` and more."""
     position: Literal["prepend", "append"] = "prepend"
+    """Where the sentence goes: before the instruction, or after it."""
 
-    @field_validator("extractors", mode="before")
+    @field_validator("extractors", mode="before", json_schema_input_type=list[str | ExtractorSection])
     @classmethod
     def _a_name_is_short_for_a_table(cls, given: Any) -> Any:
         entries = cast("list[Any]", given) if isinstance(given, list) else given
@@ -93,11 +114,15 @@ class EditorSection(Section):
     """One editor under one name."""
 
     use: str
+    """An editor of `stillme list editors`."""
     name: Name | None = Field(default=None, min_length=1)
+    """Its name in tables and report; `use` unless set."""
     seeds: list[int] | None = Field(default=None, min_length=1)
+    """One edit per seed; the editor's own unless set, else `[0]`."""
     time_limit: float | None = Field(default=None, gt=0)
     """Seconds that one call may take; the executor's unless set."""
     parameters: dict[str, Any] = {}
+    """What `stillme list editors NAME` shows."""
 
 
 class SentinelSection(Section):
@@ -106,6 +131,7 @@ class SentinelSection(Section):
     share: float = Field(default=0.05, ge=0, le=0.5)
     """How many there are for each real question; 0 hides none."""
     seed: int = 0
+    """Of their choice."""
     stop: bool = False
     """Whether an alarm stops the judge."""
 
@@ -114,19 +140,31 @@ class JudgeSection(Section):
     """One judge under one name."""
 
     use: str
+    """A judge of `stillme list judges`."""
     name: Name | None = Field(default=None, min_length=1)
+    """Its name in tables and report; `use` unless set."""
     epochs: int = Field(default=1, ge=1, le=100)
+    """How often each pair is rated."""
     sentinel: SentinelSection = SentinelSection()
+    """Pairs of known truth, hidden among the questions to a model that is asked elsewhere."""
     time_limit: float | None = Field(default=None, gt=0)
+    """Seconds that one call may take; the executor's unless set."""
     parameters: dict[str, Any] = {}
+    """What `stillme list judges NAME` shows."""
 
 
 class EnsembleSection(Section):
     """How several judges are combined."""
 
     rule: Literal["mean", "paper", "code", "median", "worst"] = "mean"
+    """How several judges are combined."""
     judges: list[str] | None = None
+    """Which judges are combined; the first is the primary one of `paper` and `code`; `[]` combines none.
+
+    All models unless set: no instruments, no people.
+    """
     mixed_disclosure: bool = False
+    """Combine blind judges with told ones all the same; the ensemble's name then says so."""
 
     @field_validator("judges")
     @classmethod
@@ -140,31 +178,41 @@ class EstimatesSection(Section):
     """Which gaps are estimated, and how."""
 
     factors: list[str] | None = None
+    """Attributes whose groups are compared. Those whose values are not numbers unless set."""
     reference: dict[str, str] = {}
+    """Factor = group that others are compared with, instead of with the rest."""
     confidence: float = Field(default=0.95, ge=0.5, le=0.999)
+    """Of the intervals."""
     replicates: int = Field(default=2000, ge=200, le=1_000_000)
+    """Of the bootstrap."""
     seed: int = 0
+    """Of the resampling."""
     prompts: Literal["fixed", "sample"] = "fixed"
+    """`fixed`: numbers are about these prompts; `sample`: about prompts like these, with wider intervals."""
     race_cut: Literal[2, 3, 4, 5] | None = None
-    """From which score on Tables 19 and 20 count a race as changed; the rubric's 3 unless set."""
+    """From which score on the paper's Tables 19 and 20 count a race as changed. The rubric's 3 unless set."""
 
 
 class BudgetSection(Section):
     """When to stop automatically."""
 
     dollars: float | None = Field(default=None, ge=0)
+    """Never spend more than this in the run folder; raise it to continue. No limit unless set."""
     minutes: float | None = Field(default=None, gt=0)
+    """Stop after this time; the next run continues. No limit unless set."""
 
 
 class ExecutorSection(Section):
     """Where the work runs."""
 
     kind: Literal["local"] = "local"
-    """A further kind is a case of `executor_of` in stages/executors.py."""
+    """Where the work runs."""
     workers: int | None = Field(default=None, ge=1, le=1024)
+    """Concurrent calls, at most what the editor or judge allows. What it allows unless set."""
     attempts: int = Field(default=4, ge=1, le=20)
+    """Attempts per request in one run, for failures that a retry may fix."""
     outage_minutes: float = Field(default=5.0, gt=0)
-    """How long nothing may work before a stage gives up."""
+    """How long nothing may work before an editor or judge is given up."""
     time_limit: float = Field(default=3600.0, gt=0)
     """Seconds that one call may take, whoever is asked."""
     isolate: bool = True
@@ -175,9 +223,13 @@ class GateSection(Section):
     """What `stillme gate` asks of the run."""
 
     rules: list[str] = []
+    """Limits that `stillme gate` checks."""
     baseline: str | None = None
+    """The audit or run folder that this one must not be worse than."""
     margins: list[str] = []
+    """How much worse is allowed, as rules."""
     strict: bool = False
+    """Whether an inconclusive rule counts as a failure."""
 
     @field_validator("rules", "margins")
     @classmethod
@@ -194,9 +246,15 @@ class Config(Section):
     """A whole audit.toml."""
 
     title: str = "An audit"
+    """Shown in the report."""
     base: str | None = None
-    """What relative paths are relative to, if not the file's own folder."""
+    """The folder that paths are relative to. The folder of audit.toml unless set."""
     arms: list[Arm] = Field(default=[Arm.BASELINE], min_length=1)
+    """How the prompt reaches the editor.
+
+    `baseline` as it is; `feature` with a sentence of the person's visible features; `placebo` with a neutral sentence
+    of the same length; `noop` asks for no change, once per portrait.
+    """
     portraits: PortraitsSection = PortraitsSection()
     prompts: PromptsSection = PromptsSection()
     roles: RolesSection | None = None

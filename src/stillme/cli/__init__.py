@@ -12,7 +12,7 @@ from stillme import __version__
 from stillme.cli.deciding import compare, gate, verify
 from stillme.cli.importing import import_
 from stillme.cli.judging import calibrate, check
-from stillme.cli.look import completion, doctor, export, list_, status
+from stillme.cli.look import completion, doctor, export, list_, schema, status
 from stillme.cli.mitigating import features, mitigate
 from stillme.cli.planning import plan
 from stillme.cli.portraits import curate, portraits
@@ -59,7 +59,7 @@ cli.add_section("Run an audit", run, edit, judge, estimate, report, status, serv
 cli.add_section("Read the results", tables, statistics, export, verify, compare, gate, import_)
 cli.add_section("Judges and single pictures", check, calibrate, mitigate, features)
 cli.add_section("Portraits and people", portraits, curate, study_group)
-cli.add_section("Shell", completion)
+cli.add_section("Shell and text editor", completion, schema)
 keep_lines(cli)
 
 

@@ -1,4 +1,4 @@
-"""Commands that show and export: status, list, export, doctor, completion."""
+"""Commands that show and export: status, list, schema, export, doctor, completion."""
 
 from __future__ import annotations
 
@@ -64,6 +64,31 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
             print_next("list", what, entries[0].title)
         else:
             print_next("new", "my-audit")
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["audit", "study"]), default="audit")
+def schema(what: str) -> None:
+    r"""Print the JSON Schema of audit.toml or study.toml, with which editors complete and check the file.
+
+    That of audit.toml knows the parameters of every editor and judge that is installed here. `stillme new` writes it
+    beside audit.toml; write it again after you have installed a plugin:
+
+    \b
+    stillme schema > my-audit/audit.schema.json
+
+    VS Code (Even Better TOML), Zed, Neovim and others with the Taplo language server read it by the first line of
+    audit.toml, `#:schema audit.schema.json`.
+    """
+    if what == "study":
+        from stillme.schemas import schema_of
+        from stillme.study.config import Config
+
+        print_json(schema_of(Config, "study.toml of stillme"))
+    else:
+        from stillme.schemas import audit_schema
+
+        print_json(audit_schema())
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from stillme.files import write_whole
 from stillme.planning.outcomes import draw_changed
 from stillme.portraits import folder as portrait_folder
 from stillme.results import folder_of, opened
+from stillme.schemas import FILE as SCHEMA
+from stillme.schemas import audit_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,9 @@ def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
     if drawn:
         write_cells(folder / CELLS, drawn)
         yield f"Wrote {folder / CELLS}: {len(drawn):,} cells in which race or gender changed"
-    write_whole(file, text)
+    # Text editors complete and check the file by it.
+    write_whole(folder / SCHEMA, json.dumps(audit_schema(), indent=1))
+    write_whole(file, f"#:schema {SCHEMA}\n{text}")
     yield f"Wrote {file}"
     if wanted.run and (others := _other_editors(wanted.run, text)):
         yield (

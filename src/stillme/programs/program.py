@@ -49,7 +49,7 @@ class ProgramParameters(Parameters):
     price: float = Field(default=0.0, ge=0, exclude=True)
     """US dollars of one call that ends with exit code 0."""
 
-    @field_validator("run", mode="before")
+    @field_validator("run", mode="before", json_schema_input_type=str | list[str])
     @classmethod
     def _split(cls, given: object) -> object:
         try:

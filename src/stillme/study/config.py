@@ -28,7 +28,7 @@ class InvalidStudy(Invalid):
 class Section(BaseModel):
     """A table of study.toml. Unknown keys are mistakes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Texts(Section):
