@@ -11,6 +11,7 @@ from stillme import audit as audits
 from stillme import calibration, estimates, report
 from stillme.audit import Audit
 from stillme.errors import StillmeError, StoreBusy, StoreUnwritable
+from stillme.home import remember_run
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.report.manuscript import Format, Written, write_figures
@@ -189,6 +190,8 @@ def run_audit(audit: Audit, options: Options | None = None) -> Summary:
 def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], options: Options) -> Summary:
     summary = Summary(folder=audit.folder, budget=audit.config.budget.dollars)
     worked = work(audit, works, options.conditions, calibration.known_to_this_machine(audit))
+    if "edit" in works:
+        remember_run(audit.folder)
     summary.ended, summary.tallies, summary.failures = worked.ended, worked.tallies, worked.failures
     summary.known_answers = worked.known_answers
     _sum_up(summary, worked.totals)
