@@ -18,7 +18,7 @@ from stillme.stages.loop import Activity, Done, Limits, Stage, Terms, grouped, i
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally
 from stillme.store import Attempt
-from stillme.types import IN_WORDS, Failed
+from stillme.types import IN_WORDS, MALFORMED, Failed
 
 Result = str | Failed
 
@@ -519,7 +519,8 @@ def test_until_a_call_has_worked_few_are_under_way():
     def babbles(tasks: Sequence[int]) -> list[Result]:
         asked.extend(tasks)
         time.sleep(0.02)
-        return [Failed(error="malformed twice: no JSON", retryable=False)]
+        # Babble is never worded twice alike.
+        return [Failed(error=f"malformed twice: no JSON in {tasks[0]!r} words", retryable=False, status=MALFORMED)]
 
     ended, _ = go(Ledger(), 1000, babbles, limits=Limits(concurrency=64))
     assert ended is Ended.STOPPED
