@@ -59,6 +59,7 @@ class Options:
     only_failed: bool = False
     keep_going: bool = False
     unknown_cost_ok: bool = False
+    remake: bool = False
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
     redact: Redaction = "none"
@@ -77,6 +78,7 @@ class Options:
             only_failed=self.only_failed,
             keep_going=self.keep_going,
             unknown_cost_ok=self.unknown_cost_ok,
+            remake=self.remake,
             watch=self.watch,
             say=self.say,
         )
@@ -175,7 +177,8 @@ def run_stages(path: Path, stages: Sequence[Name], options: Options) -> Summary:
         raise StillmeError(f"{folder} has no run yet. `stillme run {path}` starts it.")
     _adopt(folder, options)
     summary = Summary(folder=folder)
-    with Run.open(folder) as run:
+    # A run that goes on meanwhile does not change what is read.
+    with Run.open(folder) as run, run.store.snapshot():
         _sum_up(summary, run.totals())
         _estimate(run, stages, options, summary)
     return summary

@@ -45,7 +45,7 @@ def cli(verbose: int) -> None:
     Exit codes:
       0    done
       1    a check failed
-      2    usage or configuration error
+      2    usage or configuration error, or a fault of this machine
       3    incomplete: a re-run would retry failures, the budget is spent, or a verdict has no data
       130  interrupted
     """
@@ -111,3 +111,20 @@ def main() -> None:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         echo(f"stillme: {what}. Check the disk and the folder's permissions.", err=True)
         sys.exit(2)
+    except Exception as error:
+        # Python would end with 1, which says that a check failed.
+        echo(f"stillme: {_unexpected(error)}", err=True)
+        sys.exit(2)
+
+
+def _unexpected(error: Exception) -> str:
+    """A damaged ledger in a sentence; for anything else, what the authors need to know."""
+    import sqlite3
+    import traceback
+
+    if isinstance(error, sqlite3.DatabaseError):
+        return f"the run's ledger cannot be used ({error}). `stillme doctor RUN` shows what is whole."
+    if isinstance(error, MemoryError):
+        return "there is not enough memory. Use a machine with more, or a smaller part of the audit."
+    traceback.print_exception(error)
+    return f"this is a fault of stillme ({type(error).__name__}: {error}). Please report it with the lines above."

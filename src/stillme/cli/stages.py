@@ -39,6 +39,11 @@ def _work_options(command: Command) -> Command:
             is_flag=True,
             help="Work although a price is unknown, so that the dollars in [budget] cannot be kept.",
         ),
+        click.option(
+            "--remake",
+            is_flag=True,
+            help="Make edits again whose picture was lost, also where that costs money.",
+        ),
     ):
         command = option(command)
     return _stage_options(command)
@@ -71,6 +76,7 @@ def run(
     retry_failed: bool,
     keep_going: bool,
     unknown_cost_ok: bool,
+    remake: bool,
 ) -> None:
     """Edit, judge, estimate and report: the whole audit.
 
@@ -78,7 +84,7 @@ def run(
     done again; what failed is tried again. Ctrl-C once finishes what is running and saves; twice stops
     at once. Exits with 3 if something is left to do.
     """
-    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake)
     _work(audit, out, wait, accept_changes, as_json, ("edit", "judge", "estimate", "report"), manner=manner)
 
 
@@ -93,9 +99,10 @@ def edit(
     retry_failed: bool,
     keep_going: bool,
     unknown_cost_ok: bool,
+    remake: bool,
 ) -> None:
     """Make the missing edits."""
-    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake)
     _work(audit, out, wait, accept_changes, as_json, ("edit",), manner=manner)
 
 
@@ -110,9 +117,10 @@ def judge(
     retry_failed: bool,
     keep_going: bool,
     unknown_cost_ok: bool,
+    remake: bool,
 ) -> None:
     """Rate the edits that judges have not rated yet."""
-    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake)
     _work(audit, out, wait, accept_changes, as_json, ("judge",), manner=manner)
 
 
@@ -161,6 +169,7 @@ class _Manner:
     retry_failed: bool = False
     keep_going: bool = False
     unknown_cost_ok: bool = False
+    remake: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +202,7 @@ def _work(
             only_failed=manner.retry_failed,
             keep_going=manner.keep_going,
             unknown_cost_ok=manner.unknown_cost_ok,
+            remake=manner.remake,
             watch=display,
             say=display.say,
             redact=shown.redact,

@@ -27,10 +27,19 @@ def edit(
 
     def activity_of(named: NamedEditor, tally: Tally) -> Activity:
         can = named.editor.capabilities
+        remake = terms.remake or expected_dollars(named.editor) == 0.0
+        lost = 0
+
+        def finished(keys: Sequence[str]) -> set[str]:
+            nonlocal lost
+            gone = store.edits_without_picture(keys)
+            lost += len(gone)
+            return store.finished_edits(keys) - (gone if remake else set())
+
         tasks = missing(
             audit.requests(named),
             lambda request: request.key,
-            store.finished_edits,
+            finished,
             tally,
             failed=store.failed_edits,
             only_failed=only_failed,
@@ -53,7 +62,11 @@ def edit(
         )
         with closing(named.editor), closing(worker):
             stage = _stage(worker, named.editor, store, announce)
-            return (yield from steps(stage, batches, limits=limits, terms=terms, tally=tally))
+            ended = yield from steps(stage, batches, limits=limits, terms=terms, tally=tally)
+        if lost:
+            again = "were made again" if remake else "cost money: put them back from a copy, or add `--remake`"
+            terms.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")
+        return ended
 
     def all_editors() -> Activity:
         try:

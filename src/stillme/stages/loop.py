@@ -141,6 +141,8 @@ class Terms:
     executor: Executor = field(default_factory=Local)
     keep_going: bool = False
     """Go on although the first answers all fail alike."""
+    remake: bool = False
+    """Make edits again whose picture is lost, also where that costs money."""
 
     def should_end(self) -> Ended | None:
         """Whether to start nothing more, whatever it costs."""

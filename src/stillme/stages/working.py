@@ -51,6 +51,8 @@ class Conditions:
     """Do only what was tried before and failed."""
     keep_going: bool = False
     """Go on although the first answers all fail alike."""
+    remake: bool = False
+    """Make edits again whose picture is lost, also where that costs money."""
     unknown_cost_ok: bool = False
     """Go on although a price is unknown, so that the budget cannot be kept."""
     watch: Callable[[Tally], None] = _ignore
@@ -100,6 +102,7 @@ def work(
             say=conditions.say,
             executor=executor_of(audit.config.executor),
             keep_going=conditions.keep_going,
+            remake=conditions.remake,
         )
         worked = Worked(totals=store.totals())
         only_failed = conditions.only_failed
