@@ -13,6 +13,7 @@ from stillme.cli.deciding import compare, gate, verify
 from stillme.cli.importing import import_
 from stillme.cli.judging import calibrate, check
 from stillme.cli.look import completion, doctor, export, list_, status
+from stillme.cli.merging import merge
 from stillme.cli.mitigating import features, mitigate
 from stillme.cli.planning import plan
 from stillme.cli.portraits import curate, portraits
@@ -55,7 +56,7 @@ def cli(verbose: int) -> None:
 
 
 cli.add_section("Start", demo, new, plan, list_, doctor)
-cli.add_section("Run an audit", run, edit, judge, estimate, report, status, serve)
+cli.add_section("Run an audit", run, edit, judge, estimate, report, status, serve, merge)
 cli.add_section("Read the results", tables, statistics, export, verify, compare, gate, import_)
 cli.add_section("Judges and single pictures", check, calibrate, mitigate, features)
 cli.add_section("Portraits and people", portraits, curate, study_group)

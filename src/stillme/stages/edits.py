@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 
 from stillme.audit import Audit, NamedEditor
 from stillme.protocols import Editor, KeepsWeights, NeedsPortraits, NeedsPrompts, Resumable, expected_dollars
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
+from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.workers import EditWorker, Kept, Posting, Worker, label_of
 from stillme.store import EditRow, Store
@@ -23,7 +24,8 @@ def edit(
     announce: Callable[[Request], None] = lambda _: None,
 ) -> tuple[Activity, list[Tally]]:
     """Make the missing edits of all editors, one editor after the other; `announce` gets each that has a picture."""
-    tallies = [_tally_of(named, audit) for named in audit.editors]
+    shard = terms.shard
+    tallies = [_tally_of(named, audit, shard) for named in audit.editors]
 
     def activity_of(named: NamedEditor, tally: Tally) -> Activity:
         can = named.editor.capabilities
@@ -37,7 +39,7 @@ def edit(
             return store.finished_edits(keys) - (gone if remake else set())
 
         tasks = missing(
-            audit.requests(named),
+            _requests(audit, named, shard),
             lambda request: request.key,
             finished,
             tally,
@@ -81,9 +83,16 @@ def edit(
     return all_editors(), tallies
 
 
-def _tally_of(named: NamedEditor, audit: Audit) -> Tally:
+def _tally_of(named: NamedEditor, audit: Audit, shard: Shard | None) -> Tally:
+    if shard:
+        return Tally(f"edit {named.name}", sum(1 for _ in _requests(audit, named, shard)))
     unasked = sum(1 for _ in audit.unasked(named))
     return Tally(f"edit {named.name}", audit.request_count(named) - unasked)
+
+
+def _requests(audit: Audit, named: NamedEditor, shard: Shard | None) -> Iterator[Request]:
+    requests = audit.requests(named)
+    return requests if shard is None else (request for request in requests if shard.holds(request.key))
 
 
 def _portrait(request: Request) -> str:

@@ -77,7 +77,13 @@ class _Work:
 
     def _fresh_mixture(self) -> Mixture:
         return Mixture(
-            self._named, self._audit, self._store, self._sentinels, self.tally, only_failed=self._only_failed
+            self._named,
+            self._audit,
+            self._store,
+            self._sentinels,
+            self.tally,
+            only_failed=self._only_failed,
+            shard=self._terms.shard,
         )
 
     def steps(self) -> Activity:

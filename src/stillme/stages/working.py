@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import tomli_w
@@ -24,6 +24,7 @@ from stillme.stages.loop import Activity, Terms, together
 from stillme.stages.prices import require_prices
 from stillme.stages.recording import Calibrations, record
 from stillme.stages.reusing import take_over
+from stillme.stages.shards import Shard, require_free_descriptions
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally, worst
 from stillme.store import Store, Totals
@@ -55,6 +56,8 @@ class Conditions:
     """Make edits again whose picture is lost, also where that costs money."""
     unknown_cost_ok: bool = False
     """Go on although a price is unknown, so that the budget cannot be kept."""
+    shard: Shard | None = None
+    """The part of the grid to do; None for all."""
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
 
@@ -93,6 +96,11 @@ def work(
             record(audit, store, calibrations)
         budget = audit.config.budget
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
+        if conditions.shard:
+            require_free_descriptions(audit)
+            # Together they must not spend more than the whole may.
+            dollars = budget.dollars / conditions.shard.count if budget.dollars is not None else None
+            limit = replace(limit, dollars=dollars)
         if not conditions.unknown_cost_ok:
             require_prices(audit, limit, stages)
         terms = Terms(
@@ -103,6 +111,7 @@ def work(
             executor=executor_of(audit.config.executor),
             keep_going=conditions.keep_going,
             remake=conditions.remake,
+            shard=conditions.shard,
         )
         worked = Worked(totals=store.totals())
         only_failed = conditions.only_failed
