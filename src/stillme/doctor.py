@@ -27,7 +27,7 @@ from stillme.results import Run
 from stillme.store import Store, salvage
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED
 from stillme.store.leftovers import clean_up, leftovers
-from stillme.store.opening import LEDGER, LOG_NOTE, require_log
+from stillme.store.opening import LEDGER, ROW_COUNTS
 from stillme.store.pictures import DAMAGED
 
 State = Literal["ok", "lacking", "broken"]
@@ -101,7 +101,7 @@ def examine_run(folder: Path) -> list[Check]:
     if not Store.exists(folder):
         raise StillmeError(f"{folder} has no run. Name a run folder, or leave it out to check this machine.")
     ledger = folder / LEDGER
-    checks = [_tried("log", lambda: _log(ledger)), _tried("pages", lambda: _pages(ledger))]
+    checks = [_tried("pages", lambda: _pages(ledger)), _tried("log", lambda: _log(folder))]
     if any(check.state == "broken" for check in checks):
         return checks
     with Run.open(folder) as run, run.store.snapshot():
@@ -118,14 +118,14 @@ def examine_run(folder: Path) -> list[Check]:
 def repair_run(folder: Path) -> Iterator[str]:
     """Save what is whole: a sentence for everything that was done."""
     ledger = folder / LEDGER
-    try:
-        require_log(ledger)
-    except StoreDamaged:
-        (folder / LOG_NOTE).unlink()
-        yield f"{ledger.name}-wal is given up; the rows before it are used"
     if salvage.faults(ledger):
         saved = salvage.salvage(folder)
         yield salvage.as_sentence(saved)
+    try:
+        Store.opened(folder).close()
+    except StoreDamaged:
+        (folder / ROW_COUNTS).unlink()
+        yield "The rows that are lost are given up; `stillme run` makes them again"
     if count := clean_up(folder, deep=True):
         yield f"{count:,} half-written files removed"
     try:
@@ -140,9 +140,9 @@ def repair_run(folder: Path) -> Iterator[str]:
         yield f"{len(damaged):,} damaged pictures set aside as *{DAMAGED}; `stillme run` makes them again"
 
 
-def _log(ledger: Path) -> str:
-    require_log(ledger)
-    return "whole"
+def _log(folder: Path) -> str:
+    with Store.reading(folder):
+        return "every row that was saved is there"
 
 
 def _pages(ledger: Path) -> str:

@@ -124,7 +124,7 @@ def _unexpected(error: Exception) -> str:
     import traceback
 
     if isinstance(error, sqlite3.DatabaseError):
-        return f"the run's ledger cannot be used ({error}). `stillme doctor RUN` shows what is whole."
+        return f"the run's ledger is damaged ({error}). `stillme doctor RUN` shows what is whole, `--repair` saves it."
     if isinstance(error, MemoryError):
         return "there is not enough memory. Use a machine with more, or a smaller part of the audit."
     traceback.print_exception(error)

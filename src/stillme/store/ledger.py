@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from stillme.store.features import FeatureRow
 from stillme.store.jobs import FILE as JOBS
 from stillme.store.jobs import Jobs
 from stillme.store.leftovers import clean_up
-from stillme.store.opening import LEDGER, LOG_NOTE, explained, open_to_read, require_log
+from stillme.store.opening import LEDGER, ROW_COUNTS, explained, last_rows, open_to_read, require_all_rows
 from stillme.store.pictures import Pictures
 from stillme.store.schema import migrate, require_known
 from stillme.store.sentinels import SentinelRow, StoredSentinel
@@ -168,19 +169,16 @@ class Store(Summaries):
         folder.mkdir(parents=True, exist_ok=True)
         ledger = folder / LEDGER
         with writer_lock(folder, wait=wait):
-            require_log(ledger)
             clean_up(folder)
             connection = sqlite3.connect(ledger, isolation_level=None)
             try:
                 with explained(ledger):
                     _prepare(connection, ledger)
-                (folder / LOG_NOTE).touch()
-                with explained(ledger):
+                    require_all_rows(connection, ledger)
                     yield cls(folder, connection)
             finally:
-                # Before the ledger is closed, which removes the log.
-                (folder / LOG_NOTE).unlink(missing_ok=True)
                 connection.close()
+            (folder / ROW_COUNTS).unlink(missing_ok=True)
 
     @classmethod
     @contextmanager
@@ -214,11 +212,17 @@ class Store(Summaries):
             try:
                 yield
                 self._connection.execute("COMMIT")
+                self._note_rows()
             except BaseException:
                 self._known.clear()
                 if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
                     self._connection.execute("ROLLBACK")
                 raise
+
+    def _note_rows(self) -> None:
+        """Write down what was saved, so that a log that is lost after a crash is noticed."""
+        with contextlib.suppress(OSError):  # the rows are saved; the note is not worth a failure
+            (self.folder / ROW_COUNTS).write_text(json.dumps(last_rows(self._connection)), "utf-8")
 
     @contextmanager
     def snapshot(self) -> Generator[None]:

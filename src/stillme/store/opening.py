@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import tempfile
@@ -13,8 +14,9 @@ from stillme.errors import StillmeError, StoreDamaged, StoreUnwritable
 from stillme.store.schema import require_known
 
 LEDGER = "stillme.sqlite"
-LOG_NOTE = ".stillme.sqlite-open"
-"""Beside the ledger from the first row of a writer to its orderly end: until then a log must be there."""
+ROW_COUNTS = ".stillme.rows.json"
+"""The numbers of the last rows that were saved, beside the ledger from a writer's first row to its orderly end."""
+_COUNTED = ("edit", "assessment", "attempt")
 _NOT_A_LEDGER = "SELECT COUNT(*) FROM sqlite_master"
 
 
@@ -22,7 +24,6 @@ def open_to_read(ledger: Path) -> sqlite3.Connection:
     """A connection that changes nothing; what it reads is a whole state of the ledger."""
     if not ledger.is_file():
         raise StillmeError(f"{ledger.parent} has no run yet ({ledger.name} is missing). Start one with `stillme run`.")
-    require_log(ledger)
     uri = f"{ledger.resolve().as_uri()}?mode=ro"
     with explained(ledger):
         try:
@@ -48,15 +49,28 @@ def explained(ledger: Path) -> Generator[None]:
         ) from None
 
 
-def require_log(ledger: Path) -> None:
-    """Refuse a ledger whose log was deleted after a crash: its last rows would silently be missing."""
-    log = ledger.with_name(f"{ledger.name}-wal")
-    note = ledger.with_name(LOG_NOTE)
-    # Asked twice: a writer that ends at this moment removes the note before the log.
-    if note.exists() and not log.exists() and note.exists():
+def last_rows(connection: sqlite3.Connection) -> dict[str, int]:
+    """The number of the last row of every table that grows."""
+    return {
+        table: int(connection.execute(f"SELECT COALESCE(MAX(id), 0) FROM {table}").fetchone()[0])
+        for table in _COUNTED
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    }
+
+
+def require_all_rows(connection: sqlite3.Connection, ledger: Path) -> None:
+    """Refuse a ledger that lacks rows which were saved: its log was deleted or cut off after a crash."""
+    try:
+        saved: dict[str, int] = json.loads(ledger.with_name(ROW_COUNTS).read_text("utf-8"))
+    except (OSError, ValueError):
+        return  # the last writer ended in an orderly way, or was killed while it wrote the numbers
+    present = last_rows(connection)
+    lacking = {table: count - present.get(table, 0) for table, count in saved.items() if count > present.get(table, 0)}
+    if lacking:
+        rows = ", ".join(f"{count:,} rows of {table}s" for table, count in lacking.items())
         raise StoreDamaged(
-            f"{log} is missing: it had the last rows of a run that did not end in an orderly way. Put it back from a "
-            f"copy, or go on without those rows: `stillme doctor {ledger.parent} --repair`."
+            f"{ledger} lacks {rows} that were saved: {ledger.name}-wal was deleted or cut off after a run was killed. "
+            f"Put it back from a copy, or go on without those rows: `stillme doctor {ledger.parent} --repair`."
         )
 
 
@@ -85,6 +99,7 @@ def _checked(connection: sqlite3.Connection, ledger: Path) -> sqlite3.Connection
     try:
         connection.execute(_NOT_A_LEDGER).fetchone()
         require_known(connection, str(ledger))
+        require_all_rows(connection, ledger)
     except BaseException:
         connection.close()
         raise

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stillme.errors import StoreDamaged
-from stillme.store.opening import LEDGER, LOG_NOTE
+from stillme.store.opening import LEDGER, ROW_COUNTS
 from stillme.store.schema import MIGRATIONS, migrate, version_of
 from stillme.store.writer_lock import writer_lock
 from stillme.types import Json
@@ -82,7 +82,7 @@ def salvage(folder: Path) -> Salvaged:
         with draft.open("rb") as stream:
             os.fsync(stream.fileno())
         draft.replace(ledger)
-        (folder / LOG_NOTE).unlink(missing_ok=True)
+        (folder / ROW_COUNTS).unlink(missing_ok=True)
     return Salvaged(kept=kept, lost=lost, aside=aside)
 
 
