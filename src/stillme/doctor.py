@@ -203,7 +203,12 @@ def _lying_about(run: Run) -> Check:
     orphans = sum(path.stem not in named and len(path.stem) == _HASH for path in files)
     parts = [
         f"{count:,} {what}"
-        for count, what in ((orphans, "pictures that no row names"), (aside, "set aside"), (drafts, "half-written"))
+        for count, what in (
+            (orphans, "pictures that no row names"),
+            (aside, "set aside"),
+            (drafts, "half-written"),
+            (run.store.assessments_without_edit(), "judgements whose edit is not there"),
+        )
         if count
     ]
     return Check(name="lying about", state="lacking" if parts else "ok", detail=", ".join(parts) or "nothing")

@@ -10,12 +10,19 @@ import signal
 import sqlite3
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from stillme.doctor import examine_run
+from stillme.errors import StillmeError
+from stillme.evidence.sealing import seal
+from stillme.pipeline import Options, run_stages
 from stillme.results import Run
 from tests.reliability.faulty import STILLME, audit, calls, rows, stillme
+
+Write = Callable[..., Path]
 
 
 def started(*words: object) -> subprocess.Popen[str]:
@@ -135,9 +142,9 @@ def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: 
 
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "replaced", "deleted"])
-def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(tmp_path: Path, damage: str):
-    folder = audit(tmp_path, people=4, prompts=["O-01"])
-    assert stillme("edit", folder).returncode == 0
+def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(write_audit: Write, damage: str):
+    folder = write_audit("use = 'negative'", prompts='["O-01"]', extra="[executor]\nisolate = false")
+    run_stages(folder, ("edit",), Options())
     picture = edited_picture(folder)
     whole = picture.read_bytes()
     match damage:
@@ -146,22 +153,20 @@ def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(tm
         case "emptied":
             picture.write_bytes(b"")
         case "replaced":
-            shutil.copyfile(tmp_path / "portraits" / "p00.png", picture)
+            shutil.copyfile(folder.parent / "portraits" / "p0.png", picture)
         case _:
             picture.unlink()
-    judged = stillme("judge", folder)
-    assert judged.returncode == 3
-    assert "the edited picture" in judged.stdout
-    checked = stillme("doctor", folder)
-    assert checked.returncode == 1
-    assert "not what they were" in checked.stdout
-    sealed = stillme("export", folder, "--bundle", tmp_path / "run.zip", "--with-images")
-    assert sealed.returncode == 2
-    assert picture.stem in sealed.stderr
-    assert stillme("run", folder).returncode == 0
+    assert [check.name for check in examine_run(folder) if check.state == "broken"] == ["pictures"]
+    with Run.open(folder) as run, pytest.raises(StillmeError, match=picture.stem):
+        seal(run, folder / "run.zip", with_images=True)
+    judged = run_stages(folder, ("judge",), Options())
+    assert judged.to_retry == 1
+    assert "the edited picture" in judged.failures[0].reason
+    run_stages(folder, ("estimate", "report"), Options())
+    assert "Pictures are lost" in (folder / "report.html").read_text()
+    assert run_stages(folder, ("edit", "judge"), Options()).to_retry == 0
     assert picture.read_bytes() == whole
-    assert rows(folder, "SELECT COUNT(*) FROM assessment WHERE final = 1") == 4
-    assert stillme("doctor", folder).returncode == 0
+    assert [check.name for check in examine_run(folder) if check.state == "broken"] == []
 
 
 def test_a_paid_picture_is_asked_for_before_it_is_paid_again(tmp_path: Path):
@@ -221,7 +226,7 @@ def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
         said = stillme(command, folder)
         assert said.returncode in (1, 2)
         assert "stillme.sqlite-wal was deleted" in said.stdout + said.stderr
-    assert stillme("doctor", folder, "--repair").returncode in (0, 1)
+    assert "given up" in stillme("doctor", folder, "--repair").stderr
     assert stillme("run", folder).returncode == 0
     assert rows(folder, "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1") == 40
 

@@ -24,9 +24,6 @@ _ASTRAY = {
     "assessments without a judgement": (
         "SELECT COUNT(*) FROM assessment WHERE id NOT IN (SELECT assessment FROM judgement)"
     ),
-    "assessments of edits that are not there": (
-        "SELECT COUNT(*) FROM assessment WHERE edit NOT IN (SELECT key FROM edit)"
-    ),
     "edits without their editor, prompt or instruction": (
         "SELECT COUNT(*) FROM edit WHERE editor NOT IN (SELECT key FROM spec) OR prompt NOT IN (SELECT key FROM prompt)"
         " OR instruction NOT IN (SELECT key FROM instruction)"
@@ -220,6 +217,11 @@ class Summaries:
         """Rows that refer to what is not there, by kind."""
         for what, query in _ASTRAY.items():
             yield what, int(self._connection.execute(query).fetchone()[0])
+
+    def assessments_without_edit(self) -> int:
+        """Those that count again once the edit is made again: after a repair."""
+        query = "SELECT COUNT(*) FROM assessment WHERE edit NOT IN (SELECT key FROM edit)"
+        return int(self._connection.execute(query).fetchone()[0])
 
     def pictures_named(self) -> Iterator[str]:
         """Every picture that any row names, of any configuration."""
