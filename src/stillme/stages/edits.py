@@ -10,7 +10,7 @@ from stillme.protocols import Editor, KeepsWeights, NeedsPortraits, NeedsPrompts
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
 from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
-from stillme.stages.workers import EditWorker, Kept, Posting, Worker, label_of
+from stillme.stages.workers import EditWorker, Inside, Kept, Posting, Worker, label_of
 from stillme.store import EditRow, Store
 from stillme.types import Failed, Json, Request
 
@@ -22,8 +22,11 @@ def edit(
     *,
     only_failed: bool = False,
     announce: Callable[[Request], None] = lambda _: None,
-) -> tuple[Activity, list[Tally]]:
-    """Make the missing edits of all editors, one editor after the other; `announce` gets each that has a picture."""
+) -> tuple[list[Activity], list[Tally]]:
+    """Make the missing edits of all editors; `announce` gets each that has a picture.
+
+    One editor after the other, unless the executor has machines enough for all of them.
+    """
     shard = terms.shard
     tallies = [_tally_of(named, audit, shard) for named in audit.editors]
 
@@ -70,17 +73,20 @@ def edit(
             terms.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")
         return ended
 
-    def all_editors() -> Activity:
+    def ending(activity: Activity, own: Sequence[Tally]) -> Activity:
+        """Judges that rate edits as they come must know that no more will."""
         try:
-            return (yield from in_turn(map(activity_of, audit.editors, tallies)))
+            return (yield from activity)
         finally:
-            for tally in tallies:
-                # Judges that rate edits as they come must know that no more will.
+            for tally in own:
                 if tally.ended is None:
                     tally.begin()
                     tally.end(Ended.INTERRUPTED)
 
-    return all_editors(), tallies
+    each = [activity_of(named, tally) for named, tally in zip(audit.editors, tallies, strict=True)]
+    if terms.executor.side_by_side:
+        return [ending(activity, [tally]) for activity, tally in zip(each, tallies, strict=True)], tallies
+    return [ending(in_turn(each), tallies)], tallies
 
 
 def _tally_of(named: NamedEditor, audit: Audit, shard: Shard | None) -> Tally:
@@ -122,6 +128,7 @@ def _stage(
     return Stage(
         perform=worker.perform,
         failed=worker.failed,
+        ends_calls=not isinstance(worker, Inside),
         failure=lambda kept: kept.outcome if isinstance(kept.outcome, Failed) else None,
         label=lambda kept: label_of(kept.outcome),
         cost=lambda kept: kept.outcome.cost,

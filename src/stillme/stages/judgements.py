@@ -16,7 +16,7 @@ from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, 
 from stillme.stages.recording import Calibrations
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.tasks import Fresh, Wanted, tasks_of
-from stillme.stages.workers import LOST_PICTURE, JudgeWorker, Posting, Worker
+from stillme.stages.workers import LOST_PICTURE, Inside, JudgeWorker, Posting, Worker
 from stillme.store import Store
 from stillme.types import Assessment, Json, Pair, Request
 
@@ -183,6 +183,7 @@ def _stage(worker: Worker[Pair, Assessment], judge: Judge, store: Store, answers
     return Stage(
         perform=lambda tasks: worker.perform([task.pair for task in tasks]),
         failed=worker.failed,
+        ends_calls=not isinstance(worker, Inside),
         failure=lambda assessment: assessment.failure,
         label=lambda assessment: "failed" if assessment.failure else "judged",
         cost=lambda assessment: assessment.cost,
