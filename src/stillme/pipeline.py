@@ -21,6 +21,7 @@ from stillme.sentinels.reading import KnownAnswers
 from stillme.stages.changes import adopt
 from stillme.stages.described import with_features
 from stillme.stages.recording import record
+from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.working import Conditions, Work, work
 from stillme.store import Store, Totals
@@ -60,6 +61,8 @@ class Options:
     only_failed: bool = False
     keep_going: bool = False
     unknown_cost_ok: bool = False
+    remake: bool = False
+    shard: Shard | None = None
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
     redact: Redaction = "none"
@@ -78,6 +81,8 @@ class Options:
             only_failed=self.only_failed,
             keep_going=self.keep_going,
             unknown_cost_ok=self.unknown_cost_ok,
+            remake=self.remake,
+            shard=self.shard,
             watch=self.watch,
             say=self.say,
         )
@@ -171,12 +176,16 @@ def run_stages(path: Path, stages: Sequence[Name], options: Options) -> Summary:
     works: list[Work] = [name for name in ("edit", "judge") if name in stages]
     folder = folder_of(path, options.out) if not works else None
     if folder is None:
-        return _after_work(audits.load(path, out=options.out), works, stages, options)
+        audit = audits.load(path, out=options.out)
+        if options.shard and options.out is None:
+            audit = audit.kept_in(options.shard.folder(audit))
+        return _after_work(audit, works, works if options.shard else stages, options)
     if not Store.exists(folder):
         raise StillmeError(f"{folder} has no run yet. `stillme run {path}` starts it.")
     _adopt(folder, options)
     summary = Summary(folder=folder)
-    with Run.open(folder) as run:
+    # A run that goes on meanwhile does not change what is read.
+    with Run.open(folder) as run, run.store.snapshot():
         _sum_up(summary, run.totals())
         _estimate(run, stages, options, summary)
     return summary

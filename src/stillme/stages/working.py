@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import tomli_w
@@ -24,6 +25,7 @@ from stillme.stages.loop import Activity, Terms, together
 from stillme.stages.prices import require_prices
 from stillme.stages.recording import Calibrations, record
 from stillme.stages.reusing import take_over
+from stillme.stages.shards import Shard, require_free_descriptions
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally, worst
 from stillme.store import Store, Totals
@@ -51,8 +53,12 @@ class Conditions:
     """Do only what was tried before and failed."""
     keep_going: bool = False
     """Go on although the first answers all fail alike."""
+    remake: bool = False
+    """Make edits again whose picture is lost, also where that costs money."""
     unknown_cost_ok: bool = False
     """Go on although a price is unknown, so that the budget cannot be kept."""
+    shard: Shard | None = None
+    """The part of the grid to do; None for all."""
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
 
@@ -74,7 +80,11 @@ def work(
     audit: Audit, stages: Collection[Work], conditions: Conditions, calibrations: Calibrations | None = None
 ) -> Worked:
     """Do what has no row yet. Finished work is saved, however it ends."""
-    with Store.writing(audit.folder, wait=conditions.wait) as store, Stop().on_interrupt(conditions.say) as stop:
+    with (
+        Store.writing(audit.folder, wait=conditions.wait) as store,
+        Stop().on_interrupt(conditions.say) as stop,
+        closing(executor_of(audit.config.executor)) as executor,
+    ):
         audit = with_features(audit, store)
         if note := require_unchanged(audit, store, accept=conditions.accept_changes):
             conditions.say(note)
@@ -91,6 +101,11 @@ def work(
             record(audit, store, calibrations)
         budget = audit.config.budget
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
+        if conditions.shard:
+            require_free_descriptions(audit)
+            # Together they must not spend more than the whole may.
+            dollars = budget.dollars / conditions.shard.count if budget.dollars is not None else None
+            limit = replace(limit, dollars=dollars)
         if not conditions.unknown_cost_ok:
             require_prices(audit, limit, stages)
         terms = Terms(
@@ -98,8 +113,10 @@ def work(
             stop=stop,
             watch=conditions.watch,
             say=conditions.say,
-            executor=executor_of(audit.config.executor),
+            executor=executor,
             keep_going=conditions.keep_going,
+            remake=conditions.remake,
+            shard=conditions.shard,
         )
         worked = Worked(totals=store.totals())
         only_failed = conditions.only_failed
@@ -147,8 +164,7 @@ def _edit_and_judge(
             for tell in waiting:
                 tell(request)
 
-        activity, editing = edits.edit(audit, store, terms, only_failed=only_failed, announce=announce)
-        activities.append(activity)
+        activities, editing = edits.edit(audit, store, terms, only_failed=only_failed, announce=announce)
         tallies += editing
     if "judge" in stages:
         judging, judges, tell = judgements.judge(
