@@ -30,7 +30,7 @@ from stillme.rubric import load as load_rubric
 from tests.instruments.known_changes import clothes_tinted, encoded, one
 
 ROOT = Path(__file__).parents[2]
-NETWORKS = {"yunet", "facemesh", "selfie", "identity", "age_gender", "age", "gender"}
+NETWORKS = {"yunet", "facemesh", "selfie", "sface", "faceres"}
 
 
 def test_pixels_bytes_and_paths_measure_alike() -> None:
@@ -168,7 +168,7 @@ def test_the_documented_numbers_are_the_measured_ones(monkeypatch: pytest.Monkey
 def test_the_documented_thresholds_are_those_in_use() -> None:
     page = (ROOT / "docs" / "instruments.md").read_text("utf-8")
     thresholds = load_thresholds()
-    for value in (*thresholds.race.scale, *thresholds.gender.scale, thresholds.identity.cut):
+    for value in (*thresholds.race.scale, *thresholds.gender.scale, thresholds.identity.stranger):
         assert f"{value:.2f}" in page
     assert f"ΔL* of {thresholds.skin.scale[3]:.0f}" in page
     assert f"ΔL* of {thresholds.skin.scale[2]:.0f}" in page
