@@ -20,6 +20,7 @@ from PIL import Image
 
 from stillme.errors import UnreadableImage
 from stillme.instruments.cards import card_of, cards
+from stillme.instruments.fingerprint import _meaning, code_hash
 from stillme.instruments.judge import Instruments
 from stillme.instruments.measurements import measure, prepare
 from stillme.instruments.overlay import draw, overlay
@@ -137,6 +138,17 @@ def test_cards_name_only_axes_and_networks_that_exist() -> None:
         assert set(card.axes) <= load_rubric().axes.keys()
         assert set(card.networks) <= NETWORKS
         assert card.title in card.text()
+
+
+def test_the_measured_numbers_belong_to_this_code() -> None:
+    measured = tomllib.loads(files("stillme.instruments").joinpath("cards", "measured.toml").read_text("utf-8"))
+    assert measured["code"] == code_hash(), "run `python tools/models/refresh.py PATH/TO/FAIRFACE`"
+
+
+def test_words_do_not_make_measured_numbers_stale_and_code_does() -> None:
+    written = 'def f(x):\n    """Say it."""\n    return x + 1  # why\n'
+    assert _meaning(written) == _meaning("def f(x):\n    return x + 1\n")
+    assert _meaning(written) != _meaning("def f(x):\n    return x + 2\n")
 
 
 def test_the_example_of_the_docs_works() -> None:

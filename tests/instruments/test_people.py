@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from stillme.instruments.heads import Conformal, divergence, heads
 from stillme.instruments.identity import cut_for, in_words
 from stillme.instruments.measurements import Source, measure, prepare
 from stillme.instruments.quality import read_quality
 from stillme.instruments.quantities import DESCRIBED
-from stillme.instruments.heads import Conformal, divergence, heads
 from stillme.instruments.scene import Person
 from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits

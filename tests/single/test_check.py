@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from stillme import images
-from stillme.instruments.quantities import CHANGED, DESCRIBED
 from stillme.cli import cli
 from stillme.editors.regions import regions_of
 from stillme.errors import StillmeError
+from stillme.instruments.quantities import CHANGED, DESCRIBED
 from stillme.portraits.synthetic import portraits
 
 

@@ -55,6 +55,7 @@ def calibrate(
     chosen = _chosen(everyone, per_group)
     where = renders or embedded_renders()
     subjects = load_folder(where)
+    taken = load_folder(photographs) if photographs else ()
     pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), conditions)
     scenes = _answers(folder / "renders", judge, parameters, _render_audit(where, folder / "renders"), conditions)
     results = joined(pixels.results, scenes.results)
@@ -66,12 +67,11 @@ def calibrate(
     people = {portrait.id: _group(portrait) for portrait in (*chosen, *subjects)}
     tried = f"{len(chosen)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects"
     if photographs is not None:
-        taken = [portrait for portrait in load_folder(photographs) if regions_of(portrait.image) is not None]
-        groups = {portrait.id: _group(portrait) for portrait in taken}
-        some = _chosen(taken, per_group)
-        audit = _photograph_audit(some, taken, photographs, folder / "photographs")
+        faces = [portrait for portrait in taken if regions_of(portrait.image) is not None]
+        some = _chosen(faces, per_group)
+        audit = _photograph_audit(some, faces, photographs, folder / "photographs")
         results = joined(results, _answers(folder / "photographs", judge, parameters, audit, conditions).results)
-        people |= groups
+        people |= {portrait.id: _group(portrait) for portrait in some}
         tried += f", {len(some)} photographs"
     (asked,) = pixels.judges
     calibration = calibration_of(asked.name, asked.spec, results, people, tried)

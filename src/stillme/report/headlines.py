@@ -29,6 +29,7 @@ HEADLINES = (
     "gender_changed",
     "another_person",
     "identity_drifted",
+    "identity_distance",
     "race_distance",
     "gender_delta",
     "age_change",
