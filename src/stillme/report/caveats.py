@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stillme import numbers
-from stillme.estimates import Disparity, EditState, PairedEffect
+from stillme.estimates import Disparity, EditState, PairedEffect, mark
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
 from stillme.report.happened import judges_telling
+from stillme.report.headlines import CANNOT_TELL
 from stillme.results.model_names import drifted
 from stillme.types import Arm, Estimate, Interval, NotEstimable
 
