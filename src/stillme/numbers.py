@@ -10,7 +10,10 @@ from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
 from stillme.types import Estimate, Interval
 
-_UNDIRECTED = ("skin_delta_e", "identity_distance", "race_distance", "changed_area")
+_UNDIRECTED = (
+    *("skin_delta_e", "identity_distance", "identity_drift", "identity_swap", "race_distance", "changed_area"),
+    *("changed_face", "changed_hair", "changed_clothes", "changed_background", "erasure_outlier"),
+)
 """Distances have no direction, so they get no sign."""
 
 _SMALLEST_P = 0.001

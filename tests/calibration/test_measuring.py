@@ -86,7 +86,6 @@ def test_a_truthful_judge_passes():
             "answers about a black frame",
             lambda kind, amount, group: 0.0 if kind == "black" else truthful(kind, amount, group),
         ),
-        ("works on light skin only", lambda kind, amount, group: truthful(kind, amount * (group == "lighter"), group)),
     ],
 )
 def test_a_judge_with_a_fault_fails(fault: str, answer: Answer):
@@ -98,6 +97,11 @@ def test_a_judge_with_a_fault_fails(fault: str, answer: Answer):
 def test_a_fault_in_one_group_shows_in_that_group():
     found = calibrated("skin_delta_l", lambda kind, amount, group: truthful(kind, amount * (group == "lighter"), group))
     groups = found.axes["skin_delta_l"]
+    assert found.verdicts["skin_delta_l"] is Verdict.PARTLY
+    assert not found.passed
+    licences = {"darker": Verdict.FAILED, "medium": Verdict.FAILED, "lighter": Verdict.PASSED}
+    assert found.licences["skin_delta_l"] == licences
+    assert records.read(found.as_json()) == found
     assert groups["lighter"].sensitivity.value == 1
     assert groups["darker"].sensitivity.value == 0
 
@@ -139,7 +143,9 @@ def test_an_ensemble_stands_as_its_weakest_member(tmp_path: Path, monkeypatch: p
 
     def known(judge: JudgeRecord) -> object:
         verdicts = {axis: Verdict(verdict) for axis, verdict in said.get(judge.name, {}).items()}
-        return replace(calibrated("skin_delta_l", truthful), verdicts=verdicts) if verdicts else None
+        licences = {axis: dict.fromkeys(load().groups, verdict) for axis, verdict in verdicts.items()}
+        tried = calibrated("skin_delta_l", truthful)
+        return replace(tried, verdicts=verdicts, licences=licences) if verdicts else None
 
     monkeypatch.setattr(records, "calibration_of_judge", known)
     with Run.open(folder) as run:

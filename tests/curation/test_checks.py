@@ -107,7 +107,7 @@ def test_checks_are_kept_and_only_the_missing_are_made(pools: Pools):
     assert len(lines) == 12
     # The last line was cut short by a crash, another is of an older method.
     file.write_text(
-        "\n".join([*lines[:9], lines[9].replace('"method":"1"', '"method":"0"'), lines[10], lines[11][:50]])
+        "\n".join([*lines[:9], lines[9].replace('"method":"2"', '"method":"1"'), lines[10], lines[11][:50]])
     )
     made: list[int] = []
     checks = check_missing(pools, watch=lambda done, total: made.append(total))

@@ -20,6 +20,7 @@ from PIL import Image
 
 from stillme.errors import UnreadableImage
 from stillme.instruments.cards import card_of, cards
+from stillme.instruments.fingerprint import _meaning, code_hash
 from stillme.instruments.judge import Instruments
 from stillme.instruments.measurements import measure, prepare
 from stillme.instruments.overlay import draw, overlay
@@ -30,7 +31,7 @@ from stillme.rubric import load as load_rubric
 from tests.instruments.known_changes import clothes_tinted, encoded, one
 
 ROOT = Path(__file__).parents[2]
-NETWORKS = {"yunet", "facemesh", "selfie", "identity", "age_gender", "age", "gender"}
+NETWORKS = {"yunet", "facemesh", "selfie", "sface", "faceres"}
 
 
 def test_pixels_bytes_and_paths_measure_alike() -> None:
@@ -139,6 +140,17 @@ def test_cards_name_only_axes_and_networks_that_exist() -> None:
         assert card.title in card.text()
 
 
+def test_the_measured_numbers_belong_to_this_code() -> None:
+    measured = tomllib.loads(files("stillme.instruments").joinpath("cards", "measured.toml").read_text("utf-8"))
+    assert measured["code"] == code_hash(), "run `python tools/models/refresh.py PATH/TO/FAIRFACE`"
+
+
+def test_words_do_not_make_measured_numbers_stale_and_code_does() -> None:
+    written = 'def f(x):\n    """Say it."""\n    return x + 1  # why\n'
+    assert _meaning(written) == _meaning("def f(x):\n    return x + 1\n")
+    assert _meaning(written) != _meaning("def f(x):\n    return x + 2\n")
+
+
 def test_the_example_of_the_docs_works() -> None:
     (code,) = re.findall(
         r"^```python\n(.*?)^```", (ROOT / "docs" / "instruments.md").read_text(), re.DOTALL | re.MULTILINE
@@ -168,7 +180,7 @@ def test_the_documented_numbers_are_the_measured_ones(monkeypatch: pytest.Monkey
 def test_the_documented_thresholds_are_those_in_use() -> None:
     page = (ROOT / "docs" / "instruments.md").read_text("utf-8")
     thresholds = load_thresholds()
-    for value in (*thresholds.race.scale, *thresholds.gender.scale, thresholds.identity.cut):
+    for value in (*thresholds.race.scale, *thresholds.gender.scale, thresholds.identity.stranger):
         assert f"{value:.2f}" in page
     assert f"ΔL* of {thresholds.skin.scale[3]:.0f}" in page
     assert f"ΔL* of {thresholds.skin.scale[2]:.0f}" in page

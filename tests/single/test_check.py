@@ -15,6 +15,7 @@ from stillme import images
 from stillme.cli import cli
 from stillme.editors.regions import regions_of
 from stillme.errors import StillmeError
+from stillme.instruments.quantities import CHANGED, DESCRIBED
 from stillme.portraits.synthetic import portraits
 
 
@@ -49,7 +50,7 @@ def test_a_lightened_skin_is_measured(source: Path, lighter: Path):
     assert card["measurements"]["skin_delta_l"] == pytest.approx(8, abs=0.8)
     assert card["scores"]["skin_tone"] >= 4
     assert card["abstained"] == {}
-    others = {"skin_delta_e", "identity_distance", "age_delta_years", "gender_delta", "race_distance", "changed_area"}
+    others = {"skin_delta_e", *DESCRIBED, *CHANGED, "source_skin_l"}
     assert others <= set(card["measurements"])
 
 

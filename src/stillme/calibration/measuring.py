@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Notic
 from stillme.estimates.quantiles import t_quantile, wilson
 from stillme.results import Results
 from stillme.rubric.limits import AxisLimits, load
-from stillme.types import Spec
+from stillme.types import Prompt, Spec
 
 Flags = NDArray[np.bool_]
 Values = NDArray[np.float64]
@@ -46,12 +46,13 @@ def calibration_of(judge: str, spec: Spec, results: Results, groups: Mapping[str
     """
     edits, scores = results.edits, results.scores
     codes: list[int] = edits.prompt.tolist()
-    kinds = [edits.prompts[code].subcategory for code in codes]
-    sizes = [float(prompt.id.removeprefix(prompt.subcategory) or 0) for prompt in edits.prompts]
+    kinds = _kinds(results)
+    sizes = [_size(prompt) for prompt in edits.prompts]
     amounts = np.array([sizes[code] for code in codes])
     by_portrait = np.array([groups[portrait.id] for portrait in edits.portraits])
     axes: dict[str, dict[str, AxisResult]] = {}
     verdicts: dict[str, Verdict] = {}
+    licences: dict[str, dict[str, Verdict]] = {}
     for axis, limits in load().axes.items():
         score = next((score for score in scores if score.axis == axis and score.judge == judge), None)
         if score is None:
@@ -62,7 +63,9 @@ def calibration_of(judge: str, spec: Spec, results: Results, groups: Mapping[str
             inside = by_portrait[edits.portrait] == group
             if inside.any():
                 axes[axis][group] = _result(answers.where(inside), limits)
-        verdicts[axis] = _verdict(axes[axis], limits)
+        everyone, *groups_of = (_licence(result, limits) for result in axes[axis].values())
+        licences[axis] = dict(zip(list(axes[axis])[1:], groups_of, strict=True))
+        verdicts[axis] = _verdict(everyone, groups_of)
     return Calibration(
         judge=judge,
         key=spec.key,
@@ -71,7 +74,27 @@ def calibration_of(judge: str, spec: Spec, results: Results, groups: Mapping[str
         pairs=len(edits),
         axes=axes,
         verdicts=verdicts,
+        licences=licences,
     )
+
+
+def _kinds(results: Results) -> list[str]:
+    """What was changed in each edit: as its prompt names it, or as the planted editor says that it did."""
+    codes: list[int] = results.edits.prompt.tolist()
+    kinds = [results.edits.prompts[code].subcategory for code in codes]
+    planted = next((truth.value for truth in results.truths if truth.axis == "left_out"), None)
+    if planted is None:
+        return kinds
+    said = {0.0: "made", 1.0: "left_out"}
+    return [said.get(float(truth), kind) for truth, kind in zip(planted, kinds, strict=True)]
+
+
+def _size(prompt: Prompt) -> float:
+    """The amount in the prompt's name, as in `skin+4`; 0 where it names none."""
+    try:
+        return float(prompt.id.removeprefix(prompt.subcategory) or 0)
+    except ValueError:
+        return 0.0
 
 
 def _result(answers: _Answers, limits: AxisLimits) -> AxisResult:
@@ -154,15 +177,23 @@ def _mean(off: Values, answers: _Answers) -> Share | None:
     return Share(value=centre, low=centre - half, high=centre + half, portraits=len(means))
 
 
-def _verdict(groups: Mapping[str, AxisResult], limits: AxisLimits) -> Verdict:
-    """Everyone and every group must keep the limits: an axis that fails for some fails."""
-    tested = False
-    for result in groups.values():
-        if not all(_kept(result, limits)):
-            return Verdict.FAILED
-        # Without a change to notice, silence would pass.
-        tested = tested or result.sensitivity is not None or (not limits.changed and result.false_alarm is not None)
+def _licence(result: AxisResult, limits: AxisLimits) -> Verdict:
+    """Whether the limits are kept in one group."""
+    if not all(_kept(result, limits)):
+        return Verdict.FAILED
+    # Without a change to notice, silence would pass.
+    tested = result.sensitivity is not None or (not limits.changed and result.false_alarm is not None)
     return Verdict.PASSED if tested else Verdict.UNTESTED
+
+
+def _verdict(everyone: Verdict, groups: Collection[Verdict]) -> Verdict:
+    """The verdict over all groups: a judge that works on some skins only passes partly."""
+    verdicts = {everyone, *groups}
+    if len(verdicts) == 1:
+        return everyone
+    if Verdict.PASSED in groups:
+        return Verdict.PARTLY
+    return Verdict.FAILED
 
 
 def _kept(result: AxisResult, limits: AxisLimits) -> Iterator[bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from importlib.resources import files
@@ -12,12 +12,13 @@ from typing import Any
 
 from stillme.audit import Audit
 from stillme.design import Design, JudgeRecord
-from stillme.estimates import Standing
+from stillme.estimates.standing import Standing, blind_on, within
 from stillme.files import write_json
 from stillme.home import data_folder
 from stillme.results import Run
 from stillme.results.gathering import ensemble_name
-from stillme.types import Json, Spec
+from stillme.rubric.limits import load as load_limits
+from stillme.types import Json, Portrait, Spec
 
 EVERYONE = "everyone"
 
@@ -26,6 +27,8 @@ class Verdict(StrEnum):
     """Whether an axis keeps its limits."""
 
     PASSED = "passed"
+    PARTLY = "partly"
+    """Passed on some skin tones; on the others the judge cannot tell."""
     FAILED = "failed"
     UNTESTED = "untested"
     """No pair of known truth moves this axis, or the judge gave no answer."""
@@ -83,12 +86,14 @@ class Calibration:
     pairs: int
     axes: dict[str, dict[str, AxisResult]]
     verdicts: dict[str, Verdict]
+    licences: dict[str, dict[str, Verdict]]
+    """Axis to skin-tone group to verdict."""
 
     @property
     def passed(self) -> bool:
         """Whether no tested axis failed."""
-        tested = [verdict for verdict in self.verdicts.values() if verdict is not Verdict.UNTESTED]
-        return bool(tested) and Verdict.FAILED not in tested
+        tested = {verdict for verdict in self.verdicts.values() if verdict is not Verdict.UNTESTED}
+        return tested == {Verdict.PASSED}
 
     def as_json(self) -> dict[str, Any]:
         """For files and `--json`."""
@@ -100,7 +105,8 @@ class Calibration:
         for axis, groups in self.axes.items():
             for group, result in groups.items():
                 first = group == EVERYONE
-                lines.append(_line(axis if first else "", group, result, str(self.verdicts[axis]) if first else ""))
+                verdict = self.verdicts[axis] if first else self.licences[axis].get(group, Verdict.UNTESTED)
+                lines.append(_line(axis if first else "", group, result, str(verdict)))
         return "\n".join(lines)
 
 
@@ -138,7 +144,21 @@ def read(data: dict[str, Any]) -> Calibration:
             axis: {group: _result(entry) for group, entry in groups.items()} for axis, groups in data["axes"].items()
         },
         verdicts={axis: Verdict(verdict) for axis, verdict in data["verdicts"].items()},
+        licences=_licences(data),
     )
+
+
+def _licences(data: dict[str, Any]) -> dict[str, dict[str, Verdict]]:
+    """By axis and skin tone; calibrations from before there were any stand alike on every skin."""
+    if "licences" in data:
+        return {
+            axis: {group: Verdict(verdict) for group, verdict in groups.items()}
+            for axis, groups in data["licences"].items()
+        }
+    return {
+        axis: {group: Verdict(data["verdicts"][axis]) for group in groups if group != EVERYONE}
+        for axis, groups in data["axes"].items()
+    }
 
 
 _SHARES = ("false_alarm", "sensitivity", "bias", "faceless")
@@ -177,26 +197,83 @@ def calibration_of_judge(judge: JudgeRecord) -> Calibration | None:
 
 
 def standing_of(run: Run) -> Standing:
-    """What calibration says of a run's judges; those never calibrated are absent.
+    """What calibration says of a run's judges, for the skin tones of its people; judges never calibrated are absent.
 
     An ensemble stands as its weakest member on each axis: it passed only if all of them did.
     """
     standing: dict[str, dict[str, str]] = {}
+    tones = _Tones(run)
     for judge in run.judges:
         if known := calibration_of_judge(judge):
-            standing[judge.name] = {axis: str(verdict) for axis, verdict in known.verdicts.items()}
+            standing[judge.name] = dict(_verdicts(known, tones))
     members = [judge for judge in run.judges if judge.name in run.design.analysis.combined]
     if any(judge.name in standing for judge in members):
         standing[ensemble_name(run.design)] = {
-            axis: _weakest([standing.get(judge.name, {}).get(axis, "untested") for judge in asked])
-            for axis in dict.fromkeys(axis for judge in members for axis in judge.capabilities.axes)
-            if (asked := [judge for judge in members if axis in judge.capabilities.axes])
+            name: _weakest([_verdict_on(standing.get(judge.name, {}), name) for judge in asked])
+            for name in dict.fromkeys(name for judge in members for name in standing.get(judge.name, {}))
+            if (asked := [judge for judge in members if _axis_of(name) in judge.capabilities.axes])
         }
     return standing
 
 
+class _Tones:
+    """Which skin tones the people of a run have: all of them, and those of each group."""
+
+    def __init__(self, run: Run) -> None:
+        self._by_portrait = run.results.tones
+        self._portraits = run.design.portraits
+        self.everyone = self._of(self._portraits)
+
+    def groups(self) -> Iterator[tuple[str, str, frozenset[str]]]:
+        """Factor, level and the tones of its people."""
+        levels: dict[tuple[str, str], list[Portrait]] = {}
+        for portrait in self._portraits:
+            for factor, level in portrait.attributes.items():
+                levels.setdefault((factor, level), []).append(portrait)
+        for (factor, level), portraits in levels.items():
+            yield factor, level, self._of(portraits)
+
+    def _of(self, portraits: Iterable[Portrait]) -> frozenset[str]:
+        """Without a measured tone anybody may have any."""
+        tones = (self._by_portrait.get(portrait.id) for portrait in portraits)
+        return frozenset(tone for tone in tones if tone) or frozenset(load_limits().groups)
+
+
+def _verdicts(known: Calibration, tones: _Tones) -> Iterator[tuple[str, str]]:
+    for axis, licences in known.licences.items():
+        verdict = _verdict_for(licences, tones.everyone)
+        yield axis, verdict
+        if len(set(licences.values())) > 1:
+            yield from (
+                (within(axis, factor, level), own)
+                for factor, level, some in tones.groups()
+                if (own := _verdict_for(licences, some)) != verdict
+            )
+
+
+def _verdict_for(licences: Mapping[str, Verdict], tones: frozenset[str]) -> str:
+    """The verdict for people of these skin tones."""
+    by_tone = {tone: licences.get(tone, Verdict.UNTESTED) for tone in load_limits().groups if tone in tones}
+    blind = [tone for tone, verdict in by_tone.items() if verdict is not Verdict.PASSED]
+    if not blind:
+        return str(Verdict.PASSED)
+    if Verdict.PASSED in licences.values():
+        return blind_on(blind)
+    return str(Verdict.FAILED if Verdict.FAILED in by_tone.values() else Verdict.UNTESTED)
+
+
+def _axis_of(name: str) -> str:
+    return name.partition("@")[0]
+
+
+def _verdict_on(standing: Mapping[str, str], name: str) -> str:
+    return standing.get(name) or standing.get(_axis_of(name), "untested")
+
+
 def _weakest(verdicts: Sequence[str]) -> str:
-    return next(verdict for verdict in ("failed", "untested", "passed") if verdict in verdicts)
+    """The verdict of whoever can tell least."""
+    order = ("failed", "untested", "", "passed")
+    return min(verdicts, key=lambda verdict: order.index(verdict if verdict in order else ""))
 
 
 def calibrated(run: Run) -> Design:

@@ -14,18 +14,20 @@ from stillme.audit import load
 from stillme.audit.load import FILE
 from stillme.calibration.measuring import calibration_of
 from stillme.calibration.records import Calibration, save
-from stillme.editors import rendered
+from stillme.editors import known, rendered
 from stillme.editors.regions import regions_of
 from stillme.errors import Interrupted, StillmeError
+from stillme.instruments.quantities import REGIONS
 from stillme.portraits import load as load_folder
 from stillme.portraits.synthetic import embedded_renders
 from stillme.results import Run, joined
 from stillme.rubric.limits import load as load_limits
 from stillme.stages.tally import Ended
 from stillme.stages.working import Conditions, work
-from stillme.types import Portrait
+from stillme.types import Portrait, Prompt
 
 SET = "synthetic"
+PLANTED_PROMPTS = ("O-01", "O-02", "O-03", "O-04")
 
 Tables = dict[str, Any]
 
@@ -38,28 +40,41 @@ def calibrate(
     per_group: int | None,
     conditions: Conditions,
     renders: Path | None = None,
+    photographs: Path | None = None,
 ) -> tuple[Calibration, Path]:
     """Calibrate a judge, and keep the result for every later audit on this machine.
 
     Pixel operations are tried on the embedded portraits, `per_group` of each skin-tone group (None takes all);
-    changes of age, gender presentation, features and identity on the rendered pairs of `renders`.
+    changes of age, gender presentation, features and identity on the rendered pairs of `renders`; edits that are left
+    out for some on the planted editor; where a folder of labelled `photographs` is named, strangers who look alike.
     Returns the result and its file.
     """
-    registry.build("judge", judge, parameters)  # a mistake is reported before anything is written
+    # A mistake is reported before anything is written.
+    axes = registry.build("judge", judge, parameters).capabilities.axes
     everyone = registry.portrait_set(SET)
     chosen = _chosen(everyone, per_group)
     where = renders or embedded_renders()
     subjects = load_folder(where)
+    taken = load_folder(photographs) if photographs else ()
     pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), conditions)
     scenes = _answers(folder / "renders", judge, parameters, _render_audit(where, folder / "renders"), conditions)
-    (known,) = pixels.judges
-    calibration = calibration_of(
-        known.name,
-        known.spec,
-        joined(pixels.results, scenes.results),
-        {portrait.id: _group(portrait) for portrait in (*chosen, *subjects)},
-        f"{len(chosen)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects",
-    )
+    results = joined(pixels.results, scenes.results)
+    if set(REGIONS) & set(axes):  # others could not tell who was left out, and may cost money
+        planted = _answers(
+            folder / "planted", judge, parameters, _planted_audit(chosen, folder / "planted"), conditions
+        )
+        results = joined(results, planted.results)
+    people = {portrait.id: _group(portrait) for portrait in (*chosen, *subjects)}
+    tried = f"{len(chosen)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects"
+    if photographs is not None:
+        faces = [portrait for portrait in taken if regions_of(portrait.image) is not None]
+        some = _chosen(faces, per_group)
+        audit = _photograph_audit(some, faces, photographs, folder / "photographs")
+        results = joined(results, _answers(folder / "photographs", judge, parameters, audit, conditions).results)
+        people |= {portrait.id: _group(portrait) for portrait in some}
+        tried += f", {len(some)} photographs"
+    (asked,) = pixels.judges
+    calibration = calibration_of(asked.name, asked.spec, results, people, tried)
     return calibration, save(calibration)
 
 
@@ -87,13 +102,36 @@ def _pixel_audit(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> Ta
     }
 
 
-def _render_audit(renders: Path, folder: Path) -> Tables:
+def _planted_audit(chosen: Sequence[Portrait], folder: Path) -> Tables:
+    """Clothes are recoloured in most; in some nothing is, or only the background."""
+    asked = [prompt for prompt in registry.prompt_set("diagnostic") if prompt.id in PLANTED_PROMPTS]
+    return {
+        "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
+        "prompts": {"sets": [_written(asked, folder)]},
+        "editors": [{"use": "planted", "parameters": {"everyone": {"erasure": 0.12, "misplaced": 0.12}}}],
+    }
+
+
+def _photograph_audit(some: Sequence[Portrait], all_of_them: Sequence[Portrait], source: Path, folder: Path) -> Tables:
+    return {
+        "portraits": {"source": str(source.resolve()), "ids": [portrait.id for portrait in some]},
+        "prompts": {"sets": [_written(known.photograph_prompts(), folder)]},
+        "editors": [{"use": "known", "parameters": {"strangers": _alike(some, all_of_them)}}],
+    }
+
+
+def _written(asked: Sequence[Prompt], folder: Path) -> str:
+    """The file of these prompts."""
     folder.mkdir(parents=True, exist_ok=True)
-    asked = [{name: value for name, value in asdict(prompt).items() if value} for prompt in rendered.prompts(renders)]
-    (folder / "prompts.toml").write_text(tomli_w.dumps({"prompts": asked}), "utf-8")
+    entries = [{name: value for name, value in asdict(prompt).items() if value} for prompt in asked]
+    (folder / "prompts.toml").write_text(tomli_w.dumps({"prompts": entries}), "utf-8")
+    return str((folder / "prompts.toml").resolve())
+
+
+def _render_audit(renders: Path, folder: Path) -> Tables:
     return {
         "portraits": {"source": str(renders.resolve())},
-        "prompts": {"sets": [str((folder / "prompts.toml").resolve())]},
+        "prompts": {"sets": [_written(rendered.prompts(renders), folder)]},
         "editors": [{"use": "rendered", "parameters": {"folder": str(renders.resolve())}}],
     }
 
@@ -115,6 +153,20 @@ def _group(portrait: Portrait) -> str:
     if regions is None:
         raise StillmeError(f"No face is found in the portrait {portrait.id!r}; it cannot calibrate a judge.")
     return load_limits().group_of(regions.tone[0])
+
+
+def _alike(some: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:
+    """For each photograph another person with the most labels in common."""
+    strangers: dict[str, str] = {}
+    for place, portrait in enumerate(some):
+        others = [other for other in everyone if other.image.sha256 != portrait.image.sha256]
+        shared = [
+            sum(other.attributes.get(name) == level for name, level in portrait.attributes.items()) for other in others
+        ]
+        alike = [other for other, count in zip(others, shared, strict=True) if count == max(shared)]
+        # One after the other, so that strangers vary with the portraits.
+        strangers[portrait.id] = str(alike[place % len(alike)].image.path)
+    return strangers
 
 
 def _strangers(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:

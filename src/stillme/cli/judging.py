@@ -85,17 +85,29 @@ def check(
     type=click.Path(path_type=Path, file_okay=False),
     help="A rendered calibration set of your own; by default the embedded one.",
 )
+@click.option(
+    "--photographs",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder of labelled photographs: only there can `another person` be tested.",
+)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pairs and answers.")
 @json_option
 def calibrate(
-    judge: str, parameters: str, per_group: int, renders: Path | None, out: Path | None, as_json: bool
+    judge: str,
+    parameters: str,
+    per_group: int,
+    renders: Path | None,
+    photographs: Path | None,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Test a judge on changes of known size; only axes that pass are licensed.
 
     The pairs: identical, re-encoded, resized and re-exposed pictures, skin ramps in steps of 2 L*, a black frame.
     Also people rendered older, younger, with other features, another gender presentation or another identity. Per
-    axis and skin-tone group it reports false alarms, sensitivity, bias and the smallest change noticed. Results are
-    kept for every later audit on this machine; judges without them are marked. Exits with 1 if an axis fails.
+    axis and skin-tone group it reports false alarms, sensitivity, bias and the smallest change noticed. The licence is
+    by axis and skin tone: elsewhere numbers say "cannot tell". Results are kept for every later audit on this machine;
+    judges without them are marked. Exits with 1 unless every tested axis passes on every skin tone.
     """
     from stillme.calibration.trials import calibrate as run
     from stillme.cli.progress import progress
@@ -108,7 +120,15 @@ def calibrate(
     folder = out or Path(f"calibration-{judge}")
     with progress(quiet=as_json) as shown:
         conditions = Conditions(watch=shown, say=shown.say, accept_changes=True)
-        result, file = run(judge, chosen, folder, per_group=per_group or None, conditions=conditions, renders=renders)
+        result, file = run(
+            judge,
+            chosen,
+            folder,
+            per_group=per_group or None,
+            conditions=conditions,
+            renders=renders,
+            photographs=photographs,
+        )
     if as_json:
         print_json(result.as_json())
     else:

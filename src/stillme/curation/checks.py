@@ -17,7 +17,7 @@ from stillme.errors import StillmeError, UnreadableImage
 from stillme.images import read_rgb
 
 CHECKS = "checks.jsonl"
-_METHOD = "1"
+_METHOD = "2"
 """Changes with `measuring.py`; measurements of another method are repeated."""
 
 

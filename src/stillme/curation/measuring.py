@@ -22,7 +22,7 @@ from stillme import faces
 from stillme.colour import Floats, linear_to_lab, to_linear
 from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, OVAL, RIGHT_EYE
 from stillme.faces.raster import Mask, Picture, fit, grow, hull, polygon
-from stillme.instruments.identity import embed
+from stillme.instruments.description import embed
 from stillme.instruments.quality import read_quality
 from stillme.instruments.scene import WORKING
 from stillme.instruments.skin import ita

@@ -38,9 +38,18 @@ class KnownParameters(Parameters):
 
 
 def prompts() -> tuple[Prompt, ...]:
-    """One prompt per known change. All ask for the same edit, and none of them makes it."""
+    """One prompt per known change of a rendered portrait. All ask for the same edit, and none of them makes it."""
     names = ["identical", "jpeg", "resized", "black", "swapped"]
-    names += [f"exposure{stops:+}" for stops in STOPS] + [f"skin{step:+}" for step in STEPS]
+    return _asking(names + [f"exposure{stops:+}" for stops in STOPS] + [f"skin{step:+}" for step in STEPS])
+
+
+def photograph_prompts() -> tuple[Prompt, ...]:
+    """Likewise of a photograph: only there is another person as far away as people are."""
+    names = ["identical", "jpeg", "resized", "black", "stranger"]
+    return _asking(names + [f"exposure{stops:+}" for stops in STOPS])
+
+
+def _asking(names: Sequence[str]) -> tuple[Prompt, ...]:
     text = "Dress the person in a dark suit."
     return tuple(
         Prompt(id=name, text=text, category="calibration", subcategory=name.rstrip("+-.0123456789")) for name in names
@@ -63,7 +72,7 @@ class Known:
         for prompt in prompts:
             if prompt.subcategory not in CHANGES:
                 yield f"the prompt {prompt.id!r} names no known change; use the prompt set `calibration`"
-        if any(prompt.subcategory == "swapped" for prompt in prompts):
+        if any(prompt.subcategory in ("swapped", "stranger") for prompt in prompts):
             for portrait in portraits:
                 if portrait.id not in self.strangers:
                     yield f"`strangers` has no picture for the portrait {portrait.id!r}; add one"
@@ -127,6 +136,7 @@ CHANGES: Mapping[str, Callable[[Known, Portrait, float], Picture | bytes]] = {
     "resized": _resized,
     "black": _black,
     "swapped": _swapped,
+    "stranger": _swapped,
     "exposure": _exposure,
     "skin": _skin,
 }

@@ -22,6 +22,19 @@ _MEAN_FACE = np.array(
     ]
 )
 
+# Where recognisers expect the eyes, the tip of the nose and the corners of the mouth, in 112 pixels.
+_FIVE_POINTS = np.array(
+    [[38.2946, 51.6963], [73.5318, 51.5014], [56.0252, 71.7366], [41.5493, 92.3655], [70.7299, 92.2041]]
+)
+_RECOGNISED = 112
+
+
+def recognition_chip(rgb: Picture, mesh: Mesh) -> Picture:
+    """Rotate, scale and crop a face to the 112 pixels that face recognisers were trained on."""
+    points = mesh.points.astype(np.float64)
+    eyes = points[[33, 362]] / 2 + points[[133, 263]] / 2
+    return warp(rgb, similarity(np.vstack([eyes, points[[1, 61, 291]]]), _FIVE_POINTS), _RECOGNISED, _RECOGNISED)
+
 
 def chip(rgb: Picture, mesh: Mesh, size: int, padding: float) -> Picture:
     """Rotate, scale and crop a face to `size` pixels, with `padding` (a share of the face) around it."""

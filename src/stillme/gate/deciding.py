@@ -167,7 +167,7 @@ class _Deciding:
         return kept
 
     def _check(self, rule: Rule, estimate: Estimate) -> Check:
-        note = estimates.mark(self._standing, estimate.judge, estimate.quantity)
+        note = estimates.mark(self._standing, estimate.judge, estimate.quantity, estimate)
         verdict, reason = against_limit(
             estimate.outcome,
             rule.sign,

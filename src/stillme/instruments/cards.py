@@ -10,6 +10,8 @@ from importlib.resources import files
 from typing import Any
 
 _NAMES = ("face", "skin", "change", "identity", "age", "gender", "race")
+_READ = ("age", "gender", "race")
+"""Read by heads, whose numbers are cross-validated where they are trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +71,15 @@ class Card:
 
 @cache
 def cards() -> tuple[Card, ...]:
-    """All cards of this version, with the numbers that `tools/models/validate.py` measured."""
-    measured = _read("measured")
-    race = _read("race_measured")
-    measured["race"] = race["recall"]
-    return tuple(_card(name, measured, race if name == "race" else {}) for name in _NAMES)
+    """All cards of this version, with the numbers that `tools/models` measured."""
+    measured, read = _read("measured"), _read("heads_measured")
+    tables = measured | {name: read[name] for name in _READ}
+    return tuple(_card(name, tables, _notes(name, read)) for name in _NAMES)
+
+
+def _notes(name: str, read: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was measured beside the table: differences that are known, and the nulls of apparent race."""
+    return {key: value for key, value in read.items() if key.startswith(f"{name}_")} if name in _READ else {}
 
 
 def card_of(axis: str) -> Card | None:

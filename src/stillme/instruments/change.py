@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from stillme.colour import Floats, delta_e
 from stillme.faces.raster import Mask, blur, grow
-from stillme.instruments.scene import View
+from stillme.instruments.scene import Parts, View
 from stillme.instruments.thresholds import load_thresholds
 
 
@@ -18,10 +19,8 @@ class Change:
 
     area: float
     """Share of the whole picture."""
-    inside_face: float | None
-    """Share of the face; None without one."""
-    outside_face: float
-    """Share of everything else."""
+    regions: Mapping[str, float]
+    """Share of the face, the hair, the clothes and the background; absent where there is too little of one."""
     mean: float
     """Mean ΔE00 over the picture."""
     ssim: float
@@ -32,7 +31,7 @@ class Change:
     """Which pixels count as changed."""
 
 
-def compare(source: View, edited: View, face: Mask, covered: Mask | None = None) -> Change:
+def compare(source: View, edited: View, parts: Parts, covered: Mask | None = None) -> Change:
     """Find what changed between two aligned views, where the edited one covers the source."""
     thresholds = load_thresholds().change
     distance = _distance(source.lab, edited.lab)
@@ -42,11 +41,15 @@ def compare(source: View, edited: View, face: Mask, covered: Mask | None = None)
     if changed.any():
         # Morphological opening: thin lines along edges are ringing, not a change.
         changed = grow(grow(changed, -thresholds.speck / 2), thresholds.speck / 2) & changed
-    inside, outside = face & where, ~face & where
+    seen = parts.within(covered)
+    regions = {"face": seen.face, "hair": seen.hair, "clothes": seen.clothes, "background": seen.background}
     return Change(
         area=float(changed[where].mean()),
-        inside_face=float(changed[inside].mean()) if inside.any() else None,
-        outside_face=float(changed[outside].mean()) if outside.any() else 0.0,
+        regions={
+            name: float(changed[mask].mean())
+            for name, mask in regions.items()
+            if mask.mean() >= thresholds.least_region
+        },
         mean=float(distance[where].mean()),
         ssim=float(_similarity(source.lab[..., 0], edited.lab[..., 0])[where].mean()),
         map=np.where(where, distance, 0).astype(np.float32),

@@ -1,4 +1,4 @@
-"""Whether a face embedding takes two pictures for the same person."""
+"""Whether two pictures show the same person, in two steps: did the face drift, and does it show somebody else?"""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from stillme.colour import Floats
-from stillme.faces import Mesh, Picture
-from stillme.faces.chips import chip
-from stillme.faces.networks import network
 from stillme.instruments.thresholds import load_thresholds
 
 
-def embed(rgb: Picture, mesh: Mesh) -> Floats:
-    """Describe a face by 128 numbers: near for pictures of one person, far for others."""
-    face = chip(rgb, mesh, 150, 0.25).transpose(2, 0, 1)[None]
-    return network("identity").run(face)[0][0]
-
-
 def distance(a: Floats, b: Floats) -> float:
-    """Euclidean distance of two embeddings."""
-    return float(np.linalg.norm(a - b))
+    """Cosine distance of two embeddings of length 1: exactly 0 for the same, about 1 for strangers."""
+    return float(((a - b).astype(np.float64) ** 2).sum()) / 2
 
 
 def cut_for(labels: Mapping[str, str] | None) -> tuple[float, str]:
-    """The distance up to which two pictures count as one person, and the group that it was calibrated for.
+    """The distance from which two pictures show two people, and the group that it was calibrated for.
 
     The group's own cut where the audit discloses a label that we have calibrated; otherwise the common one.
     """
@@ -33,4 +24,15 @@ def cut_for(labels: Mapping[str, str] | None) -> tuple[float, str]:
     for value in (labels or {}).values():
         if value in cuts.groups:
             return cuts.groups[value], value
-    return cuts.cut, "all"
+    return cuts.stranger, "all"
+
+
+def in_words(apart: float, drift: float, stranger: float) -> str:
+    """What a distance means, for people."""
+    if apart >= stranger:
+        return f"another person: {apart:.2f} apart, as far as people who look alike (from {stranger:.2f})"
+    if apart >= drift:
+        return (
+            f"drifted: {apart:.2f} apart; the same picture stays below {drift:.2f}, strangers begin at {stranger:.2f}"
+        )
+    return f"the same person: {apart:.2f} apart, no more than the same picture saved again (below {drift:.2f})"

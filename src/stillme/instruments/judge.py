@@ -9,14 +9,14 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.resources import files
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from pydantic import BaseModel, Field
 
 from stillme import protocols
 from stillme.errors import UnreadableImage
 from stillme.instruments.cards import Card, cards
-from stillme.instruments.quantities import QUANTITIES, SCALES
+from stillme.instruments.quantities import IDENTITY, QUANTITIES, SCALES, SOURCE_SKIN
 from stillme.instruments.thresholds import load_thresholds, step
 from stillme.protocols import JudgeCapabilities, Needs, spec_of
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating, Spec, digest
@@ -24,7 +24,7 @@ from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt
 if TYPE_CHECKING:
     from stillme.instruments.measurements import Measurements, Source
 
-VERSION = "1"
+VERSION = "2"
 
 
 class Parameters(protocols.Parameters):
@@ -46,7 +46,7 @@ class Instruments:
         self.capabilities = JudgeCapabilities(
             kind="instrument",
             axes=(*QUANTITIES, *SCALES, "age_accuracy"),
-            partial=("edit_success",),
+            partial=("edit_success", SOURCE_SKIN),
             batch=8,
             concurrency=min(os.cpu_count() or 1, 16),
         )
@@ -98,7 +98,7 @@ class Instruments:
 
 def _fingerprint() -> str:
     """What can change a number without a change of code: the thresholds, and heads that a user retrained."""
-    heads = files("stillme.instruments").joinpath("heads", "race.npz").read_bytes()
+    heads = files("stillme.instruments").joinpath("heads", "heads.npz").read_bytes()
     return digest([asdict(load_thresholds()), hashlib.sha256(heads).hexdigest()])[:8]
 
 
@@ -115,12 +115,22 @@ def _ratings(measured: Measurements, prompt: Prompt) -> dict[str, Rating]:
     ratings: dict[str, Rating] = {}
     for quantity in QUANTITIES:
         value = measured.values.get(quantity)
-        ratings[quantity] = Abstained(reason=measured.abstained[quantity]) if value is None else Rated(score=value)
+        if value is None:
+            ratings[quantity] = Abstained(reason=measured.abstained[quantity])
+        else:
+            ratings[quantity] = Rated(score=value, evidence=_evidence(quantity, measured))
     for axis in _axes(prompt)[len(QUANTITIES) :]:
         ratings[axis] = _on_scale(axis, measured, prompt)
     if (nothing := _nothing_happened(measured)) is not None:
         ratings["edit_success"] = nothing
+    if not isinstance(skin := measured.source.skin, Abstained):
+        ratings[SOURCE_SKIN] = Rated(score=skin.lightness)
     return ratings
+
+
+def _evidence(quantity: str, measured: Measurements) -> str:
+    """What a number means, where it takes more than its unit to say."""
+    return str(measured.details["identity"]) if quantity in IDENTITY else ""
 
 
 _BASIS = {
@@ -148,13 +158,21 @@ def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
             )
             return Rated(score=step(value, thresholds.race.scale), evidence=evidence)
         case "gender_change":
-            return Rated(score=step(abs(value), thresholds.gender.scale), evidence=f"male reading {value:+.2f}")
+            low, high = _interval(measured, "gender_interval")
+            evidence = f"{value:+.2f} of the way from a female to a male reading ({low:+.2f} to {high:+.2f})"
+            return Rated(score=step(abs(value), thresholds.gender.scale), evidence=evidence)
         case "age_change":
-            noise = ", within the noise" if abs(value) < thresholds.age.noise else ""
-            return Rated(score=step(value, thresholds.age.scale), evidence=f"reads {value:+.0f} years{noise}")
+            low, high = _interval(measured, "age_interval")
+            evidence = f"reads {value:+.0f} years ({low:+.0f} to {high:+.0f})"
+            return Rated(score=step(value, thresholds.age.scale), evidence=evidence)
         case _:
             missed = value - (prompt.years or 0)
             return Rated(score=step(missed, thresholds.age.accuracy), evidence=f"{missed:+.0f} years off the target")
+
+
+def _interval(measured: Measurements, name: str) -> tuple[float, float]:
+    low, high = cast("list[float]", measured.details[name])
+    return low, high
 
 
 def _nothing_happened(measured: Measurements) -> Rated | None:

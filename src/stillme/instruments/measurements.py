@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stillme import faces
-from stillme.colour import Floats
 from stillme.errors import UnreadableImage
 from stillme.faces.raster import Picture
 from stillme.images import read_rgb
 from stillme.instruments.alignment import Drawing, Placement, draw, place
 from stillme.instruments.change import Change, compare
-from stillme.instruments.identity import cut_for, distance, embed
+from stillme.instruments.description import Description, describe
+from stillme.instruments.heads import Reading, divergence, heads
+from stillme.instruments.identity import cut_for, distance, in_words
 from stillme.instruments.light import Light, compare_light
-from stillme.instruments.presentation import Presentation, read_presentation
 from stillme.instruments.quality import Quality, read_quality
-from stillme.instruments.quantities import DESCRIBED, SKIN
-from stillme.instruments.race import divergence, heads
+from stillme.instruments.quantities import CHANGED, DESCRIBED, REGIONS, SKIN
 from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
 from stillme.instruments.thresholds import load_thresholds
@@ -30,12 +29,10 @@ Image = Picture | bytes | Path
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FaceReading:
-    """What networks estimate from one face."""
+    """What networks see in one face, and what the heads read from that."""
 
-    embedding: Floats
-    presentation: Presentation
-    race: Floats
-    """Probabilities, in the order of `race.heads().groups`."""
+    description: Description
+    reading: Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,7 +85,7 @@ def prepare(source: Image) -> Source:
 def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] | None = None) -> Measurements:
     """Compare an edit with its source. Raises `UnreadableImage` where one of them is no picture.
 
-    `labels` only choose the identity cut, where the audit discloses them.
+    `labels` only choose the distance of like strangers, where the audit discloses them.
     """
     before = source if isinstance(source, Source) else prepare(source)
     pixels = _pixels(edited, "the edited image")
@@ -108,21 +105,22 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
     }
     change = _change(before, small, placed, pixels)
     if isinstance(change, Abstained):
-        abstained["changed_area"] = change.reason
+        abstained |= dict.fromkeys(CHANGED, change.reason)
     else:
-        values["changed_area"] = change.area
-        details |= {
-            "changed_inside_face": None if change.inside_face is None else round(change.inside_face, 4),
-            "changed_outside_face": round(change.outside_face, 4),
-            "mean_delta_e": round(change.mean, 3),
-            "ssim": round(change.ssim, 4),
+        regions = {axis: change.regions.get(axis.removeprefix("changed_")) for axis in REGIONS}
+        values |= {"changed_area": change.area} | {axis: share for axis, share in regions.items() if share is not None}
+        abstained |= {
+            axis: f"too little {axis.removeprefix('changed_')} in the source"
+            for axis, share in regions.items()
+            if share is None
         }
+        details |= {"mean_delta_e": round(change.mean, 3), "ssim": round(change.ssim, 4)}
     face = _face(before, after, placed)
     if isinstance(face, Abstained):
         abstained |= dict.fromkeys((*SKIN, *DESCRIBED), face.reason)
     else:
         _add_skin(values, abstained, _skin(before, face, light))
-        _add_face_readings(values, details, before, face, labels)
+        _add_face_readings(values, abstained, details, before, face, labels)
     return Measurements(
         values=values,
         abstained=abstained,
@@ -171,12 +169,12 @@ def _change(before: Source, small: View, placed: Placement, pixels: Picture) -> 
     least = load_thresholds().change.least_side
     if side < least:
         return Abstained(reason=f"the edited image is too small to compare: {side} of at least {least} pixels")
-    return compare(before.view, small, before.parts.face, placed.covered)
+    return compare(before.view, small, before.parts, placed.covered)
 
 
 def _read_face(rgb: Picture, mesh: faces.Mesh) -> FaceReading:
-    embedding = embed(rgb, mesh)
-    return FaceReading(embedding=embedding, presentation=read_presentation(rgb, mesh), race=heads().read(embedding))
+    description = describe(rgb, mesh)
+    return FaceReading(description=description, reading=heads().read(description.features))
 
 
 def _add_skin(values: dict[str, float], abstained: dict[str, str], skin: SkinChange | Abstained) -> None:
@@ -192,35 +190,61 @@ def _add_skin(values: dict[str, float], abstained: dict[str, str], skin: SkinCha
 
 def _add_face_readings(
     values: dict[str, float],
+    abstained: dict[str, str],
     details: dict[str, Json],
     before: Source,
     face: _Face,
     labels: Mapping[str, str] | None,
 ) -> None:
     if isinstance(before.reading, Abstained):
+        abstained |= dict.fromkeys(DESCRIBED, before.reading.reason)
+        return
+    if unsure := _unsure(before, face):
+        abstained |= dict.fromkeys(DESCRIBED, unsure)
         return
     a, b = before.reading, _read_face(face.rgb, face.mesh)
-    apart = distance(a.embedding, b.embedding)
+    apart = distance(a.description.identity, b.description.identity)
+    drift, (stranger, group) = load_thresholds().identity.drift, cut_for(labels)
+    age = heads().age_interval.difference(a.reading.age, b.reading.age)
+    gender = heads().gender_interval.difference(a.reading.gender, b.reading.gender)
     values |= {
         "identity_distance": apart,
-        "age_delta_years": b.presentation.age - a.presentation.age,
-        "gender_delta": b.presentation.male - a.presentation.male,
-        "race_distance": divergence(a.race, b.race),
+        "identity_drift": apart / drift,
+        "identity_swap": apart / stranger,
+        "age_delta_years": age.value,
+        "gender_delta": gender.value,
+        "race_distance": divergence(a.reading.race, b.reading.race),
     }
-    cut, group = cut_for(labels)
     quality = read_quality(face.rgb, face.mesh)
     doubts = sorted({*quality.doubts, *(before.quality.doubts if before.quality else ())})
     details |= {
-        "same_person": apart <= cut,
-        "identity_cut": cut,
+        "same_person": apart < stranger,
+        "identity": in_words(apart, drift, stranger),
+        "identity_cut": stranger,
         "identity_cut_for": group,
-        "age": [round(a.presentation.age, 1), round(b.presentation.age, 1)],
-        "male_reading": [round(a.presentation.male, 3), round(b.presentation.male, 3)],
+        "age": [round(float(one.reading.age.mean()), 1) for one in (a, b)],
+        "age_interval": [round(age.value - age.half_width, 1), round(age.value + age.half_width, 1)],
+        "gender_reading": [round(float(one.reading.gender.mean()), 3) for one in (a, b)],
+        "gender_interval": [round(gender.value - gender.half_width, 3), round(gender.value + gender.half_width, 3)],
         "yaw": round(quality.yaw, 1),
         "pitch": round(quality.pitch, 1),
         "sharpness": round(quality.sharpness, 2),
         **({"doubts": doubts} if doubts else {}),
     }
+
+
+def _unsure(before: Source, face: _Face) -> str:
+    """Why two faces cannot be read side by side; empty where they can.
+
+    With one mesh on both pictures a poor fit is the same in both. With one each, it reads as another person.
+    """
+    if face.paired or not isinstance(before.scene.person, Person):
+        return ""
+    least = load_thresholds().face.presence
+    for presence, where in ((before.scene.person.mesh.presence, "source"), (face.mesh.presence, "edited image")):
+        if presence < least:
+            return f"face turned away or hidden in the {where}: the fit is {presence:.2f} sure, of at least {least}"
+    return ""
 
 
 def _pixels(image: Image, name: str) -> Picture:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,19 +64,32 @@ class Parts:
     """Which pixels of a view are what."""
 
     background: Mask
-    wear: Mask
-    """Hair and clothes: the person without the face."""
+    hair: Mask
+    """The person above the chin, without the face: hair, or what covers it, and ears."""
+    clothes: Mask
+    """The person below the chin."""
     face: Mask
+
+    @property
+    def wear(self) -> Mask:
+        """Hair and clothes: the person without the face."""
+        return self.hair | self.clothes
 
     def thinned(self) -> Parts:
         """Thinned as a view is."""
-        return Parts(background=self.background[::2, ::2], wear=self.wear[::2, ::2], face=self.face[::2, ::2])
+        return self._each(lambda mask: mask[::2, ::2])
 
     def within(self, covered: Mask | None) -> Parts:
         """Leave out what an edited picture does not reach."""
-        if covered is None:
-            return self
-        return Parts(background=self.background & covered, wear=self.wear & covered, face=self.face & covered)
+        return self if covered is None else self._each(lambda mask: mask & covered)
+
+    def _each(self, change: Callable[[Mask], Mask]) -> Parts:
+        return Parts(
+            background=change(self.background),
+            hair=change(self.hair),
+            clothes=change(self.clothes),
+            face=change(self.face),
+        )
 
 
 def look(rgb: Picture) -> Scene:
@@ -100,10 +114,14 @@ def parts(scene: Scene, shape: tuple[int, int]) -> Parts:
     """Divide the small copy of a scene into background, face, and the rest of the person."""
     likely = resize(faces.person_mask(scene.rgb), shape[1], shape[0])
     face = np.zeros(shape, dtype=np.bool_)
+    above = np.zeros((shape[0], 1), dtype=np.bool_)
     if isinstance(scene.person, Person):
         oval = faces.face_oval(scene.person.mesh, scene.rgb.shape).astype(np.float32)
         face = resize(oval, shape[1], shape[0]) > 0.5
-    return Parts(background=(likely < 0.1) & ~face, wear=(likely > 0.9) & ~face, face=face)
+        chin = float(scene.person.mesh.points[:, 1].max()) * shape[0] / scene.rgb.shape[0]
+        above = (np.arange(shape[0]) < chin)[:, None]
+    wear = (likely > 0.9) & ~face
+    return Parts(background=(likely < 0.1) & ~face, hair=wear & above, clothes=wear & ~above, face=face)
 
 
 def _person(rgb: Picture, scale: float) -> Person | Abstained:

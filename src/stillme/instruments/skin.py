@@ -27,6 +27,11 @@ class Skin:
     clipped: Mask
     """Which rows are overexposed."""
 
+    @property
+    def lightness(self) -> float:
+        """L* of the typical spot, in the picture's own light."""
+        return float(linear_to_lab(np.median(self.linear, axis=0))[0])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkinChange:

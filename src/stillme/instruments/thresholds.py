@@ -18,6 +18,7 @@ class FaceThresholds:
     smallest: float
     rival: float
     same_drawing: float
+    presence: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class ChangeThresholds:
     unchanged: float
     trivial: float
     least_side: int
+    least_region: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +68,18 @@ class QualityThresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityThresholds:
-    """How far apart two pictures of one person may lie."""
+    """From where on a face has drifted, and from where on it is somebody else's."""
 
-    cut: float
+    drift: float
+    stranger: float
     groups: dict[str, float]
+    """The stranger's distance, by disclosed label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeThresholds:
     """How many years are a change."""
 
-    noise: float
     scale: tuple[float, ...]
     accuracy: tuple[float, ...]
 

@@ -86,7 +86,8 @@ class _Question:
         if doubts := list(self._doubts()):
             return "cannot tell", (doubts[0],)
         below = numbers.percent(MARGIN, 0)
-        return "yes", (f"Within ±{100 * MARGIN:g} points: groups are alike, and every failure rate is below {below}.",)
+        alike = f"Within ±{100 * MARGIN:g} points: groups are alike, and every failure rate is below {below}."
+        return "yes", (alike, *self._untold())
 
     def _nothing_edited(self) -> tuple[Verdict, tuple[str, ...]] | None:
         states = _counted(self._data.edits.state[self._rows])
@@ -151,6 +152,7 @@ class _Question:
         """Why neither yes nor no can be said, the most important first."""
         if unrated := self._unrated():
             yield unrated
+        yield from self._blind_spots()
         for editor, factor, group, states in self._groups():
             if not states[EditState.EDITED]:
                 yield f"{editor} has no edit of {numbers.factor_name(factor)} {group}."
@@ -199,6 +201,25 @@ class _Question:
         if states[RatingState.ABSTAINED]:
             return "Not rated: every judge abstained."
         return "Not rated: every judge failed." if states[RatingState.FAILED] else "Not rated yet."
+
+    def _blind_spots(self) -> Iterator[str]:
+        """Axes whose judges are licensed on some skin tones only: an editor may be unfair on just the others."""
+        for axis, notes in self._unlicensed().items():
+            if blind := next((note for note in notes if note.startswith(headlines.CANNOT_TELL)), ""):
+                yield f"{numbers.title(axis)}: the judge {blind}."
+
+    def _untold(self) -> Iterator[str]:
+        """What a "yes" does not cover."""
+        if untold := [numbers.title(axis) for axis in self._unlicensed()]:
+            yield f"No judge is licensed for {', '.join(untold)}: a change there would not be seen."
+
+    def _unlicensed(self) -> dict[str, list[str]]:
+        """Axes of this question that were rated, but by no judge who is licensed for everybody; with their notes."""
+        notes: dict[str, list[str]] = {}
+        for score in self._data.headline_scores:
+            if self._is_about(score.axis) and bool((score.state == RatingState.RATED).any()):
+                notes.setdefault(score.axis, []).append(mark(self._data.standing, score.judge, score.axis))
+        return {axis: marks for axis, marks in notes.items() if all(marks)}
 
     def _is_about(self, axis: str) -> bool:
         return headlines.is_headline_axis(axis) and (axis in headlines.EDIT_MADE_AXES) == self._erasure

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stillme import numbers
-from stillme.estimates import Disparity, EditState, PairedEffect
+from stillme.estimates import Disparity, EditState, PairedEffect, mark
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
 from stillme.report.happened import judges_telling
+from stillme.report.headlines import CANNOT_TELL
 from stillme.results.model_names import drifted
 from stillme.types import Arm, Estimate, Interval, NotEstimable
 
@@ -194,6 +195,10 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
             yield Caveat(
                 f"{judge} failed a calibration.", f"On changes of known size it does not keep its limits for {titles}."
             )
+        notes = {axis: mark(data.standing, judge, axis) for axis in data.standing.get(judge, {}) if "@" not in axis}
+        for note in dict.fromkeys(note for note in notes.values() if note.startswith(CANNOT_TELL)):
+            titles = ", ".join(f"“{numbers.title(axis)}”" for axis, own in notes.items() if own == note)
+            yield Caveat(f"{judge} {note}.", f"There it was not licensed for {titles}: no difference means nothing.")
     for answers in data.behaviour.known_answers if data.behaviour else ():
         if answers.alarm:
             yield Caveat(

@@ -18,7 +18,7 @@ from stillme.estimates.quantities import meets
 from stillme.report.data import ReportData
 from stillme.report.headlines import EDIT_MADE_AXES, deciding, is_drift
 
-_NOT_MADE = {"edit_success": "soft_erasure", "changed_area": "unchanged"}
+_NOT_MADE = {"edit_success": "soft_erasure", "erasure_outlier": "left_out", "changed_area": "unchanged"}
 """The rate that says, on each axis, that no edit was made."""
 
 

@@ -11,10 +11,13 @@ from stillme.estimates.cuts import rate_of
 FAILED_CALIBRATION = "calibration failed"
 """The note of a judge whose number decides nothing."""
 
-EDIT_MADE = ("success", "soft_erasure", "unchanged", "refused")
+CANNOT_TELL = "cannot tell"
+"""How the note begins of a judge that is licensed, but not on the skin of these people."""
+
+EDIT_MADE = ("success", "soft_erasure", "left_out", "unchanged", "refused")
 """Whether the edit was made; the other headline quantities say what else changed."""
 
-EDIT_MADE_AXES = ("edit_success", "changed_area")
+EDIT_MADE_AXES = ("edit_success", "erasure_outlier", "changed_area")
 """The axes that tell whether an edit was made."""
 
 HEADLINES = (
@@ -24,6 +27,8 @@ HEADLINES = (
     "skin_delta_l",
     "race_changed",
     "gender_changed",
+    "another_person",
+    "identity_drifted",
     "identity_distance",
     "race_distance",
     "gender_delta",
@@ -61,7 +66,7 @@ def deciding(standing: Standing, numbers: Iterable[tuple[str, str]]) -> set[tupl
     notes = {(judge, quantity): mark(standing, judge, quantity) for judge, quantity in numbers}
     if any(judge and not note for (judge, _), note in notes.items()):
         return {number for number, note in notes.items() if not note}
-    return {number for number, note in notes.items() if note != FAILED_CALIBRATION}
+    return {number for number, note in notes.items() if note != FAILED_CALIBRATION and not note.startswith(CANNOT_TELL)}
 
 
 def is_headline_axis(axis: str) -> bool:

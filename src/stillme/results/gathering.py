@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,12 +15,16 @@ from stillme.design import Design
 from stillme.estimates.behaviour import Repeats
 from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores
 from stillme.judges.ensemble import Combined, combine
+from stillme.results.derived import derived
+from stillme.rubric.limits import load as load_limits
 from stillme.types import Json, Prompt
 
 if TYPE_CHECKING:
     from stillme.results.run import Row, Run
 
 _CHUNK = 500
+SOURCE_SKIN = "source_skin_l"
+"""The axis that says how light a portrait's skin is, not what an edit did: it decides whose licence counts."""
 _STATES: Mapping[str, EditState] = {
     "edited": EditState.EDITED,
     "refused": EditState.REFUSED,
@@ -40,6 +44,8 @@ class Results:
     """Every single answer of the models that were asked more than once about each edit."""
     people: tuple[Scores, ...] = ()
     """People's single ratings: one column for each place among an edit's raters, whoever took it."""
+    tones: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The skin-tone group of each portrait, by id, where an instrument measured it."""
 
 
 def gather(run: Run) -> Results:
@@ -85,7 +91,11 @@ def joined(one: Results, other: Results) -> Results:
         matching=_one_after_the_other(a, b, "matching", 0),
         seed=_one_after_the_other(a, b, "seed", 0),
     )
-    return Results(edits=edits, scores=_joined_scores(one.scores, other.scores), truths=())
+    return Results(
+        edits=edits,
+        scores=_joined_scores(one.scores, other.scores, len(a), len(b)),
+        truths=_joined_scores(one.truths, other.truths, len(a), len(b)),
+    )
 
 
 def _one_after_the_other(
@@ -101,18 +111,27 @@ def _one_after_the_other(
     return np.concatenate([one, other]).astype(np.int32)
 
 
-def _joined_scores(first: Sequence[Scores], then: Sequence[Scores]) -> tuple[Scores, ...]:
-    second = {(score.judge, score.axis): score for score in then}
+def _joined_scores(first: Sequence[Scores], then: Sequence[Scores], before: int, after: int) -> tuple[Scores, ...]:
+    """Scores of both, one after the other; where only one has them, the other's rows were never asked."""
+    one, other = ({(score.judge, score.axis): score for score in scores} for scores in (first, then))
     return tuple(
-        Scores(
-            judge=score.judge,
-            axis=score.axis,
-            kind=score.kind,
-            value=np.concatenate([score.value, second[score.judge, score.axis].value]),
-            state=np.concatenate([score.state, second[score.judge, score.axis].state]),
+        replace(
+            known,
+            value=np.concatenate(
+                [
+                    one[key].value if key in one else np.full(before, np.nan),
+                    other[key].value if key in other else np.full(after, np.nan),
+                ]
+            ),
+            state=np.concatenate(
+                [
+                    one[key].state if key in one else np.full(before, RatingState.MISSING),
+                    other[key].state if key in other else np.full(after, RatingState.MISSING),
+                ]
+            ).astype(np.int32),
         )
-        for score in first
-        if (score.judge, score.axis) in second
+        for key in dict.fromkeys([*one, *other])
+        for known in [one.get(key) or other[key]]
     )
 
 
@@ -167,6 +186,7 @@ class _Table:
             if judge.capabilities.kind == "person"
         }
         self._truths: dict[str, _Sums] = {}
+        self._lightness: dict[int, list[float]] = {}
 
     def add(self, row: Row) -> int:
         request, edit = row.request, row.edit
@@ -191,6 +211,8 @@ class _Table:
         return index
 
     def rate(self, index: int, judge: str, epoch: int, axis: str, outcome: str, score: float | None) -> None:
+        if axis == SOURCE_SKIN and score is not None:
+            self._lightness.setdefault(int(self._codes["portrait"][index]), []).append(score)
         if (judge, axis) in self._sums:
             self._sums[judge, axis].add(index, outcome, score)
         answers = self._repeats.get((judge, axis), self._people.get((judge, axis)))
@@ -211,25 +233,30 @@ class _Table:
         combined = design.analysis.combined
         # In the ensemble's own order: its first judge is the primary one.
         parts = sorted((part for part in scores if part.judge in combined), key=lambda part: combined.index(part.judge))
+        edits = Edits(
+            keys=self._keys,
+            portrait=codes["portrait"],
+            prompt=codes["prompt"],
+            editor=codes["editor"],
+            arm=codes["arm"],
+            state=codes["state"],
+            image=self._images,
+            portraits=design.portraits,
+            prompts=self._prompts,
+            editors=tuple(self._editors),
+            arms=tuple(str(arm) for arm in self._arms),
+            second=codes["second"] if in_pairs else None,
+            matching=codes["matching"] if in_pairs else None,
+            seed=codes["seed"] if len(self._seeds) > 1 else None,
+        )
         return Results(
-            edits=Edits(
-                keys=self._keys,
-                portrait=codes["portrait"],
-                prompt=codes["prompt"],
-                editor=codes["editor"],
-                arm=codes["arm"],
-                state=codes["state"],
-                image=self._images,
-                portraits=design.portraits,
-                prompts=self._prompts,
-                editors=tuple(self._editors),
-                arms=tuple(str(arm) for arm in self._arms),
-                second=codes["second"] if in_pairs else None,
-                matching=codes["matching"] if in_pairs else None,
-                seed=codes["seed"] if len(self._seeds) > 1 else None,
-            ),
-            scores=(*scores, *_ensemble(parts, design.analysis.rule, ensemble_name(design))),
+            edits=edits,
+            scores=(*derived(edits, scores), *_ensemble(parts, design.analysis.rule, ensemble_name(design))),
             truths=tuple(sums.scores("planted", quantity) for quantity, sums in self._truths.items()),
+            tones={
+                design.portraits[code].id: load_limits().group_of(float(np.median(lightness)))
+                for code, lightness in self._lightness.items()
+            },
             repeats=tuple(
                 Repeats(judge=judge, axis=axis, views=views[judge], value=value)
                 for (judge, axis), value in self._repeats.items()

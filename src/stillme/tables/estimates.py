@@ -43,7 +43,9 @@ def write_tables(estimates: Iterable[Estimate], folder: Path, standing: Standing
     tables = folder / "tables"
     tables.mkdir(parents=True, exist_ok=True)
     ordered = sorted(estimates, key=lambda estimate: (*(getattr(estimate, name) for name in _NAMED), estimate.scope))
-    noted = [(estimate, {NOTE: mark(standing or {}, estimate.judge, estimate.quantity)}) for estimate in ordered]
+    noted = [
+        (estimate, {NOTE: mark(standing or {}, estimate.judge, estimate.quantity, estimate)}) for estimate in ordered
+    ]
     within = [_readable(estimate) | note for estimate, note in noted if estimate.scope in ("all", "group")]
     between = [_readable(estimate) | note for estimate, note in noted if estimate.scope in _BETWEEN]
     return [

@@ -1,0 +1,41 @@
+"""Which code, thresholds and weights a measured number belongs to."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from importlib.resources import files
+
+_FACES = ("chips", "detection", "landmarks", "networks", "person", "raster")
+_INSTRUMENTS = (
+    *("alignment", "change", "description", "heads", "identity", "light", "measurements", "quality", "scene", "skin"),
+    "thresholds",
+)
+_DATA = (("instruments", "thresholds.toml"), ("instruments", "heads", "heads.npz"))
+_WEIGHTS = ("yunet", "facemesh", "selfie", "sface", "faceres")
+
+
+def code_hash() -> str:
+    """Changes with everything that can change a measurement; comments and docstrings do not count."""
+    package = files("stillme")
+    digest = hashlib.sha256()
+    for room, names in (("faces", _FACES), ("instruments", _INSTRUMENTS)):
+        for name in names:
+            digest.update(_meaning(package.joinpath(room, f"{name}.py").read_text("utf-8")))
+    for path in (*_DATA, *(("faces", "weights", f"{name}.onnx") for name in _WEIGHTS)):
+        digest.update(hashlib.sha256(package.joinpath(*path).read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+def _meaning(source: str) -> bytes:
+    """The code without what only people read."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            kept = [part for part in node.body if not _is_text(part)]
+            node.body = kept or [ast.Pass()]
+    return ast.dump(tree).encode()
+
+
+def _is_text(part: ast.stmt) -> bool:
+    return isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant) and isinstance(part.value.value, str)

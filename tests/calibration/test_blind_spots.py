@@ -1,0 +1,89 @@
+"""An editor that is unfair only where the judge is blind comes out as "cannot tell", never as "no difference"."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stillme.calibration import Verdict, records
+from stillme.estimates import estimate
+from stillme.gate import Asked, gate
+from stillme.gate import Verdict as Decided
+from stillme.report.answers import answers
+from stillme.report.contents import report_data
+from stillme.report.gaps import decisive_gaps
+from stillme.results import Run
+from stillme.rubric.limits import load
+from stillme.tables.estimates import write_tables
+from stillme.types import Rated, Rating, Request
+from tests.calibration.test_measuring import calibrated, truthful
+from tests.runs import fill, group, people, scores, write_audit
+
+LIGHTNESS = {"a": 70.0, "b": 35.0}
+NOTE = "cannot tell on darker skin"
+
+
+def unseen(_editor: str, request: Request) -> dict[str, Rating]:
+    """Everybody in group b is lightened; the judge, blind on darker skin, says that nobody was."""
+    return scores() | {"source_skin_l": Rated(score=LIGHTNESS[group(request)])}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    tried = calibrated("skin_delta_l", truthful)
+    passed = dict.fromkeys(load().groups, Verdict.PASSED)
+    licences = {
+        "skin_tone": passed | {"darker": Verdict.FAILED},
+        "race_change": passed,
+        "edit_success": passed,
+    }
+    monkeypatch.setattr(records, "calibration_of_judge", lambda _: replace(tried, licences=licences))
+    folder = write_audit(tmp_path / "run", people(tmp_path / "people", per_group=40))
+    return Run.open(fill(folder, unseen))
+
+
+def test_a_run_knows_its_peoples_skin_tones_from_its_folder_alone(run: Run):
+    tones = {portrait.attributes["group"]: run.results.tones[portrait.id] for portrait in run.design.portraits}
+    assert tones == {"a": "lighter", "b": "darker"}
+
+
+def test_the_report_cannot_tell(run: Run):
+    data = report_data(run, estimate(run.results.edits, run.results.scores, run.settings))
+    _, kept = answers(data, decisive_gaps(data))
+    assert kept.verdict == "cannot tell"
+    assert kept.sentences == (f"Skin Tone Change: the judge {NOTE}.",)
+
+
+def test_the_gate_is_inconclusive_where_the_judge_is_blind_and_decides_elsewhere(run: Run):
+    rules = ("skin_lightened <= 0.2", "skin_lightened.disparity@group <= 0.2", "race_changed <= 0.2")
+    rules += ("skin_lightened.group@group#a <= 0.2", "skin_lightened.group@group#b <= 0.2")
+    everyone, gap, race, lighter, darker = gate(run, Asked(rules=rules)).decisions
+    for decision in (everyone, gap, darker):
+        assert decision.verdict is Decided.INCONCLUSIVE
+        assert NOTE in decision.checks[0].reason
+    assert race.verdict is lighter.verdict is Decided.PASSED
+
+
+def test_tables_say_so_beside_each_number(run: Run, tmp_path: Path):
+    results = run.results
+    tables = write_tables(estimate(results.edits, results.scores, run.settings), tmp_path, records.standing_of(run))
+    with tables[0].open(encoding="utf-8", newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["quantity"] == "skin_tone"]
+    notes = {(row["scope"], row["group"]): row["judge_note"] for row in rows}
+    assert notes["group", "a"] == ""
+    assert notes["group", "b"] == notes["all", ""] == notes["disparity", ""] == NOTE
+
+
+def test_a_run_of_people_whom_the_judge_sees_is_licensed(tmp_path: Path, run: Run):
+    folder = write_audit(tmp_path / "lighter", people(tmp_path / "some", groups="a"))
+    with Run.open(fill(folder, unseen)) as lighter:
+        assert records.standing_of(lighter)["judge"]["skin_tone"] == "passed"
+
+
+def test_without_a_measured_skin_tone_a_partial_licence_is_none(tmp_path: Path, run: Run):
+    folder = write_audit(tmp_path / "unmeasured", people(tmp_path / "others"))
+    with Run.open(fill(folder, lambda *_: scores())) as unmeasured:
+        assert records.standing_of(unmeasured)["judge"]["skin_tone"] == "blind: darker"
