@@ -50,6 +50,7 @@ class Annotator:
     listen: bool = False
     code: str = ""
     withdrawn: bool = False
+    seen: dict[str, int] = field(default_factory=dict)
     retries: int = 0
     _cookie: str = ""
     _stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -130,7 +131,7 @@ class Annotator:
             await self.form("/study/consent", page, decision="agree", version=shown_version(page))
             page = await self.page()
         if 'action="/study/device"' in page:
-            await self.form("/study/device", page, width="1280", storage="yes")
+            await self.form("/study/device", page, **READY)
             page = await self.page()
         if 'action="/study/guide"' in page:
             await self.form("/study/guide", page)
@@ -149,6 +150,7 @@ class Annotator:
         """Answer everything, click by click, or the first items only."""
         data, csrf = page_data(page)
         seq = data["seq"]
+        self.seen = {"pictures": 3, "decoded": data["picture"]["side"], "shown": 400}
         for item, shown in enumerate(data["items"][:only]):
             if self.listen:
                 for picture in shown["pictures"]:
@@ -164,7 +166,7 @@ class Annotator:
 
     async def _save(self, epoch: int, csrf: str, place: Place, seq: int, value: int) -> None:
         item, side, question = place
-        answer = {"seq": seq, "item": item, "side": side, "question": question, "value": value}
+        answer = {"seq": seq, "item": item, "side": side, "question": question, "value": value, "seen": self.seen}
         moment = {"item": item, "kind": "active", "amount": 2500.0}
         begun = time.perf_counter()
         status, said = await self.api(
@@ -277,6 +279,16 @@ def page_data(page: str) -> tuple[dict[str, Any], str]:
     assert data, page[:500]
     assert token
     return json.loads(unescape(data[1])), token[1]
+
+
+READY = {"width": "1280", "height": "800", "ratio": "150", "storage": "yes", "brightness": "yes", "filters": "yes"}
+"""What a good device says."""
+
+
+def seen_whole(answer: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """An answer by somebody who saw every picture of the item."""
+    pictures = len(data["items"][answer["item"]]["pictures"]) if answer["item"] < len(data["items"]) else 0
+    return {"seen": {"pictures": pictures, "decoded": data["picture"]["side"], "shown": 400}, **answer}
 
 
 def shown_version(page: str) -> str:

@@ -27,7 +27,7 @@ from stillme.study.config import CodeKind
 from stillme.study.context import Context, Form, Participant, StudyContext, client
 from stillme.study.entry import SESSION_SECONDS, Arrival, EntryRefused, Visitor, move
 from stillme.study.opening import Study
-from stillme.study.page_data import rating_data, training_data
+from stillme.study.page_data import example_pictures, rating_data, training_data
 from stillme.study.quality import fails_every_check
 from stillme.study.withdrawal import TooLate, withdraw
 from stillme.web.sessions import require_csrf
@@ -121,13 +121,30 @@ def consent(context: Context, form: Form, visitor: FormSender) -> Response:
 @routes.post("/study/device")
 def device(context: Context, form: Form, visitor: FormSender) -> Response:
     """Check the device; one that does not fit gives its place back."""
-    width = form.get("width", "")
-    fits = width.isdigit() and int(width) >= context.study.config.min_width and form.get("storage") == "yes"
+    width, height = (_pixels(form.get(name, "")) for name in ("width", "height"))
+    fits = width >= context.study.config.min_width and form.get("storage") == "yes"
     with context.study.database.writing() as connection:
         moved = move(connection, visitor.participant, to="guide" if fits else "incompatible", only_from=("device",))
+        if moved:
+            connection.execute(
+                t.device.insert().values(
+                    participant=visitor.participant,
+                    width=width,
+                    height=height,
+                    ratio=_pixels(form.get("ratio", "")) / 100,
+                    full_brightness=int(form.get("brightness") == "yes"),
+                    no_colour_filter=int(form.get("filters") == "yes"),
+                    at=time.time(),
+                )
+            )
         if moved and not fits:
             _release_slot(connection, visitor.participant, "incompatible")
     return _to_study()
+
+
+def _pixels(text: str) -> int:
+    """A number of pixels from a form; 0 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
 
 
 @routes.post("/study/guide")
@@ -135,6 +152,14 @@ def guide(context: Context, visitor: FormSender) -> Response:
     """Go on to the training."""
     with context.study.database.writing() as connection:
         move(connection, visitor.participant, to="training", only_from=("guide",))
+    return _to_study()
+
+
+@routes.post("/study/comment")
+def comment(context: Context, form: Form, visitor: FormSender) -> Response:
+    """Keep what somebody says about the whole task."""
+    if visitor.state == "debrief":
+        context.answers.comment_at_the_end(visitor.participant, form.get("comment", ""))
     return _to_study()
 
 
@@ -186,8 +211,8 @@ def withdraw_now(request: Request, context: Context, form: Form) -> Response:
 def _too_late(context: StudyContext, visitor: Visitor) -> Response:
     day = datetime.fromtimestamp(visitor.written or time.time(), UTC)
     text = (
-        f"Your answers were added to the results on {day:%-d %B %Y}, under a pseudonym. As the consent page said, they can "
-        "no longer be taken out. If you have a question about this, please ask us."
+        f"Your answers were added to the results on {day:%-d %B %Y}, under a pseudonym. As the consent page said, they "
+        "can no longer be taken out. If you have a question about this, please ask us."
     )
     return context.page("message.html", visitor, 409, title="It is too late to withdraw", text=text)
 
@@ -233,7 +258,8 @@ def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
                 version=study.version,
             )
         case "debrief":
-            return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief))
+            comment = context.answers.last_words(visitor.participant)
+            return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief), comment=comment)
         case state:
             return context.page("ended.html", visitor, state=state, code=bool(config.prolific))
 
@@ -246,7 +272,9 @@ def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Re
         case "device":
             return context.page("device.html", visitor)
         case "guide":
-            return context.page("guide.html", visitor, text=_markdown(config.texts.guide))
+            with study.database.reading() as connection:
+                pictures = example_pictures(study, connection)
+            return context.page("guide.html", visitor, text=_markdown(config.texts.guide), pictures=pictures)
         case "training":
             with study.database.reading() as connection:
                 data = training_data(study, connection, visitor.version)
@@ -254,7 +282,7 @@ def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Re
         case _:
             with study.database.reading() as connection:
                 shown = context.answers.shown(connection, claimed.slot)
-                data = rating_data(config, connection, claimed, shown)
+                data = rating_data(study, connection, config, claimed, shown)
                 return context.page("rating.html", visitor, data=data)
 
 
