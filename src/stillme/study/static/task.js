@@ -71,6 +71,7 @@ export class Task {
     this.onMove = onMove;
     this.at = 0;
     this.now = [0, 0];
+    this.pointed = 0;
     this.undoable = [];
     this.values = data.items.map((item) => item.pictures.slice(item.sources).map(() => item.questions.map(() => null)));
     for (const [item, side, question, value] of data.answers) this.values[item][side][question] = value;
@@ -187,9 +188,25 @@ export class Task {
     input.checked = this.values[this.at][side][index] === value;
     const which = this.sides === 2 ? `Image ${"AB"[side]}: ` : "";
     input.setAttribute("aria-label", `${which}${value === 0 ? "" : `${value}, `}${this.#anchor(index, value)}`);
-    input.addEventListener("change", () => this.answer(side, index, value));
+    input.addEventListener("change", () => {
+      this.answer(side, index, value);
+      // By mouse or finger the next question comes up by itself; arrow keys only move within this one.
+      if (performance.now() - this.pointed < 700) this.#goOn(index);
+    });
     input.addEventListener("focus", () => { this.now = [index, side]; this.mark(); });
-    return make("label", { className: "choice" }, input, make("span", { className: "key", textContent: value === 0 ? "?" : value, ariaHidden: "true" }));
+    const label = make("label", { className: "choice" }, input, make("span", { className: "key", textContent: value === 0 ? "?" : value, ariaHidden: "true" }));
+    label.addEventListener("pointerup", () => { this.pointed = performance.now(); });
+    return label;
+  }
+
+  // To the next question with something open, once every side of this one is answered.
+  #goOn(question) {
+    if (this.values[this.at].some((side) => side[question] === null)) return;
+    const next = this.#order().find(([later, side]) => later > question && this.values[this.at][side][later] === null);
+    if (!next) return;
+    this.now = next;
+    this.mark();
+    this.#bringUp(next[0]);
   }
 
   #anchor(index, value) {
@@ -248,8 +265,16 @@ export class Task {
     const group = [...document.querySelectorAll(`input[name="q${question}-${side}"]`)];
     const target = group.find((input) => input.checked) ?? group[0];
     target?.focus({ preventScroll: true });
+    this.#bringUp(question);
+  }
+
+  #bringUp(question) {
     const box = $(`question-${question}`);
-    box?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+    const panel = $("questions");
+    // Within the panel the question in turn stands at the top, below the pictures; a window too low for a panel scrolls.
+    if (getComputedStyle(panel).overflowY === "auto") panel.scrollTo({ top: box.offsetTop - panel.offsetTop - 8, behavior });
+    else box.scrollIntoView({ block: "nearest", behavior });
   }
 
   #key(event) {
