@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import sqlite3
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 import sqlalchemy as sa
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
@@ -22,7 +24,16 @@ from stillme.web.hosts import is_loopback
 from stillme.web.pages import Pages
 from stillme.web.request_limits import RequestLimit
 from stillme.web.serving import Server
-from stillme.web.sessions import Cookie, SingleUser, csrf_of, new_token, token_hash
+from stillme.web.sessions import (
+    Cookie,
+    Holder,
+    KeyHolders,
+    csrf_of,
+    holder_of,
+    new_token,
+    require_csrf,
+    token_hash,
+)
 
 HOME = "http://127.0.0.1:8470"
 SITE = Site(title="A test", package="stillme.web")
@@ -145,18 +156,38 @@ def test_tokens_are_long_and_neither_hash_nor_csrf_gives_them_away() -> None:
     assert csrf_of(token) != csrf_of(new_token())
 
 
-def test_a_single_user_app_opens_with_its_key_only() -> None:
-    user, app = SingleUser(SITE), small_app()
-    user.protect(app)
+def test_everybody_gets_in_with_their_own_key_and_is_nobody_else() -> None:
+    holders, app = KeyHolders(SITE, "secret", ["Ada", "Bo"]), small_app()
+    holders.protect(app)
+
+    @app.get("/who")
+    def who(holder: Annotated[Holder, Depends(holder_of)]) -> Response:
+        return PlainTextResponse(f"{holder.name} {holder.csrf}")
+
     stranger = TestClient(app, base_url=HOME)
     refused = stranger.get("/")
     assert refused.status_code == 403
     assert "default-src" in refused.headers["content-security-policy"]
-    assert stranger.get("/?key=wrong").status_code == 403
-    owner = TestClient(app, base_url=HOME)
-    entered = owner.get(user.entry_path, follow_redirects=False)
-    assert (entered.status_code, entered.headers["location"]) == (303, "/")
-    assert owner.get("/").text == "hello"
+    for wrong in ("wrong", "", "schlüssel", "%00", "Ada"):
+        assert stranger.get("/", params={"key": wrong}).status_code == 403
+    said: dict[str, str] = {}
+    for name in ("Ada", "Bo"):
+        owner = TestClient(app, base_url=HOME)
+        entered = owner.get(holders.entry_path(name), follow_redirects=False)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert owner.get("/").text == "hello"
+        who_said, said[name] = owner.get("/who").text.split()
+        assert who_said == name
+    assert said["Ada"] != said["Bo"]
+    again, other = KeyHolders(SITE, "secret", ["Ada"]), KeyHolders(SITE, "another", ["Ada"])
+    assert again.keys["Ada"] == holders.keys["Ada"] != other.keys["Ada"]
+
+
+@pytest.mark.parametrize(("given", "status"), [("wrong", 403), ("", 403), (None, 403), ("cläß", 400), ("\udc80", 400)])
+def test_a_csrf_token_that_is_wrong_is_refused_and_never_a_fault_of_ours(given: str | None, status: int) -> None:
+    with pytest.raises(HTTPException) as refused:
+        require_csrf(new_token(), given)
+    assert refused.value.status_code == status
 
 
 def test_a_server_chooses_a_free_port_on_loopback() -> None:
