@@ -89,7 +89,7 @@ def sample(
     options = SampleOptions(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)
     opened = open_source(source, table=table, splits=splits, configuration=configuration)
     with progress(quiet=as_json) as shown:
-        drawn = sample_pools(opened, pools, options, check=checks, say=shown.say, watch=_watch(shown, "check"))
+        drawn = sample_pools(opened, pools, options, check=checks, watch=_watch(shown, "check"))
     if as_json:
         print_json(drawn.as_json())
     else:
@@ -137,7 +137,7 @@ def import_(
     given = {"licence": licence, "label_origin": label_origin, "consent": consent}
     with progress(quiet=as_json) as shown:
         watch = _watch(shown, "make")
-        written = import_portraits(folder, home, table=table, given=given, crop=crop, watch=watch)
+        written = import_portraits(folder, home, table=table, given=given, crop=crop, say=shown.say, watch=watch)
     _tell(written, as_json)
 
 
