@@ -49,6 +49,7 @@ class Annotator:
     """Every byte that the server sent, if `listen`."""
     listen: bool = False
     code: str = ""
+    withdrawn: bool = False
     retries: int = 0
     _cookie: str = ""
     _stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -126,7 +127,7 @@ class Annotator:
         assert (status, location) == (303, "/study")
         page = await self.page()
         if 'action="/study/consent"' in page:
-            await self.form("/study/consent", page, decision="agree")
+            await self.form("/study/consent", page, decision="agree", version=shown_version(page))
             page = await self.page()
         if 'action="/study/device"' in page:
             await self.form("/study/device", page, width="1280", storage="yes")
@@ -144,11 +145,11 @@ class Annotator:
             page = await self.page()
         return page
 
-    async def rate(self, page: str) -> None:
-        """Answer everything, click by click."""
+    async def rate(self, page: str, only: int | None = None) -> None:
+        """Answer everything, click by click, or the first items only."""
         data, csrf = page_data(page)
         seq = data["seq"]
-        for item, shown in enumerate(data["items"]):
+        for item, shown in enumerate(data["items"][:only]):
             if self.listen:
                 for picture in shown["pictures"]:
                     status, _, _ = await self.insist("GET", f"/img/{picture}")
@@ -201,10 +202,72 @@ class Annotator:
             await self.finish(page)
         self.hang_up()
 
+    async def withdraw(self) -> None:
+        """Have everything deleted."""
+        _, _, page = await self.insist("GET", "/withdraw")
+        token = re.search(r'name="csrf" value="(\w+)"', page.decode())
+        assert token, page[:300]
+        body = urlencode({"csrf": token[1]}).encode()
+        status, _, said = await self.insist("POST", "/withdraw", body, "application/x-www-form-urlencoded")
+        assert (status, b"You have withdrawn" in said) == (200, True), said[:300]
+        self.withdrawn = True
+        self.acknowledged.clear()
+        self.hang_up()
+
+    async def give_up(self) -> None:
+        """Answer half and withdraw."""
+        page = await self.arrive()
+        if "rating.js" in page:
+            await self.rate(page, only=1)
+            await self.withdraw()
+        self.hang_up()
+
     def hang_up(self) -> None:
         if self._stream:
             self._stream[1].close()
             self._stream = None
+
+
+class Researcher(Annotator):
+    """Somebody at the admin pages, over plain HTTP."""
+
+    def __init__(self, port: int, password: str) -> None:
+        super().__init__(port, "researcher")
+        self.password = password
+
+    async def sign_in(self) -> None:
+        await self._post("/admin/login", password=self.password)
+
+    async def _post(self, path: str, **fields: str) -> None:
+        status, _, said = await self.insist(
+            "POST", path, urlencode(fields).encode(), "application/x-www-form-urlencoded"
+        )
+        assert status == 303, (path, status, said[-600:])
+
+    async def _overview(self) -> str:
+        _, _, page = await self.insist("GET", "/admin")
+        return page.decode()
+
+    async def finished_raters(self) -> list[str]:
+        """Pseudonyms of those who finished and count."""
+        rows = re.findall(r'<tr data-rater="(r-\w+)" data-counts="yes">', await self._overview())
+        return list(rows)
+
+    async def raters_needed(self) -> int:
+        found = re.search(r'id="raters-needed">(\d+)<', await self._overview())
+        assert found
+        return int(found[1])
+
+    async def exclude(self, rater: str, reason: str = "guessed") -> None:
+        await self._decide("/admin/exclude", rater, reason)
+
+    async def release(self, rater: str, reason: str = "returned") -> None:
+        await self._decide("/admin/release", rater, reason)
+
+    async def _decide(self, path: str, rater: str, reason: str) -> None:
+        token = re.search(r'name="csrf" value="(\w+)"', await self._overview())
+        assert token
+        await self._post(path, csrf=token[1], rater=rater, reason=reason)
 
 
 def page_data(page: str) -> tuple[dict[str, Any], str]:
@@ -214,6 +277,12 @@ def page_data(page: str) -> tuple[dict[str, Any], str]:
     assert data, page[:500]
     assert token
     return json.loads(unescape(data[1])), token[1]
+
+
+def shown_version(page: str) -> str:
+    """The version of the consent page."""
+    found = re.search(r'name="version" value="(\d+)"', page)
+    return found[1] if found else ""
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from stillme.pipeline import Options, run_stages
 from stillme.study.app import build
 from stillme.study.opening import Study, open_study
-from tests.study.annotators import page_data
+from tests.study.annotators import page_data, shown_version
 from tests.study.studies import RIGHT, write_study
 
 HOME = "http://127.0.0.1:8470"
@@ -49,8 +49,12 @@ class Browser:
     def api(self, method: str, path: str, content: Any, csrf: str) -> Any:
         return self.ask(method, path, json=content, headers={"X-CSRF": csrf})
 
+    def agree(self) -> Browser:
+        self.form("/study/consent", decision="agree", version=shown_version(self.page()))
+        return self
+
     def to_training(self) -> Browser:
-        self.form("/study/consent", decision="agree")
+        self.agree()
         self.form("/study/device", width="1280", storage="yes")
         self.form("/study/guide")
         return self

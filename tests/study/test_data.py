@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from stillme.pipeline import Options, run_stages
 from stillme.results import Run
 from stillme.study import schema as t
 from stillme.study.app import build
+from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
 from stillme.study.drawing import Design, new_study
 from stillme.study.export import export_study
@@ -137,22 +139,8 @@ def test_the_admins_log_cannot_be_rewritten(served: Served) -> None:
             connection.execute(change)
 
 
-def test_prolifics_statuses_free_places_purge_identities_and_leave_out(served: Served, tmp_path: Path) -> None:
-    served.browser().take_part("paid")
-    served.browser().take_part("rejected")
-    served.browser().enter("left").to_rating()
+def test_an_export_without_statuses_is_refused(served: Served, tmp_path: Path) -> None:
     file = tmp_path / "export.csv"
-    file.write_text(
-        "Participant id,Status\npaid,APPROVED\nrejected,REJECTED\nleft,RETURNED\nstranger,TIMED-OUT\nnew,ACTIVE\n"
-    )
-    done = apply_statuses(served.study, file)
-    assert done == {"identities purged": 1, "excluded": 1, "places freed": 1, "unknown here": 2}
-    with served.study.database.reading() as connection:
-        assert connection.execute(sa.select(sa.func.count()).select_from(t.identity)).scalar_one() == 2
-    assert [rater.excluded for rater in overview_of(served.study).raters] == ["", "rejected on Prolific"]
-    file.write_text("Participant id,Status\npaid,GONE\n")
-    with pytest.raises(StillmeError, match="status 'GONE'"):
-        apply_statuses(served.study, file)
     file.write_text("a,b\n1,2\n")
     with pytest.raises(StillmeError, match="lacks the columns"):
         apply_statuses(served.study, file)
@@ -274,11 +262,11 @@ def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
         take_part_by_link(served, value)
     with served.study.database.writing() as connection:
         who = connection.execute(sa.select(t.participant.c.id).limit(1)).scalar_one()
-        connection.execute(t.participant.update().where(t.participant.c.id == who).values(excluded="guessed"))
+        exclude(connection, who, "guessed", time.time())
     first, again = close_study(served.study), close_study(served.study)
     assert (first.added, first.excluded) == (12, 1)
     assert (again.added, again.already) == (0, 12)
-    assert "All places" in served_late(served)
+    assert "The study has ended" in served_late(served)
 
 
 def served_late(served: Served) -> str:
@@ -287,7 +275,7 @@ def served_late(served: Served) -> str:
     (code,) = invite(served.study, 1)
     browser = served.browser()
     browser.ask("GET", f"/i/{code}")
-    browser.form("/study/consent", decision="agree")
+    browser.agree()
     return browser.page()
 
 

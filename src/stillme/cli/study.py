@@ -259,8 +259,8 @@ def close(
 ) -> None:
     """Stop taking answers and add the ratings to the run, as the judge `people`.
 
-    Each finished rater's ratings of an edit become one assessment. Raters can no longer be told apart then, so
-    nobody can withdraw any more. Running it again adds only new ratings.
+    Each finished rater's ratings of an edit become one assessment. Whose answers have been added can no longer
+    withdraw. Whoever is still rating is thanked and paid. Running it again adds only new ratings.
     """
     from stillme.study.closing import close_study
     from stillme.study.demographics import describe
@@ -272,8 +272,15 @@ def close(
     if as_json:
         print_json(done.as_json())
         return
-    if done.under_way:
-        echo(f"{done.under_way} tasks are in progress; close again when they are finished.", err=True)
+    if done.ended:
+        echo(f"{done.ended} tasks were under way and have been ended; their page says so and pays by code.", err=True)
+    if done.waits_until:
+        echo(
+            f"Closed. Participants may withdraw until the end of {done.waits_until}, so the answers of {done.raters} "
+            "raters are not in the run yet. Close again after that day."
+        )
+        print_next("study", "status", study)
+        return
     echo(
         f"{done.added:,} assessments by {done.raters} raters added to {done.run}"
         f"{f'; {done.already:,} were added before' if done.already else ''}"

@@ -24,7 +24,7 @@ from stillme.study.export import export_study
 from stillme.study.opening import Study
 from stillme.study.progress import progress
 from stillme.study.quality import rater_qualities
-from stillme.study.ratings import raters
+from stillme.study.ratings import Rater, raters
 from stillme.study.submissions import submissions
 from stillme.web import events
 from stillme.web.sessions import csrf_of, new_token, require_csrf, token_hash
@@ -134,7 +134,7 @@ def release(context: Context, form: CheckedForm) -> Response:
     if reason not in _REASONS:
         raise HTTPException(400, "Choose why the place is released.")
     with context.study.database.writing() as connection:
-        slot = _slot_of(context.study, connection, rater)
+        slot = _rater_named(context.study, connection, rater).slot
         if not assignment.release(connection, slot, reason, time.time()):
             raise HTTPException(409, "This place is not held any more.")
         context.study.record(connection, "admin", "released", rater=rater, reason=reason)
@@ -144,13 +144,17 @@ def release(context: Context, form: CheckedForm) -> Response:
 @routes.post("/admin/exclude")
 def exclude(context: Context, form: CheckedForm) -> Response:
     """Exclude a rater from the results; without a reason, include them again."""
-    reason, rater = form.get("reason", "").strip()[:200], form.get("rater", "")
+    reason, name = form.get("reason", "").strip()[:200], form.get("rater", "")
     with context.study.database.writing() as connection:
-        slot = _slot_of(context.study, connection, rater)
-        who = connection.execute(sa.select(t.slot.c.participant).where(t.slot.c.id == slot)).scalar_one()
-        connection.execute(t.participant.update().where(t.participant.c.id == who).values(excluded=reason or None))
-        kind = "excluded" if reason else "included"
-        context.study.record(connection, "admin", kind, rater=rater, reason=reason)
+        rater = _rater_named(context.study, connection, name)
+        written = sa.select(t.participant.c.written).where(t.participant.c.id == rater.participant)
+        if connection.execute(written).scalar():
+            raise HTTPException(409, "This rater's answers have been added to the run and stay there.")
+        if reason:
+            assignment.exclude(connection, rater.participant, reason, time.time())
+        elif not assignment.include(connection, rater.participant):
+            raise HTTPException(409, "Somebody else has this rater's place by now, so they stay excluded.")
+        context.study.record(connection, "admin", "excluded" if reason else "included", rater=name, reason=reason)
     return _to_overview()
 
 
@@ -189,8 +193,8 @@ def _to_overview() -> Response:
     return RedirectResponse("/admin", status_code=303)
 
 
-def _slot_of(study: Study, connection: sa.Connection, name: str) -> str:
+def _rater_named(study: Study, connection: sa.Connection, name: str) -> Rater:
     for rater in raters(study, connection):
         if rater.name == name:
-            return rater.slot
+            return rater
     raise HTTPException(404, "No rater of that name holds a place.")

@@ -21,6 +21,7 @@ from stillme.web.sessions import require_csrf
 Value = Annotated[int, Field(ge=0, le=5)]
 
 _STALE = "This page is out of date: the task is open elsewhere, or its time ran out. Please reload."
+_CLOSED = "The study has been closed. Please reload: the next page explains what happens and how you are paid."
 _NOT_ASKED = "That was not asked."
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -59,7 +60,7 @@ def save(context: Context, visitor: ScriptSender, saving: SaveRequest) -> dict[s
     try:
         context.answers.save(visitor.participant, saving)
     except StalePage:
-        raise HTTPException(409, _STALE) from None
+        raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
     except NotAsked:
         raise HTTPException(422, _NOT_ASKED) from None
     return {"saved": [answer.seq for answer in saving.answers]}
@@ -72,7 +73,7 @@ def complete(context: Context, visitor: ScriptSender, completion: Completion) ->
     try:
         missing = context.answers.complete(visitor.participant, completion.epoch)
     except StalePage:
-        raise HTTPException(409, _STALE) from None
+        raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
     return {"missing": missing}
 
 
@@ -81,7 +82,7 @@ def train(context: Context, visitor: ScriptSender, practice: Practice) -> dict[s
     """Check the practice answers; whoever has all right goes on to the rating."""
     _require_state(visitor, "training")
     with context.study.database.writing() as connection:
-        shown = training_items(context.study, connection)
+        shown = training_items(context.study, connection, visitor.version)
         _require_shape(shown, practice)
         hints = [feedback(connection, item, given) for item, given in zip(shown, practice.answers, strict=False)]
         right = all(not hint for sides in hints for questions in sides for hint in questions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,13 +74,12 @@ class NotAsked(Exception):
     """An answer to something that was not asked."""
 
 
-def presented_items(connection: sa.Connection, slot: str) -> tuple[PresentedItem, ...]:
-    """The items of a slot in their order."""
+def presented_items(study: Study, connection: sa.Connection, slot: str) -> tuple[PresentedItem, ...]:
+    """The items of a slot in their order, with the questions of its version."""
     rows = connection.execute(
-        sa.select(
-            t.presentation.c.swapped, t.item.c.id, t.item.c.kind, t.item.c.prompt, t.item.c.questions, t.item.c.sides
-        )
+        sa.select(t.presentation.c.swapped, t.item, t.slot.c.version)
         .join(t.item, t.item.c.id == t.presentation.c.item)
+        .join(t.slot, t.slot.c.id == t.presentation.c.slot)
         .where(t.presentation.c.slot == slot)
         .order_by(t.presentation.c.position)
     )
@@ -90,7 +88,7 @@ def presented_items(connection: sa.Connection, slot: str) -> tuple[PresentedItem
             item=row.id,
             kind=row.kind,
             prompt=row.prompt,
-            questions=tuple(json.loads(row.questions)),
+            questions=study.asked(row.questions, row.version),
             sides=row.sides,
             swapped=bool(row.swapped),
         )
@@ -109,9 +107,9 @@ class Answers:
         """Keep answers and moments in one transaction; on return they are on disk."""
         now = time.time()
         with self._study.database.writing() as connection:
-            slot = self._own_slot(connection, participant, saving.epoch, now)
+            slot, version = self._own_slot(connection, participant, saving.epoch, now)
             shown = self.shown(connection, slot)
-            self._check(shown, saving)
+            self._check(shown, saving, can_abstain=self._study.config_of(version).can_abstain)
             moments = [(moment.item, moment.kind, moment.amount) for moment in saving.moments]
             if saving.answers:
                 moments += self._store(connection, slot, saving.answers, now)
@@ -125,7 +123,7 @@ class Answers:
     def complete(self, participant: str, epoch: int) -> list[int]:
         """End the task, unless positions still lack an answer: those are returned."""
         with self._study.database.writing() as connection:
-            slot = self._own_slot(connection, participant, epoch, time.time())
+            slot, _ = self._own_slot(connection, participant, epoch, time.time())
             missing = _missing(connection, slot, self.shown(connection, slot))
             if not missing:
                 finish(connection, slot, time.time())
@@ -137,18 +135,18 @@ class Answers:
         if slot not in self._items:
             if len(self._items) > _CACHED_SLOTS:
                 self._items.clear()
-            self._items[slot] = presented_items(connection, slot)
+            self._items[slot] = presented_items(self._study, connection, slot)
         return self._items[slot]
 
-    def _own_slot(self, connection: sa.Connection, participant: str, epoch: int, now: float) -> str:
-        """The participant's slot, locked, with its lease renewed."""
+    def _own_slot(self, connection: sa.Connection, participant: str, epoch: int, now: float) -> tuple[str, int | None]:
+        """The participant's slot, locked, with its lease renewed, and its version."""
         until = now + 60 * self._study.config.lease_minutes
         row = connection.execute(_RENEW, {"participant": participant, "epoch": epoch, "until": until}).first()
         if row is None:
             raise StalePage
-        return row[0]
+        return row[0], row[1]
 
-    def _check(self, shown: Sequence[PresentedItem], saving: SaveRequest) -> None:
+    def _check(self, shown: Sequence[PresentedItem], saving: SaveRequest, *, can_abstain: bool) -> None:
         for answer in saving.answers:
             if answer.item >= len(shown):
                 raise NotAsked
@@ -157,7 +155,7 @@ class Answers:
                 raise NotAsked
             if (answer.value or 0) > len(anchors(item.questions[answer.question])):
                 raise NotAsked
-            if answer.value == CANNOT_TELL and not self._study.config.can_abstain:
+            if answer.value == CANNOT_TELL and not can_abstain:
                 raise NotAsked
         if any(moment.item >= len(shown) for moment in saving.moments):
             raise NotAsked
@@ -182,7 +180,7 @@ class Answers:
 # Plain SQL: every click runs these, and building the statements took longer than running them.
 _RENEW = sa.text(
     "UPDATE slot SET lease_until = :until WHERE participant = :participant AND state = 'held' AND epoch = :epoch "
-    "RETURNING id"
+    "RETURNING id, version"
 )
 _CURRENT = sa.text(
     "SELECT seq, value FROM answer "

@@ -36,7 +36,8 @@ class StudyContext:
     def page(self, name: str, visitor: Visitor | None = None, status: int = 200, /, **values: object) -> Response:
         """A participant's page."""
         csrf = csrf_of(visitor.token) if visitor else ""
-        return self.pages.show(name, status, config=self.study.config, visitor=visitor, csrf=csrf, **values)
+        config = self.study.config_of(visitor.version if visitor else None)
+        return self.pages.show(name, status, config=config, visitor=visitor, csrf=csrf, **values)
 
     def visitor(self, request: Request) -> Visitor | None:
         """Whose session the request carries, if anybody's."""

@@ -20,7 +20,7 @@ from stillme.web.sessions import new_token, token_hash
 SESSION_SECONDS = 30 * 24 * 3600
 _MAX_LENGTH = 128
 _RECOGNISE = sa.text(
-    "SELECT p.id, p.state, p.origin FROM session s JOIN participant p ON p.id = s.participant "
+    "SELECT p.id, p.state, p.origin, p.version, p.written FROM session s JOIN participant p ON p.id = s.participant "
     "WHERE s.token_hash = :token AND s.expires > :now AND p.study = :study"
 )
 
@@ -48,6 +48,10 @@ class Visitor:
     participant: str
     state: str
     origin: str
+    version: int | None
+    """What they agreed to; None before."""
+    written: float | None
+    """When their answers were written into the run."""
 
 
 def arrival_from_prolific(study: Study, query: Mapping[str, str]) -> Arrival:
@@ -113,7 +117,16 @@ def recognise(study: Study, connection: sa.Connection, token: str | None) -> Vis
     if not token or len(token) > _MAX_LENGTH:
         return None
     row = connection.execute(_RECOGNISE, {"token": token_hash(token), "now": time.time(), "study": study.id}).first()
-    return Visitor(token=token, participant=row.id, state=row.state, origin=row.origin) if row else None
+    if row is None:
+        return None
+    return Visitor(
+        token=token,
+        participant=row.id,
+        state=row.state,
+        origin=row.origin,
+        version=row.version,
+        written=row.written,
+    )
 
 
 def move(connection: sa.Connection, participant: str, *, to: str, only_from: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from stillme.files import whole, write_csv, write_json_lines, write_whole
 from stillme.study import pairs
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
+from stillme.study.assignment import EXCLUDED
 from stillme.study.opening import Study
 from stillme.study.quality import rater_qualities
 from stillme.study.ratings import pseudonym, raters, ratings
@@ -57,8 +58,10 @@ def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
             "cannot_tell": int(row.value == CANNOT_TELL),
             "neither": int(row.value != CANNOT_TELL and not row.is_score),
             # A time of day could be matched with Prolific's records; the time since the start cannot.
-            "seconds": round(row.at - rater.begun, 1),
-            "finished": int(rater.state == "done"),
+            # Never below zero, as the server's clock may have been set back.
+            "seconds": max(0.0, round(row.at - rater.begun, 1)),
+            "version": rater.version,
+            "finished": int(rater.finished),
             "excluded": rater.excluded,
         }
 
@@ -86,7 +89,7 @@ def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
     void = connection.execute(
         sa.select(t.slot.c.participant, t.slot.c.reason, t.slot.c.id)
         .join(t.batch, t.batch.c.id == t.slot.c.batch)
-        .where(t.batch.c.study == study.id, t.slot.c.state == "void")
+        .where(t.batch.c.study == study.id, t.slot.c.state == "void", t.slot.c.reason != EXCLUDED)
     )
     for row in void:
         count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == row.id)).scalar_one()
@@ -103,21 +106,26 @@ def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
 def codebook_of(study: Study) -> str:
     """What every column means, with the exact wording that raters saw."""
     axes = rubric.load().axes
+    versions = "\n".join(
+        f"## Version {number}: configuration {config.hash}\n"
+        f'Questions: {", ".join(config.questions)}. "Cannot tell" {"was" if config.can_abstain else "was not"} offered.\n\n'
+        f"### Consent of version {number}, exactly as shown\n{config.consent_shown}"
+        for number, config in study.versions.items()
+    )
     questions = "\n".join(
         f"### {name}: {axes[name].title}\n{axes[name].question}\n\n"
         + "\n".join(f"{value}. {text}" for value, text in enumerate(pairs.anchors(name), start=1))
         + "\n"
-        for name in study.config.questions
+        for name in study.questions
     )
     return _CODEBOOK.format(
         title=study.config.title,
-        hash=study.config.hash,
         rubric=rubric.load().version,
         raters=study.config.raters,
         design=json.dumps(dict(study.drawn.design), ensure_ascii=False),
         audit=study.drawn.audit,
         questions=questions,
-        consent=study.config.texts.consent.strip(),
+        versions=versions,
     )
 
 
@@ -146,7 +154,7 @@ _WRITERS = {"csv": _write_csv, "jsonl": write_json_lines, "parquet": _write_parq
 _CODEBOOK = """\
 # Codebook: {title}
 
-Configuration {hash}, rubric {rubric}, {raters} raters per item.
+Rubric {rubric}, {raters} raters per item.
 Drawn from the run with configuration {audit}: {design}.
 Raters are pseudonyms; nothing here names a participant or the time of day at which they took part.
 
@@ -164,6 +172,7 @@ One row per answer of every rater who holds or has finished a task.
 | cannot_tell | 1 if the rater could not tell; there is no score then |
 | neither | 1 if neither of two people is drawn as the target; there is no score then |
 | seconds | since the rater began |
+| version | what the rater agreed to and was asked; see the versions below |
 | finished | 1 if the rater finished the task; only those count |
 | excluded | why the researcher excluded this rater; empty if not |
 
@@ -181,6 +190,5 @@ Places that were given up, excluded raters, and how many withdrew.
 
 ## Questions, exactly as shown
 {questions}
-## Consent, exactly as shown
-{consent}
+{versions}
 """

@@ -14,12 +14,15 @@ from stillme.study import schema as t
 from stillme.study.answers import PresentedItem
 from stillme.study.assignment import Held
 from stillme.study.checks import is_right
+from stillme.study.config import Config
 from stillme.study.items import Expected
 from stillme.study.opening import Study
 from stillme.types import digest
 
 
-def rating_data(study: Study, connection: sa.Connection, held: Held, shown: Sequence[PresentedItem]) -> dict[str, Any]:
+def rating_data(
+    config: Config, connection: sa.Connection, held: Held, shown: Sequence[PresentedItem]
+) -> dict[str, Any]:
     """The rating page's data: items in the participant's own order, and what is answered already."""
     pictures = _pictures(connection, [item.item for item in shown])
     answers = connection.execute(sa.select(t.answer).where(t.answer.c.slot == held.slot)).all()
@@ -27,15 +30,15 @@ def rating_data(study: Study, connection: sa.Connection, held: Held, shown: Sequ
         "queue": digest(["queue", held.slot]),
         "epoch": held.epoch,
         "seq": max((row.seq for row in answers), default=0),
-        "questions": _questions(study),
-        "abstain": study.config.can_abstain,
+        "questions": _questions(config),
+        "abstain": config.can_abstain,
         "items": [_item_data(item, pictures[item.item]) for item in shown],
         "answers": [[row.position, row.side, row.question, row.value] for row in answers],
     }
 
 
-def training_items(study: Study, connection: sa.Connection) -> list[PresentedItem]:
-    """The practice items, the same for everybody."""
+def training_items(study: Study, connection: sa.Connection, version: int | None) -> list[PresentedItem]:
+    """The practice items, the same for everybody of a version."""
     rows = connection.execute(
         sa.select(t.item).where(t.item.c.study == study.id, t.item.c.kind == "training").order_by(t.item.c.drawn)
     )
@@ -44,7 +47,7 @@ def training_items(study: Study, connection: sa.Connection) -> list[PresentedIte
             item=row.id,
             kind=row.kind,
             prompt=row.prompt,
-            questions=tuple(json.loads(row.questions)),
+            questions=study.asked(row.questions, version),
             sides=row.sides,
             swapped=False,
         )
@@ -52,13 +55,14 @@ def training_items(study: Study, connection: sa.Connection) -> list[PresentedIte
     ]
 
 
-def training_data(study: Study, connection: sa.Connection) -> dict[str, Any]:
+def training_data(study: Study, connection: sa.Connection, version: int | None) -> dict[str, Any]:
     """The training page's data."""
-    shown = training_items(study, connection)
+    config = study.config_of(version)
+    shown = training_items(study, connection, version)
     pictures = _pictures(connection, [item.item for item in shown])
     return {
-        "questions": _questions(study),
-        "abstain": study.config.can_abstain,
+        "questions": _questions(config),
+        "abstain": config.can_abstain,
         "items": [_item_data(item, pictures[item.item]) for item in shown],
         "answers": [],
     }
@@ -98,12 +102,12 @@ def _hint(question: str, expected: Expected) -> str:
     return f"Look again: here we would answer {right}."
 
 
-def _questions(study: Study) -> dict[str, Mapping[str, Any]]:
+def _questions(config: Config) -> dict[str, Mapping[str, Any]]:
     """The rubric's wording, exactly as the models get it."""
     axes = rubric.load().axes
     return {
         name: {"title": axes[name].title, "question": axes[name].question, "scale": list(pairs.anchors(name))}
-        for name in study.config.questions
+        for name in config.questions
     }
 
 

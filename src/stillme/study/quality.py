@@ -15,11 +15,12 @@ import sqlalchemy as sa
 from stillme.study import pairs
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL, presented_items
+from stillme.study.assignment import EXCLUDED
 from stillme.study.checks import is_right
 from stillme.study.config import Config
 from stillme.study.opening import Study
 from stillme.study.page_data import expectations
-from stillme.study.ratings import Rater, Rating, active_seconds, raters, ratings
+from stillme.study.ratings import Rater, Rating, active_seconds, minutes_taken, raters, ratings
 
 _FEWEST = 8
 """With fewer answers, agreement with others is not computed."""
@@ -30,8 +31,11 @@ class RaterQuality:
     """One rater's measures; None where there is nothing to measure yet."""
 
     rater: str
-    state: str
+    finished: bool
+    counts: bool
+    """Whether the answers count: finished and not excluded."""
     excluded: str
+    version: int
     answered: int
     asked: int
     attention: tuple[int, int]
@@ -71,16 +75,22 @@ def rater_qualities(study: Study, connection: sa.Connection) -> list[RaterQualit
         by_rater[row.slot].append(row)
     others = _means(rows)
     return [
-        _quality(study.config, rater, by_rater[rater.slot], others, active_seconds(connection, rater.slot))
+        _quality(
+            study.config,
+            rater,
+            by_rater[rater.slot],
+            others,
+            active_seconds(connection, rater.slot),
+            minutes_taken(connection, rater),
+        )
         for rater in active
     ]
 
 
-def fails_every_check(connection: sa.Connection, participant: str) -> bool:
+def fails_every_check(study: Study, connection: sa.Connection, participant: str) -> bool:
     """Whether every attention check of a finished task went wrong."""
-    slot = connection.execute(
-        sa.select(t.slot.c.id).where(t.slot.c.participant == participant, t.slot.c.state == "done")
-    ).scalar()
+    finished = (t.slot.c.state == "done") | (t.slot.c.reason == EXCLUDED)
+    slot = connection.execute(sa.select(t.slot.c.id).where(t.slot.c.participant == participant, finished)).scalar()
     if slot is None:
         return False
     given = {
@@ -88,7 +98,7 @@ def fails_every_check(connection: sa.Connection, participant: str) -> bool:
         for row in connection.execute(sa.select(t.answer).where(t.answer.c.slot == slot))
     }
     failed: list[bool] = []
-    for position, item in enumerate(presented_items(connection, slot)):
+    for position, item in enumerate(presented_items(study, connection, slot)):
         if item.kind == "attention":
             expected = expectations(connection, item)
             failed.append(
@@ -116,16 +126,22 @@ def _means(rows: Sequence[Rating]) -> Means:
 
 
 def _quality(
-    config: Config, rater: Rater, rows: Sequence[Rating], others: Means, seconds: Mapping[int, float]
+    config: Config,
+    rater: Rater,
+    rows: Sequence[Rating],
+    others: Means,
+    seconds: Mapping[int, float],
+    minutes: float | None,
 ) -> RaterQuality:
     real = [row for row in rows if row.kind == "real" and row.is_score]
     timed = [seconds.get(position, 0.0) for position in sorted({row.position for row in rows})] if seconds else []
-    minutes = (rater.ended - rater.begun) / 60 if rater.ended else None
     paid = config.pay.amount
     quality = RaterQuality(
         rater=rater.name,
-        state=rater.state,
+        finished=rater.finished,
+        counts=rater.counts,
         excluded=rater.excluded,
+        version=rater.version,
         answered=len(rows),
         asked=rater.asked,
         attention=_attention(rows),
@@ -147,7 +163,7 @@ def _quality(
 def _flagged(quality: RaterQuality) -> RaterQuality:
     passed, seen = quality.attention
     flags = [
-        ("attention", seen - passed >= 2 or (seen == 1 and passed == 0 and quality.state == "done")),
+        ("attention", seen - passed >= 2 or (seen == 1 and passed == 0 and quality.finished)),
         ("gold", quality.gold is not None and quality.gold < 0.6),
         ("too fast", quality.fast is not None and quality.fast > 0.3),
         ("straight-lining", quality.straight is not None and quality.straight > 0.5),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stillme.errors import StillmeError
 from stillme.study.app import build
-from stillme.study.config import warnings
+from stillme.study.config import FILE, InvalidStudy, lacking_for_people, warnings
 from stillme.study.opening import open_study
 from stillme.web.serving import Server
 
@@ -30,7 +30,9 @@ def serve(folder: Path, options: ServeOptions, say: Callable[[str], None]) -> No
     if options.workers > 1 and options.database is None:
         raise StillmeError("SQLite is for one worker. Add `--database postgresql://…`, or leave out `--workers`.")
     # Opened once beforehand, so that mistakes are reported before anything listens.
-    with open_study(folder, options.database) as study:
+    with open_study(folder, options.database, renew=True) as study:
+        if lacking := lacking_for_people(study.config, folder / FILE):
+            raise InvalidStudy(str(folder / FILE), lacking)
         for warning in warnings(study.config):
             say(f"Note: {warning}")
         drawn = study.drawn

@@ -10,13 +10,18 @@ SECONDS_PER_ITEM = 30
 """What careful raters needed for two outputs and five questions."""
 SECONDS_PER_PAIR = 15
 """For one question about two people and a scene."""
+RETENTION = (
+    "Your answers, without anything that identifies you: for good, and they may be published for research. "
+    "A Prolific ID: encrypted, apart from your answers, until you have been paid."
+)
 
 _TEMPLATE = """\
 # A human study: {items} items in {tasks} tasks of about {per_task}, drawn from {run}
-# `stillme study serve` shows it; what participants have begun to answer can no longer be changed here.
+# `stillme study preview` shows it to you, `stillme study serve` to participants. Changed texts and questions are a new
+# version, for people who have not begun.
 
 title = "How well do image editors follow instructions?"
-contact = ""                    # whom participants may ask, such as an e-mail address
+contact = ""                    # to fill in: whom participants may ask, such as an e-mail address; on every page
 raters = 3                      # people per item
 lease_minutes = 60              # after so long without an answer a place goes to somebody else
 can_abstain = true              # offer "cannot tell" beside 1 to 5
@@ -28,6 +33,11 @@ amount = {amount:.2f}                   # for one task
 currency = "USD"
 minutes = {minutes}                    # expected for one task
 floor = 12.00                   # per hour; below it the admin pages raise an alarm
+
+# The consent page states these below its text, with pay, time and contact.
+[consent]
+retention = "{retention}"
+# withdraw_until = 2030-12-31   # the last day to withdraw; without it, until `stillme study close`
 
 [checks]
 seconds_per_item = 4.0          # less active time than this counts as too fast
@@ -81,7 +91,8 @@ def study_toml(drawn: Drawn, *, prolific: bool) -> str:
         minutes=minutes,
         amount=-(-minutes * 12 * 100 // 60) / 100,
         prolific=_PROLIFIC if prolific else "",
-        consent=_text("consent").format(minutes=minutes),
+        retention=RETENTION,
+        consent=_text("consent"),
         questions=_PAIR_QUESTIONS if in_pairs else _QUESTIONS,
         guide=_text("guide-pairs" if in_pairs else "guide"),
         debrief=_text("debrief"),

@@ -1,0 +1,190 @@
+"""Every item ends with exactly k ratings that count, whoever is excluded, rejected or returns, and whenever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from stillme.study import schema as t
+from stillme.study.opening import Study, open_study
+from stillme.study.overview import overview_of
+from stillme.study.ratings import raters, ratings
+from stillme.study.submissions import apply_statuses
+from tests.study.annotators import Annotator, Researcher, serving
+from tests.study.conftest import Browser, Served
+from tests.study.studies import write_study
+
+
+def ratings_that_count(study: Study) -> Counter[tuple[str, int, str]]:
+    """How many ratings of each item, output and question count."""
+    with study.database.reading() as connection:
+        counting = [rater for rater in raters(study, connection) if rater.counts]
+        rows = ratings(study, connection, counting)
+    return Counter((row.item, row.output, row.axis) for row in rows if row.kind == "real")
+
+
+def decide(served: Served, admin: Browser, rater: str, reason: str) -> int:
+    page = admin.ask("GET", "/admin").text
+    csrf = page.split('name="csrf" value="')[1].split('"')[0]
+    return admin.ask("POST", "/admin/exclude", data={"csrf": csrf, "rater": rater, "reason": reason}).status_code
+
+
+def raters_needed(served: Served) -> int:
+    return overview_of(served.study).progress.raters_needed
+
+
+@pytest.fixture
+def small(serve: Callable[..., Served]) -> Served:
+    return serve(tasks=1, per_task=2, raters=2, checks=False)
+
+
+def test_excluding_a_finished_rater_opens_the_place_again(small: Served) -> None:
+    for name in ("one", "two"):
+        small.browser().take_part(name)
+    assert raters_needed(small) == 0
+    first, _ = overview_of(small.study).raters
+    admin = small.admin()
+    assert decide(small, admin, first.rater, "told us that they guessed") == 303
+    progress = overview_of(small.study).progress
+    assert (progress.counting, progress.excluded, progress.raters_needed) == (1, 1, 1)
+    assert "1 raters still needed" in overview_of(small.study).as_text()
+    small.browser().take_part("three")
+    assert raters_needed(small) == 0
+    assert set(ratings_that_count(small.study).values()) == {2}
+    # Coming back would make three.
+    assert decide(small, admin, first.rater, "") == 409
+    assert first.rater in {rater.rater for rater in overview_of(small.study).raters}, "excluded raters stay in sight"
+
+
+def test_a_rater_who_is_included_again_takes_the_place_back(small: Served) -> None:
+    small.browser().take_part("one")
+    (rater,) = overview_of(small.study).raters
+    admin = small.admin()
+    decide(small, admin, rater.rater, "by mistake")
+    assert raters_needed(small) == 2
+    assert decide(small, admin, rater.rater, "") == 303
+    assert raters_needed(small) == 1
+    small.browser().take_part("two")
+    assert set(ratings_that_count(small.study).values()) == {2}
+
+
+def test_somebody_excluded_while_rating_may_finish_and_does_not_count(small: Served) -> None:
+    browser = small.browser().enter("one").to_rating()
+    (rater,) = overview_of(small.study).raters
+    decide(small, small.admin(), rater.rater, "wrote that they were not looking")
+    assert raters_needed(small) == 2
+    assert browser.save(browser.answers()).status_code == 200
+    assert browser.complete().json() == {"missing": []}
+    assert browser.ask("GET", "/finish").headers["location"].endswith("cc=DONE1")
+    assert raters_needed(small) == 2
+    for name in ("two", "three"):
+        small.browser().take_part(name)
+    assert set(ratings_that_count(small.study).values()) == {2}
+
+
+def test_every_status_is_handled_by_itself(serve: Callable[..., Served], tmp_path: Path) -> None:
+    served = serve(tasks=3, per_task=2, raters=3, checks=False)
+    finished = ("approved", "partly", "rejected", "returned", "late")
+    for name in finished:
+        served.browser().take_part(name)
+    for name in ("left", "slow", "active"):
+        served.browser().enter(name).to_rating()
+    file = tmp_path / "export.csv"
+    rows = {
+        "approved": "APPROVED",
+        "partly": "Partially Approved",
+        "rejected": "REJECTED",
+        "returned": "RETURNED",
+        "late": "TIMED-OUT",
+        "left": "RETURNED",
+        "slow": "TIMED_OUT",
+        "active": "GONE FISHING",
+        "stranger": "RESERVED",
+    }
+    file.write_text("Participant id,Status\n" + "".join(f"{pid},{status}\n" for pid, status in rows.items()))
+    assert apply_statuses(served.study, file) == {
+        "identities purged": 2,
+        "excluded, places freed": 1,
+        "places freed": 3,
+        "timed out on Prolific but finished here: kept, please pay them": 1,
+        "with the status 'GONE FISHING', which is not known: nothing was done": 1,
+        "unknown here": 1,
+    }
+    progress = overview_of(served.study).progress
+    assert (progress.counting, progress.under_way, progress.raters_needed) == (3, 1, 5)
+    with served.study.database.reading() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(t.identity)).scalar_one() == 6
+    # Once more changes nothing.
+    again = apply_statuses(served.study, file)
+    assert overview_of(served.study).progress == progress
+    assert not {"places freed", "excluded, places freed", "identities purged"} & set(again)
+
+
+def test_more_raters_can_be_asked_for_and_fewer_only_where_nobody_sits(tmp_path: Path) -> None:
+    write_study(tmp_path, tasks=2, per_task=2, raters=2, checks=False)
+    file = tmp_path / "study.toml"
+
+    def needed(count: int) -> int:
+        text = file.read_text()
+        before = next(line for line in text.splitlines() if line.startswith("raters ="))
+        file.write_text(text.replace(before, f"raters = {count}"))
+        with open_study(tmp_path, renew=True) as study:
+            return overview_of(study).progress.needed
+
+    with open_study(tmp_path) as study:
+        assert overview_of(study).progress.needed == 4
+    assert needed(5) == 10
+    assert needed(1) == 2
+    assert needed(3) == 6
+
+
+# -- on the real server, many at once ---------------------------------------------------------------------------------
+
+TASKS, RATERS = 4, 3
+
+
+async def until_nobody_is_needed(port: int, researcher: Researcher, people: list[Annotator]) -> None:
+    """Exclude, return and withdraw among those who finished; newcomers fill what that leaves."""
+    await researcher.sign_in()
+    for round_ in range(20):
+        names = await researcher.finished_raters()
+        if round_ < 2:
+            await researcher.exclude(names[0])
+            await researcher.release(names[1])
+            done = [person for person in people if person.code == "DONE1" and not person.withdrawn]
+            await done[-1].withdraw()
+        needed = await researcher.raters_needed()
+        if not needed:
+            return
+        comers = [Annotator(port, f"n{round_}x{n}") for n in range(needed)]
+        people += comers
+        # Some of them leave in the middle.
+        quitters = comers[: 1 if round_ < 2 else 0]
+        await asyncio.gather(*(c.give_up() if c in quitters else c.take_part() for c in comers))
+    raise AssertionError("raters are still needed")
+
+
+def test_exclusions_returns_and_withdrawals_in_the_middle_leave_exactly_k(tmp_path: Path) -> None:
+    password = write_study(tmp_path, tasks=TASKS, per_task=2, raters=RATERS, checks=False)
+    with serving(tmp_path) as server:
+        people = [Annotator(server.port, f"p{n}", mischief=n % 4 == 0) for n in range(TASKS * RATERS)]
+        researcher = Researcher(server.port, password)
+
+        async def work() -> None:
+            await asyncio.gather(*(person.take_part() for person in people))
+            await until_nobody_is_needed(server.port, researcher, people)
+            researcher.hang_up()
+
+        asyncio.run(work())
+    with open_study(tmp_path) as study:
+        counts = ratings_that_count(study)
+        assert set(counts.values()) == {RATERS}
+        assert len(counts) == TASKS * 2 * 2 * 5
+        progress = overview_of(study).progress
+    assert (progress.counting, progress.raters_needed) == (TASKS * RATERS, 0)
+    assert (progress.excluded, progress.withdrawn) == (2, 4)
