@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +25,7 @@ from stillme.errors import MissingExtra, StillmeError
 from stillme.web import events
 from stillme.web.app import Site, create_app
 from stillme.web.database import open_database
-from stillme.web.forms import read_form
+from stillme.web.forms import number_in, read_form
 from stillme.web.hosts import is_loopback
 from stillme.web.pages import Pages
 from stillme.web.request_limits import RequestLimit
@@ -269,3 +275,103 @@ def test_a_missing_extra_names_the_pip_command(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(web, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r'pip install "stillme\[study\]"'):
         web.require("study")
+
+
+@pytest.mark.parametrize(("text", "said"), [("12", 12), ("", 0), (None, 0)])
+def test_a_number_of_a_form_is_read(text: str | None, said: int) -> None:
+    assert number_in({} if text is None else {"width": text}, "width") == said
+
+
+@pytest.mark.parametrize("text", ["²", "١٢", "-1", "1e3", "9" * 5000, " 1", "0x1", "NaN"])
+def test_an_odd_number_is_the_senders_fault(client: TestClient, text: str) -> None:
+    with pytest.raises(HTTPException) as refused:
+        number_in({"width": text}, "width")
+    assert refused.value.status_code == 400
+    length = {"Content-Length": text.encode()} if text.strip() == text else {"Content-Length": b"-1"}
+    assert client.post("/change", content=b"word=x", headers=length).status_code in (400, 413)
+
+
+def test_half_open_connections_neither_stop_the_server_nor_stay() -> None:
+    """1,200 connections that never finish a request; a slow one; and one that sends a byte now and then."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096 and hard != resource.RLIM_INFINITY:
+        pytest.skip("this system permits too few files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    script = (
+        "import sys; from stillme.web import patience; patience.REQUEST_SECONDS = 4.0\n"
+        "from stillme.web.serving import Server; from tests.web.test_foundation import small_app\n"
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(7)[1]))\n"
+        "server = Server.choose(port=0); print(server.address, flush=True); server.run(small_app())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    opened: list[socket.socket] = []
+    try:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        where = ("127.0.0.1", int(address.rpartition(":")[2]))
+        for number in range(1200):
+            connection = socket.create_connection(where, timeout=20)
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" if number % 2 else b"G")
+            opened.append(connection)
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            assert answer.read() == b"hello"
+        # A byte now and then does not renew the deadline, in headers or in a body.
+        trickle, body = opened[1], socket.create_connection(where, timeout=20)
+        opened.append(body)
+        head = f"POST /change HTTP/1.1\r\nHost: {where[0]}:{where[1]}\r\nOrigin: {address}\r\n"
+        kind = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 60000\r\n\r\nword="
+        body.sendall((head + kind).encode())
+        began = time.monotonic()
+        with suppress(OSError):
+            while time.monotonic() - began < 30:
+                trickle.sendall(b"X")
+                body.sendall(b"x")
+                time.sleep(0.2)
+        assert time.monotonic() - began < 30
+        closed = sum(_is_closed(connection) for connection in opened)
+        assert closed >= 1199
+    finally:
+        for connection in opened:
+            connection.close()
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    connection.settimeout(10)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_a_connection_that_asks_properly_is_kept() -> None:
+    script = (
+        "from stillme.web import patience; patience.REQUEST_SECONDS = 1.0\n"
+        "from stillme.web.serving import Server; from tests.web.test_foundation import small_app\n"
+        "import time\n"
+        "app = small_app()\n"
+        "@app.get('/slow')\n"
+        "def slow() -> str:\n    time.sleep(2.5); return 'slow'\n"
+        "server = Server.choose(port=0); print(server.address, flush=True); server.run(app)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)
+        for path, said in (("/", b"hello"), ("/slow", b'"slow"'), ("/", b"hello")):
+            connection.request("GET", path)
+            assert connection.getresponse().read() == said
+            time.sleep(1.5)
+        connection.close()
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
