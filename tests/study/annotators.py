@@ -264,12 +264,12 @@ class Researcher(Annotator):
         await self._decide("/admin/exclude", rater, reason)
 
     async def release(self, rater: str, reason: str = "returned") -> None:
-        await self._decide("/admin/release", rater, reason)
+        await self._decide("/admin/release", rater, reason, sure="yes")
 
-    async def _decide(self, path: str, rater: str, reason: str) -> None:
+    async def _decide(self, path: str, rater: str, reason: str, **more: str) -> None:
         token = re.search(r'name="csrf" value="(\w+)"', await self._overview())
         assert token
-        await self._post(path, csrf=token[1], rater=rater, reason=reason)
+        await self._post(path, csrf=token[1], rater=rater, reason=reason, **more)
 
 
 def page_data(page: str) -> tuple[dict[str, Any], str]:

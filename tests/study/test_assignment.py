@@ -228,7 +228,7 @@ def test_a_lapsed_place_comes_back_to_its_owner_unless_somebody_took_it(study: S
     for who in people[1:]:
         claim(study, who, 13.0 + LEASE)  # the first place has lapsed again and is given away
     claim(study, arrive(study, "p7"), 13.0 + LEASE)
-    assert claim(study, people[0], 14.0 + LEASE) == PassedOn()
+    assert claim(study, people[0], 14.0 + LEASE) == PassedOn("expired")
     check_everything(study, 3)
 
 

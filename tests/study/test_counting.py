@@ -125,6 +125,17 @@ def test_every_status_is_handled_by_itself(serve: Callable[..., Served], tmp_pat
     assert not {"places freed", "excluded, places freed", "identities purged"} & set(again)
 
 
+def test_an_earlier_submissions_status_does_not_free_the_place_of_a_later_one(served: Served, tmp_path: Path) -> None:
+    browser = served.browser().enter("again").to_rating()
+    file = tmp_path / "export.csv"
+    head = "Submission id,Participant id,Status\n"
+    file.write_text(head + "sother,again,RETURNED\n")
+    assert apply_statuses(served.study, file) == {"an earlier submission: nothing was done": 1}
+    assert browser.save(browser.answers()).status_code == 200
+    file.write_text(head + "sother,again,RETURNED\nsagain,again,RETURNED\n")
+    assert apply_statuses(served.study, file)["places freed"] == 1
+
+
 def test_more_raters_can_be_asked_for_and_fewer_only_where_nobody_sits(tmp_path: Path) -> None:
     write_study(tmp_path, tasks=2, per_task=2, raters=2, checks=False)
     file = tmp_path / "study.toml"

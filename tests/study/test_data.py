@@ -195,6 +195,10 @@ def test_the_admin_sees_progress_decides_and_is_logged(served: Served) -> None:
     form = {"csrf": csrf, "rater": done.rater, "reason": "told us that they guessed"}
     assert admin.ask("POST", "/admin/exclude", data=form).status_code == 303
     form = {"csrf": csrf, "rater": held.rater, "reason": "released"}
+    asked = admin.ask("POST", "/admin/release", data=form)
+    assert asked.status_code == 200
+    assert "cannot be undone" in asked.text
+    form["sure"] = "yes"
     assert admin.ask("POST", "/admin/release", data=form).status_code == 303
     assert admin.ask("POST", "/admin/release", data=form).status_code == 404
     assert admin.ask("POST", "/admin/release", data={**form, "csrf": "x"}).status_code == 403
@@ -269,7 +273,7 @@ def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: P
     admin = served.admin()
     csrf = admin.ask("GET", "/admin").text.split('name="csrf" value="')[1].split('"')[0]
     (held,) = overview_of(served.study).raters
-    admin.ask("POST", "/admin/release", data={"csrf": csrf, "rater": held.rater, "reason": "returned"})
+    admin.ask("POST", "/admin/release", data={"csrf": csrf, "rater": held.rater, "reason": "returned", "sure": "yes"})
     export_study(served.study, tmp_path, "csv")
     with (tmp_path / "exclusions.csv").open() as stream:
         (row,) = csv.DictReader(stream)

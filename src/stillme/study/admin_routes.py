@@ -94,7 +94,7 @@ def login(request: Request, context: Context, form: Form) -> Response:
     with study.database.writing() as connection:
         connection.execute(
             t.admin_session.insert().values(
-                token_hash=token_hash(token), study=study.id, expires=time.time() + SESSION_HOURS * 3600
+                token_hash=_session_hash(study, token), study=study.id, expires=time.time() + SESSION_HOURS * 3600
             )
         )
         study.record(connection, "admin", "signed in")
@@ -107,7 +107,8 @@ def login(request: Request, context: Context, form: Form) -> Response:
 def logout(context: Context, token: Admin) -> Response:
     """End the session."""
     with context.study.database.writing() as connection:
-        connection.execute(t.admin_session.delete().where(t.admin_session.c.token_hash == token_hash(token)))
+        own = t.admin_session.c.token_hash == _session_hash(context.study, token)
+        connection.execute(t.admin_session.delete().where(own))
     response = _to_overview()
     context.admin_cookie.clear_on(response)
     return response
@@ -132,11 +133,15 @@ def log(context: Context, token: Admin) -> Response:
 
 
 @routes.post("/admin/release")
-def release(context: Context, form: CheckedForm) -> Response:
-    """Give a rater's place to somebody else."""
+def release(context: Context, form: CheckedForm, token: Admin) -> Response:
+    """Give a rater's place to somebody else, after asking once more."""
     reason, rater = form.get("reason", ""), form.get("rater", "")
     if reason not in _REASONS:
         raise HTTPException(400, "Choose why the place is released.")
+    if form.get("sure") != "yes":
+        with context.study.database.reading() as connection:
+            answers = _answers_in(connection, _rater_named(context.study, connection, rater).slot)
+        return _page(context, token, "admin-release.html", rater=rater, reason=reason, answers=answers)
     with context.study.database.writing() as connection:
         slot = _rater_named(context.study, connection, rater).slot
         if not assignment.release(connection, slot, reason, time.time()):
@@ -177,15 +182,24 @@ def export(context: Context) -> Response:
     return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
 
 
+def _answers_in(connection: sa.Connection, slot: str) -> int:
+    return connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == slot)).scalar_one()
+
+
 def _signed_in(request: Request, context: StudyContext) -> str | None:
     token, study = context.admin_cookie.read(request) or "", context.study
     with study.database.reading() as connection:
         expires = connection.execute(
             sa.select(t.admin_session.c.expires).where(
-                t.admin_session.c.token_hash == token_hash(token), t.admin_session.c.study == study.id
+                t.admin_session.c.token_hash == _session_hash(study, token), t.admin_session.c.study == study.id
             )
         ).scalar()
     return token if expires and expires > time.time() else None
+
+
+def _session_hash(study: Study, token: str) -> str:
+    """Of the token and the password's hash: a new password ends every session, wherever the database is."""
+    return token_hash(f"{token}:{keys.load(study.folder).admin}")
 
 
 def _page(context: StudyContext, token: str, name: str, **values: object) -> Response:

@@ -19,6 +19,8 @@ from stillme.study.presenting import present
 
 RECLAIMABLE = ("expired",)
 """Reasons after which an owner who comes back gets the slot again, if nobody took it."""
+LEFT = ("returned", "timed out")
+"""Reasons after which somebody who comes with a new submission may begin anew."""
 EXCLUDED = "excluded"
 """The reason of a finished slot that is void because its rater was excluded."""
 
@@ -41,7 +43,10 @@ class Full:
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """The participant's slot ran out and somebody else has it now."""
+    """The participant's slot is not theirs any more."""
+
+    reason: str
+    """Why it became void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ def claim(connection: sa.Connection, study: str, participant: str, now: float) -
     before = connection.execute(
         sa.select(t.slot).where(t.slot.c.participant == participant).order_by(t.slot.c.ended.desc())
     ).first()
-    if before is not None:
+    if before is not None and not _began_again(connection, before):
         return _reclaim(connection, before, now + lease)
     expire(connection, study, now)
     slot = connection.execute(_next_open(study)).first()
@@ -185,11 +190,17 @@ def _own(connection: sa.Connection, participant: str) -> Held | None:
     return Held(slot=row.id, batch=row.batch, n=row.n, epoch=row.epoch, done=row.state == "done")
 
 
+def _began_again(connection: sa.Connection, before: sa.Row[Any]) -> bool:
+    """Whether they agreed anew after they had left."""
+    agreed = connection.execute(sa.select(t.consent.c.at).where(t.consent.c.participant == before.participant)).scalar()
+    return before.reason in LEFT and agreed is not None and agreed >= before.ended
+
+
 def _reclaim(connection: sa.Connection, before: sa.Row[Any], until: float) -> Claim:
     if before.reason not in RECLAIMABLE:
-        return PassedOn()
+        return PassedOn(before.reason or "")
     if not _take_back_place(connection, before):
-        return PassedOn()
+        return PassedOn(before.reason or "")
     # A new epoch, so that a page left open in another tab notices.
     epoch = before.epoch + 1
     connection.execute(

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from stillme.errors import StillmeError
 from stillme.study import schema as t
+from stillme.study.assignment import LEFT
 from stillme.study.opening import Study
 from stillme.web.sessions import new_token, token_hash
 
@@ -78,8 +79,8 @@ def arrival_from_invitation(study: Study, connection: sa.Connection, code: str) 
     return Arrival(origin="invitation", name=code)
 
 
-def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
-    """Begin or resume a participation; returns the session's token."""
+def enter(study: Study, connection: sa.Connection, arrival: Arrival, known: str | None = None) -> str:
+    """Begin or resume a participation; returns the session's token. `known` is whose session the browser has."""
     pseudonym = study.keys.pseudonym("participant", f"{arrival.origin}:{arrival.name}")
     now = time.time()
     insert = _insert_or_nothing(connection, t.participant)
@@ -98,18 +99,58 @@ def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
         sa.select(t.participant.c.id).where(t.participant.c.study == study.id, t.participant.c.ext_hmac == pseudonym)
     ).scalar_one()
     if arrival.origin == "prolific":
-        connection.execute(
-            _insert_or_nothing(connection, t.identity).values(
-                participant=participant,
-                pid=study.keys.encrypt(arrival.name),
-                submission=study.keys.encrypt(arrival.submission),
-            )
-        )
+        _check_link(study, connection, arrival, participant, known)
     token = new_token()
     connection.execute(
         t.session.insert().values(token_hash=token_hash(token), participant=participant, expires=now + SESSION_SECONDS)
     )
     return token
+
+
+def _check_link(study: Study, connection: sa.Connection, arrival: Arrival, participant: str, known: str | None) -> None:
+    """Refuse somebody who knows a Prolific id but not the submission that it came with.
+
+    Other researchers know the id; the submission is in the participant's own link. A new submission is let in where
+    Prolific has signed it, where the browser is the participant's, or where the one before has ended.
+    """
+    link = study.keys.pseudonym("link", f"{participant}:{arrival.submission}")
+    links = connection.execute(sa.select(t.arrival.c.link_hmac).where(t.arrival.c.participant == participant))
+    before = links.scalars().all()
+    if link in before:
+        return
+    left = begin_again(connection, participant) if before else False
+    signed = study.config.prolific is not None and study.config.prolific.token is not None
+    if before and not (left or signed or known == participant):
+        raise EntryRefused(
+            "Your Prolific ID has already been used here with another submission. Please go on in the browser where "
+            "you began. If you returned that submission, we have not heard of it yet: try again in a few minutes, or "
+            "ask us."
+        )
+    connection.execute(t.arrival.insert().values(participant=participant, link_hmac=link))
+    connection.execute(t.identity.delete().where(t.identity.c.participant == participant))
+    connection.execute(
+        t.identity.insert().values(
+            participant=participant,
+            pid=study.keys.encrypt(arrival.name),
+            submission=study.keys.encrypt(arrival.submission),
+        )
+    )
+
+
+def begin_again(connection: sa.Connection, participant: str) -> bool:
+    """Let somebody whose submission ended without being finished begin anew; false for everybody else."""
+    last = connection.execute(
+        sa.select(t.slot.c.state, t.slot.c.reason)
+        .where(t.slot.c.participant == participant)
+        .order_by(sa.case((t.slot.c.state != "void", 0), else_=1), t.slot.c.ended.desc())
+    ).first()
+    if last is None or last.state != "void" or last.reason not in LEFT:
+        return False
+    # They read and agree once more: what they agreed to before ended with that submission.
+    connection.execute(t.consent.delete().where(t.consent.c.participant == participant))
+    connection.execute(t.session.delete().where(t.session.c.participant == participant))
+    connection.execute(t.participant.update().where(t.participant.c.id == participant).values(state="consent"))
+    return True
 
 
 def recognise(study: Study, connection: sa.Connection, token: str | None) -> Visitor | None:

@@ -30,6 +30,7 @@ from stillme.study.opening import Study
 from stillme.study.page_data import example_pictures, rating_data, training_data
 from stillme.study.quality import fails_every_check
 from stillme.study.withdrawal import TooLate, withdraw
+from stillme.web.forms import number_in
 from stillme.web.sessions import require_csrf
 
 PROLIFIC = "https://app.prolific.com/submissions/complete?"
@@ -65,7 +66,7 @@ def enter_from_prolific(request: Request, context: Context) -> Response:
     """Enter by Prolific's address."""
     context.entries.require(client(request))
     try:
-        return _let_in(context, entry.arrival_from_prolific(context.study, request.query_params))
+        return _let_in(context, request, entry.arrival_from_prolific(context.study, request.query_params))
     except EntryRefused as refusal:
         return _turn_away(context, refusal)
 
@@ -77,7 +78,7 @@ def enter_by_invitation(request: Request, context: Context, code: str) -> Respon
     try:
         with context.study.database.reading() as connection:
             arrival = entry.arrival_from_invitation(context.study, connection, code)
-        return _let_in(context, arrival)
+        return _let_in(context, request, arrival)
     except EntryRefused as refusal:
         return _turn_away(context, refusal)
 
@@ -121,17 +122,19 @@ def consent(context: Context, form: Form, visitor: FormSender) -> Response:
 @routes.post("/study/device")
 def device(context: Context, form: Form, visitor: FormSender) -> Response:
     """Check the device; one that does not fit gives its place back."""
-    width, height = (_pixels(form.get(name, "")) for name in ("width", "height"))
+    width = number_in(form, "width")
     fits = width >= context.study.config.min_width and form.get("storage") == "yes"
     with context.study.database.writing() as connection:
         moved = move(connection, visitor.participant, to="guide" if fits else "incompatible", only_from=("device",))
         if moved:
+            # Whoever begins again may have another device.
+            connection.execute(t.device.delete().where(t.device.c.participant == visitor.participant))
             connection.execute(
                 t.device.insert().values(
                     participant=visitor.participant,
                     width=width,
-                    height=height,
-                    ratio=_pixels(form.get("ratio", "")) / 100,
+                    height=number_in(form, "height"),
+                    ratio=number_in(form, "ratio") / 100,
                     full_brightness=int(form.get("brightness") == "yes"),
                     no_colour_filter=int(form.get("filters") == "yes"),
                     at=time.time(),
@@ -140,11 +143,6 @@ def device(context: Context, form: Form, visitor: FormSender) -> Response:
         if moved and not fits:
             _release_slot(connection, visitor.participant, "incompatible")
     return _to_study()
-
-
-def _pixels(text: str) -> int:
-    """A number of pixels from a form; 0 for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 5 else 0
 
 
 @routes.post("/study/guide")
@@ -221,9 +219,10 @@ def _to_study() -> Response:
     return RedirectResponse("/study", status_code=303)
 
 
-def _let_in(context: StudyContext, arrival: Arrival) -> Response:
+def _let_in(context: StudyContext, request: Request, arrival: Arrival) -> Response:
+    visitor = context.visitor(request)
     with context.study.database.writing() as connection:
-        token = entry.enter(context.study, connection, arrival)
+        token = entry.enter(context.study, connection, arrival, visitor.participant if visitor else None)
     # At once to an address without the participant's id.
     response = _to_study()
     context.cookie.set_on(response, token, seconds=SESSION_SECONDS)
@@ -250,9 +249,11 @@ def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
     study, config = context.study, context.study.config_of(visitor.version)
     match visitor.state:
         case "consent":
+            # Also whoever begins again reads the newest text.
+            config = study.config_of(None)
             return context.page(
                 "consent.html",
-                visitor,
+                replace(visitor, version=None),
                 text=_markdown(config.texts.consent),
                 facts=config.consent_facts,
                 version=study.version,
@@ -261,13 +262,14 @@ def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
             comment = context.answers.last_words(visitor.participant)
             return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief), comment=comment)
         case state:
-            return context.page("ended.html", visitor, state=state, code=bool(config.prolific))
+            return context.page("ended.html", visitor, state=state, reason="", code=bool(config.prolific))
 
 
 def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Response:
     study, config = context.study, context.study.config_of(visitor.version)
     if not isinstance(claimed, Held):
-        return context.page("ended.html", visitor, state="passed on", code=False)
+        reason = claimed.reason if isinstance(claimed, PassedOn) else ""
+        return context.page("ended.html", visitor, state="passed on", reason=reason, code=False)
     match visitor.state:
         case "device":
             return context.page("device.html", visitor)

@@ -95,6 +95,13 @@ identity = sa.Table(
     sa.Column("pid", sa.LargeBinary, nullable=False),
     sa.Column("submission", sa.LargeBinary, nullable=False),
 )
+arrival = sa.Table(
+    "arrival",
+    metadata,
+    # Hashes of the links that a participant came by, the second factor beside the Prolific id; kept after payment.
+    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
+    sa.Column("link_hmac", sa.Text, primary_key=True),
+)
 session = sa.Table(
     "session",
     metadata,

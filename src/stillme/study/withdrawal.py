@@ -36,7 +36,7 @@ def withdraw(study: Study, participant: str) -> bool:
                 connection.execute(table.delete().where(table.c.slot == slot))
         # A void slot with nobody and nothing in it says nothing about anybody.
         connection.execute(t.slot.delete().where(t.slot.c.id.in_(slots)))
-        for table in (t.identity, t.session, t.consent, t.device):
+        for table in (t.identity, t.arrival, t.session, t.consent, t.device):
             connection.execute(table.delete().where(table.c.participant == participant))
         gone = connection.execute(t.participant.delete().where(t.participant.c.id == participant))
         withdrawn = t.study.c.withdrawn + gone.rowcount

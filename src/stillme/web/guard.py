@@ -86,7 +86,7 @@ class Guard:
         if "content-length" not in headers:
             return (411, "Send the length of the request (Content-Length).") if "transfer-encoding" in headers else None
         length = headers["content-length"]
-        if not length.isdigit() or int(length) > self._limit:
+        if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > self._limit:
             return 413, "The request is too large."
         return None
 
