@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import unescape
@@ -270,6 +270,38 @@ class Researcher(Annotator):
         token = re.search(r'name="csrf" value="(\w+)"', await self._overview())
         assert token
         await self._post(path, csrf=token[1], rater=rater, reason=reason, **more)
+
+
+async def disturb(researcher: Researcher, people: Sequence[Annotator], times: int) -> None:
+    """While others rate: exclude somebody who finished, free somebody's place, have somebody withdraw; in turn."""
+    await researcher.sign_in()
+    for turn in range(times):
+        while not (names := await researcher.finished_raters()) or not (done := _finished(people)):
+            await asyncio.sleep(0.1)
+        if turn % 3 == 0:
+            await researcher.exclude(names[0])
+        elif turn % 3 == 1:
+            await researcher.release(names[0])
+        else:
+            await done[-1].withdraw()
+
+
+def _finished(people: Sequence[Annotator]) -> list[Annotator]:
+    return [person for person in people if person.code == "DONE1" and not person.withdrawn]
+
+
+async def fill_up(port: int, researcher: Researcher) -> list[Annotator]:
+    """Have as many people come as are needed, of whom every fifth withdraws half way, until nobody is."""
+    came: list[Annotator] = []
+    for wave in range(50):
+        needed = await researcher.raters_needed()
+        if not needed:
+            researcher.hang_up()
+            return came
+        comers = [Annotator(port, f"wave{wave}n{n}") for n in range(needed)]
+        came += comers
+        await asyncio.gather(*(c.give_up() if n % 5 == 4 else c.take_part() for n, c in enumerate(comers)))
+    raise AssertionError("raters are still needed")
 
 
 def page_data(page: str) -> tuple[dict[str, Any], str]:
