@@ -6,15 +6,20 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
+from stillme.store import Store
+from stillme.study.closing import close_study
 from stillme.study.keys import change_password
 from tests.pages import wait_until
 from tests.study.annotators import serving
+from tests.study.conftest import Served
 from tests.study.studies import RIGHT, write_study
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("study-browser")]
@@ -430,3 +435,52 @@ def test_the_admin_pages_have_no_barriers(open_page: Callable[..., Page], folder
     for path in ("/admin", "/admin/submissions", "/admin/log"):
         page.goto(path)
         has_no_barriers(page)
+
+
+def test_no_page_at_which_a_participation_ends_has_barriers(
+    browser: Browser, serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    served = serve(tasks=1, raters=2)
+    with Store.writing(tmp_path / "run"):
+        pass
+    full, late, declined, narrow = (served.browser().enter(name) for name in ("full", "late", "declined", "narrow"))
+    declined.form("/study/consent", decision="decline", version="1")
+    narrow.agree()
+    narrow.form("/study/device", width="390")
+    careless = served.browser().enter("careless").to_rating()
+    careless.save([{**a, "value": 5} for a in careless.answers()], comments=[{"seq": 900, "item": 0, "text": "Odd."}])
+    careless.complete()
+    careless.form("/study/comment", comment="Thank you")
+    rating = served.browser().enter("rating").to_rating()
+    full.agree()
+    admin = served.admin()
+    pages = [
+        *(person.ask("GET", "/study") for person in (full, declined, narrow, careless)),
+        *(served.browser().ask("GET", path) for path in ("/", "/study", "/i/guess", "/nowhere")),
+        *(admin.ask("GET", path) for path in ("/admin", "/admin/submissions", "/admin/log")),
+        rating.ask("GET", "/withdraw"),
+    ]
+    close_study(served.study, tmp_path / "run")
+    pages += [person.ask("GET", "/study") for person in (rating, late.agree())]
+    pages.append(careless.ask("GET", "/withdraw"))
+    texts = [page.text for page in pages]
+    for title in ("All places are taken", "You did not agree", "does not fit", "The study has ended", "too late"):
+        assert any(title in text for text in texts), title
+    context = browser.new_context()
+    shown = context.new_page()
+    styles = served.browser()
+    for page in pages:
+        shown.route("http://study.test/", partial(_fulfil, page))
+        shown.route("http://study.test/static/*", lambda route: _fulfil(styles.ask("GET", _path(route)), route))
+        shown.goto("http://study.test/")
+        has_no_barriers(shown)
+        shown.unroute_all()
+    context.close()
+
+
+def _path(route: Route) -> str:
+    return route.request.url.removeprefix("http://study.test")
+
+
+def _fulfil(answer: Any, route: Route) -> None:
+    route.fulfill(status=200, body=answer.content, content_type=answer.headers["content-type"])

@@ -119,6 +119,20 @@ def test_withdrawal_works_until_the_answers_are_in_the_run_and_says_so(served: S
         assert connection.execute(sa.select(sa.func.count()).select_from(t.participant)).scalar_one() == 1
 
 
+def test_whose_answers_are_in_the_run_is_neither_excluded_nor_released(served: Served, run: Path) -> None:
+    served.browser().take_part("finished")
+    close_study(served.study, run)
+    admin = served.admin()
+    csrf = admin.ask("GET", "/admin").text.split('name="csrf" value="')[1].split('"')[0]
+    (rater,) = overview_of(served.study).raters
+    form = {"csrf": csrf, "rater": rater.rater, "reason": "returned", "sure": "yes"}
+    for path in ("/admin/exclude", "/admin/release"):
+        answer = admin.ask("POST", path, data=form)
+        assert answer.status_code == 409
+        assert "stay there" in answer.text
+    assert overview_of(served.study).raters[0].counts
+
+
 def test_a_promised_day_keeps_answers_out_of_the_run(serve: Callable[..., Served], run: Path) -> None:
     today = datetime.now(UTC).date()
     served = serve(consent=f"withdraw_until = {today}")

@@ -156,9 +156,6 @@ def exclude(context: Context, form: CheckedForm) -> Response:
     reason, name = form.get("reason", "").strip()[:200], form.get("rater", "")
     with context.study.database.writing() as connection:
         rater = _rater_named(context.study, connection, name)
-        written = sa.select(t.participant.c.written).where(t.participant.c.id == rater.participant)
-        if connection.execute(written).scalar():
-            raise HTTPException(409, "This rater's answers have been added to the run and stay there.")
         if reason:
             assignment.exclude(connection, rater.participant, reason, time.time())
         elif not assignment.include(connection, rater.participant):
@@ -212,7 +209,10 @@ def _to_overview() -> Response:
 
 
 def _rater_named(study: Study, connection: sa.Connection, name: str) -> Rater:
+    """A rater about whom something can still be decided."""
     for rater in raters(study, connection):
         if rater.name == name:
+            if rater.written:
+                raise HTTPException(409, "This rater's answers have been added to the run and stay there.")
             return rater
     raise HTTPException(404, "No rater of that name holds a place.")

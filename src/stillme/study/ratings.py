@@ -32,6 +32,8 @@ class Rater:
     ended: float | None
     asked: int
     version: int
+    written: bool
+    """Whether the answers have been written into the run; they stay there."""
 
     @property
     def finished(self) -> bool:
@@ -81,7 +83,7 @@ def pseudonym(study: Study, participant: str) -> str:
 def raters(study: Study, connection: sa.Connection) -> list[Rater]:
     """Everybody who holds or has finished a task; those who were excluded too."""
     rows = connection.execute(
-        sa.select(t.slot, t.participant.c.excluded)
+        sa.select(t.slot, t.participant.c.excluded, t.participant.c.written)
         .join(t.batch, t.batch.c.id == t.slot.c.batch)
         .join(t.participant, t.participant.c.id == t.slot.c.participant)
         .where(
@@ -103,6 +105,7 @@ def raters(study: Study, connection: sa.Connection) -> list[Rater]:
             ended=None if row.state == "held" else row.ended,
             asked=sum(sides * len(study.asked(questions, row.version)) for sides, questions in shown[row.batch]),
             version=row.version or 1,
+            written=row.written is not None,
         )
         for row in rows
     ]
