@@ -41,7 +41,7 @@ from tests.study.studies import write_study
 TASKS, PER_TASK, RATERS, PEOPLE = 66, 2, 3, 200
 PLACES = TASKS * RATERS
 ANSWERS = PER_TASK * 2 * 5
-DISTURBED = 60
+DISTURBED = 30
 """Raters excluded, places freed and people who withdraw, together, in the third round."""
 PACE = 2.4
 """Seconds between two answers of one person: 200 people then give about 80 a second."""

@@ -239,6 +239,9 @@ class Researcher(Annotator):
 
     async def sign_in(self) -> None:
         await self._post("/admin/login", password=self.password)
+        token = re.search(r'name="csrf" value="(\w+)"', await self._overview())
+        assert token
+        self.csrf = token[1]
 
     async def _post(self, path: str, **fields: str) -> None:
         status, _, said = await self.insist(
@@ -267,9 +270,7 @@ class Researcher(Annotator):
         await self._decide("/admin/release", rater, reason, sure="yes")
 
     async def _decide(self, path: str, rater: str, reason: str, **more: str) -> None:
-        token = re.search(r'name="csrf" value="(\w+)"', await self._overview())
-        assert token
-        await self._post(path, csrf=token[1], rater=rater, reason=reason, **more)
+        await self._post(path, csrf=self.csrf, rater=rater, reason=reason, **more)
 
 
 async def disturb(researcher: Researcher, people: Sequence[Annotator], times: int) -> None:

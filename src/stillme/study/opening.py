@@ -74,7 +74,8 @@ class Study:
 
     def asked(self, questions: str, version: int | None) -> tuple[str, ...]:
         """Which of an item's questions (as JSON) a version asks."""
-        known = self.config_of(version).questions
+        # Not through `config_of`: every answer that is read asks this.
+        known = self.versions.get(version or self.version, self.config).questions
         return tuple(name for name in json.loads(questions) if name in known)
 
     def record(self, connection: sa.Connection, actor: str, kind: str, **detail: Any) -> None:
