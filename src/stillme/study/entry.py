@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import jwt
 import sqlalchemy as sa
 
-from stillme.errors import StillmeError
 from stillme.study import schema as t
 from stillme.study.assignment import LEFT
 from stillme.study.opening import Study
+from stillme.study.prolific.api import ADDRESS, PROLIFIC, TOKEN, ProlificApi
+from stillme.study.prolific.signed_keys import key_named
 from stillme.web.sessions import new_token, token_hash
 
 SESSION_SECONDS = 30 * 24 * 3600
@@ -122,8 +123,9 @@ def _check_link(study: Study, connection: sa.Connection, arrival: Arrival, parti
     signed = study.config.prolific is not None and study.config.prolific.token is not None
     if before and not (left or signed or known == participant):
         raise EntryRefused(
-            "Your Prolific ID has already been used here with another submission. Please go on in the browser where you "
-            "began. If you returned that submission, we have not heard of it yet: try again in a few minutes, or ask us."
+            "Your Prolific ID has already been used here with another submission. Please go on in the browser where "
+            "you began. If you returned that submission, we have not heard of it yet: try again in a few minutes, or "
+            "ask us."
         )
     connection.execute(t.arrival.insert().values(participant=participant, link_hmac=link))
     connection.execute(t.identity.delete().where(t.identity.c.participant == participant))
@@ -195,14 +197,11 @@ def _claims(study: Study, token: str) -> Mapping[str, str]:
     settings = study.config.prolific and study.config.prolific.token
     assert settings
     try:
-        listed = json.loads((study.folder / settings.keys).read_text("utf-8"))["keys"]
-        known = {entry["kid"]: jwt.PyJWK(entry) for entry in cast("list[dict[str, Any]]", listed)}
-    except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
-        raise StillmeError(
-            f"{study.folder / settings.keys} is not a set of public keys ({error}). Download Prolific's keys again."
-        ) from None
-    try:
-        key = known[str(jwt.get_unverified_header(token).get("kid"))]
+        api = ProlificApi(os.environ.get(TOKEN, ""), os.environ.get(ADDRESS) or PROLIFIC) if settings.refresh else None
+        named = str(jwt.get_unverified_header(token).get("kid"))
+        key = key_named(study.folder / settings.keys, named, api)
+        if key is None:
+            raise KeyError(named)
         claims = jwt.decode(
             token,
             key,
