@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import unescape
@@ -50,6 +50,7 @@ class Annotator:
     listen: bool = False
     code: str = ""
     withdrawn: bool = False
+    seen: dict[str, int] = field(default_factory=dict)
     retries: int = 0
     _cookie: str = ""
     _stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -130,7 +131,7 @@ class Annotator:
             await self.form("/study/consent", page, decision="agree", version=shown_version(page))
             page = await self.page()
         if 'action="/study/device"' in page:
-            await self.form("/study/device", page, width="1280", storage="yes")
+            await self.form("/study/device", page, **READY)
             page = await self.page()
         if 'action="/study/guide"' in page:
             await self.form("/study/guide", page)
@@ -149,6 +150,7 @@ class Annotator:
         """Answer everything, click by click, or the first items only."""
         data, csrf = page_data(page)
         seq = data["seq"]
+        self.seen = {"pictures": 3, "decoded": data["picture"]["side"], "shown": 400}
         for item, shown in enumerate(data["items"][:only]):
             if self.listen:
                 for picture in shown["pictures"]:
@@ -164,7 +166,7 @@ class Annotator:
 
     async def _save(self, epoch: int, csrf: str, place: Place, seq: int, value: int) -> None:
         item, side, question = place
-        answer = {"seq": seq, "item": item, "side": side, "question": question, "value": value}
+        answer = {"seq": seq, "item": item, "side": side, "question": question, "value": value, "seen": self.seen}
         moment = {"item": item, "kind": "active", "amount": 2500.0}
         begun = time.perf_counter()
         status, said = await self.api(
@@ -270,6 +272,38 @@ class Researcher(Annotator):
         await self._post(path, csrf=token[1], rater=rater, reason=reason, **more)
 
 
+async def disturb(researcher: Researcher, people: Sequence[Annotator], times: int) -> None:
+    """While others rate: exclude somebody who finished, free somebody's place, have somebody withdraw; in turn."""
+    await researcher.sign_in()
+    for turn in range(times):
+        while not (names := await researcher.finished_raters()) or not (done := _finished(people)):
+            await asyncio.sleep(0.1)
+        if turn % 3 == 0:
+            await researcher.exclude(names[0])
+        elif turn % 3 == 1:
+            await researcher.release(names[0])
+        else:
+            await done[-1].withdraw()
+
+
+def _finished(people: Sequence[Annotator]) -> list[Annotator]:
+    return [person for person in people if person.code == "DONE1" and not person.withdrawn]
+
+
+async def fill_up(port: int, researcher: Researcher) -> list[Annotator]:
+    """Have as many people come as are needed, of whom every fifth withdraws half way, until nobody is."""
+    came: list[Annotator] = []
+    for wave in range(50):
+        needed = await researcher.raters_needed()
+        if not needed:
+            researcher.hang_up()
+            return came
+        comers = [Annotator(port, f"wave{wave}n{n}") for n in range(needed)]
+        came += comers
+        await asyncio.gather(*(c.give_up() if n % 5 == 4 else c.take_part() for n, c in enumerate(comers)))
+    raise AssertionError("raters are still needed")
+
+
 def page_data(page: str) -> tuple[dict[str, Any], str]:
     """The data of a task page, and its CSRF token."""
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
@@ -277,6 +311,16 @@ def page_data(page: str) -> tuple[dict[str, Any], str]:
     assert data, page[:500]
     assert token
     return json.loads(unescape(data[1])), token[1]
+
+
+READY = {"width": "1280", "height": "800", "ratio": "150", "storage": "yes", "brightness": "yes", "filters": "yes"}
+"""What a good device says."""
+
+
+def seen_whole(answer: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """An answer by somebody who saw every picture of the item."""
+    pictures = len(data["items"][answer["item"]]["pictures"]) if answer["item"] < len(data["items"]) else 0
+    return {"seen": {"pictures": pictures, "decoded": data["picture"]["side"], "shown": 400}, **answer}
 
 
 def shown_version(page: str) -> str:

@@ -26,9 +26,11 @@ from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
 from stillme.study.drawing import Design, new_study
 from stillme.study.export import export_study
+from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
 from stillme.study.overview import overview_of
 from stillme.study.submissions import apply_statuses
+from stillme.study.withdrawal import withdraw
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT
 
@@ -89,6 +91,81 @@ def test_side_bias_and_agreement_are_measured_on_the_right_outputs(serve: Callab
     assert [round(axis.alpha or 0, 6) for axis in overview.agreements] == [1.0] * 5
     assert all(rater.agreement == pytest.approx(1.0) for rater in overview.raters)
     assert all(abs(rater.side or 0) < 2 for rater in overview.raters)
+
+
+def test_cannot_tell_is_no_number_in_the_consistency_of_repeats(served: Served) -> None:
+    browser = served.browser().enter("unsure").to_rating()
+    # 4 wherever they can tell; which question they cannot tell differs from item to item, so also in repeats.
+    browser.save([{**a, "value": 0 if a["question"] == a["item"] % 5 else 4} for a in browser.answers()])
+    browser.complete()
+    (quality,) = overview_of(served.study).raters
+    assert quality.repeat == 0.0
+    assert quality.cannot_tell == pytest.approx(0.2)
+    # Somebody who never can tell has no gold accuracy, rather than a bad one.
+    silent = served.browser().enter("silent").to_rating()
+    silent.save(silent.answers(lambda i, s, q: 0))
+    silent.complete()
+    quality = overview_of(served.study).raters[-1]
+    assert (quality.gold, quality.repeat) == (None, None)
+    assert "often cannot tell" in quality.flags
+
+
+def test_a_clock_that_jumps_back_gives_no_negative_minutes(served: Served, tmp_path: Path) -> None:
+    browser = served.browser().enter("late").to_rating()
+    active = [{"item": 0, "kind": "active", "amount": 90_000.0}]
+    browser.save(browser.answers(), moments=active)
+    with served.study.database.writing() as connection:
+        connection.execute(t.slot.update().where(t.slot.c.state == "held").values(begun=t.slot.c.begun + 7200))
+    browser.complete()
+    overview = overview_of(served.study)
+    assert overview.raters[0].minutes == pytest.approx(1.5)
+    assert overview.progress.median_minutes == pytest.approx(1.5)
+    assert overview.progress.per_hour > 0
+    export_study(served.study, tmp_path, "csv")
+    with (tmp_path / "ratings.csv").open() as stream:
+        assert all(float(row["seconds"]) >= 0 for row in csv.DictReader(stream))
+
+
+def test_checks_are_reported_by_rater_with_advice_and_nobody_is_excluded(served: Served, tmp_path: Path) -> None:
+    careless = served.browser().enter("careless").to_rating()
+    careless.save([{**a, "value": 5} for a in careless.answers()])
+    careless.complete()
+    (quality,) = overview_of(served.study).raters
+    page = served.admin().ask("GET", "/admin").text
+    assert "Missed attention checks: look at the time per item before you decide" in page
+    assert "Checks that were missed" in page
+    assert quality.counts
+    export_study(served.study, tmp_path, "csv")
+    with (tmp_path / "checks.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["rater"] for row in rows} == {quality.rater}
+    assert {row["kind"] for row in rows} == {"attention", "gold"}
+    assert all(row["right"] == "False" for row in rows if row["kind"] == "attention")
+    with (tmp_path / "raters.csv").open() as stream:
+        (rater,) = csv.DictReader(stream)
+    assert (rater["full_brightness"], rater["no_colour_filter"], rater["ratio"]) == ("1", "1", "1.5")
+
+
+def test_comments_are_kept_without_the_id_and_deleted_with_everything_else(served: Served, tmp_path: Path) -> None:
+    browser = served.browser().enter("pidabc").to_rating()
+    browser.save(browser.answers(), comments=[{"seq": 900, "item": 1, "text": "=HYPERLINK(1) by pidabc"}])
+    browser.save([], comments=[{"seq": 899, "item": 1, "text": "older"}])
+    browser.complete()
+    browser.form("/study/comment", comment="Thank you, pidabc")
+    assert "Your comment is saved" in browser.page()
+    export_study(served.study, tmp_path, "csv")
+    with (tmp_path / "comments.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {(bool(row["item"]), row["comment"]) for row in rows} == {
+        (False, "Thank you, [id]"),
+        (True, "'=HYPERLINK(1) by [id]"),
+    }
+    with served.study.database.reading() as connection:
+        who = connection.execute(sa.select(t.participant.c.id)).scalar_one()
+    withdraw(served.study, who)
+    with served.study.database.reading() as connection:
+        assert not connection.execute(sa.select(t.comment)).all()
+        assert not connection.execute(sa.select(t.device)).all()
 
 
 def test_low_pay_raises_an_alarm(served: Served) -> None:
@@ -165,8 +242,7 @@ def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_
         assert [path.name for path in written] == [
             f"ratings.{kind}",
             f"items.{kind}",
-            f"raters.{kind}",
-            f"exclusions.{kind}",
+            *(f"{name}.{kind}" for name in ("raters", "checks", "comments", "agreement", "exclusions")),
             "codebook.md",
         ]
         everything = b"".join(path.read_bytes() for path in written)
@@ -187,7 +263,8 @@ def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_
 def test_the_admins_download_is_the_same_export(served: Served) -> None:
     served.browser().take_part("pid1")
     packed = zipfile.ZipFile(io.BytesIO(served.admin().ask("GET", "/admin/export.zip").content))
-    assert set(packed.namelist()) == {"ratings.csv", "items.csv", "raters.csv", "exclusions.csv", "codebook.md"}
+    names = ("ratings", "items", "raters", "checks", "comments", "agreement", "exclusions")
+    assert set(packed.namelist()) == {*(f"{name}.csv" for name in names), "codebook.md"}
 
 
 def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: Path) -> None:
@@ -227,7 +304,7 @@ def take_part_by_link(served: Served, value: int) -> None:
     browser.ask("GET", f"/i/{code}")
     browser.to_training()
     _, csrf = browser.data()
-    practice = [item for item in served.study.drawn.items if item.kind == "training"]
+    practice = [item for item in served.study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
     answers = [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in practice]
     assert browser.api("POST", "/api/training", {"answers": answers}, csrf).json()["finished"]
     browser.save(browser.answers(lambda i, s, q: value))
@@ -309,7 +386,7 @@ def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     assert (made["items"], made["tasks"]) == (4, 2)
     assert len(ask("invite", "3", folder, "--address", "https://study.example/")) == 3
     assert ask("status", folder)["progress"]["slots"]["done"] == 1
-    assert len(ask("export", folder, "--to", str(tmp_path / "out"))["files"]) == 5
+    assert len(ask("export", folder, "--to", str(tmp_path / "out"))["files"]) == 8
     assert ask("close", folder)["added"] == 12
     text = CliRunner().invoke(cli, ["study", "close", folder])
     assert 'use = "people"' in text.output

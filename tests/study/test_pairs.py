@@ -99,7 +99,7 @@ def test_a_role_run_is_drawn_with_both_people_and_without_the_sentence(drawn: Ne
         assert item.source != item.second
         assert item.strata["portrait"] != item.strata["second"]
     kinds = Counter(item.kind for item in drawn.drawn.items)
-    assert kinds == {"real": PROMPTS, "gold": 2, "attention": 2, "repeat": 2, "training": 2}
+    assert kinds == {"real": PROMPTS, "gold": 2, "attention": 2, "repeat": 2, "training": 3}
     assert 'questions = ["role_target"]' in (drawn.folder / "study.toml").read_text()
 
 

@@ -22,7 +22,7 @@ from stillme.study.app import build
 from stillme.study.progress import progress
 from stillme.study.prolific import signed_keys
 from stillme.study.prolific.api import ProlificApi, ProlificError
-from stillme.study.prolific.following import OLDER, approve, reject, request_return, sync
+from stillme.study.prolific.following import approve, reject, request_return, sync
 from stillme.study.prolific.recruiting import create_study, offer_places
 from stillme.study.prolific.webhook import PATH, signature_of, subscribe
 from stillme.study.submissions import submissions
@@ -130,7 +130,7 @@ def test_the_status_of_an_older_submission_says_nothing_about_the_next(
     assert browser.ask("GET", "/enter?PROLIFIC_PID=pid1&STUDY_ID=study1&SESSION_ID=s2").status_code == 303
     browser.to_rating()
     prolific.submit("pid1", "ACTIVE", name="s2")
-    assert sync(served.study, api) == {OLDER: 1}
+    assert sync(served.study, api) == {"an earlier submission: nothing was done": 1}
     browser.save(browser.answers())
     assert browser.complete().json() == {"missing": []}
 

@@ -29,6 +29,7 @@ _HELP = """Have people rate edits, blind, and compare their ratings with the mod
 
 \b
 stillme study new my-audit            draw items from a run; writes my-audit/study
+stillme study preview my-audit/study  try it yourself, nothing is kept
 stillme study serve my-audit/study    consent, training, rating, completion codes
 stillme study status my-audit/study   progress, quality, agreement
 stillme study close my-audit/study    add the ratings to the run, as the judge `people`
@@ -115,7 +116,7 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
             f"Admin password, shown only now: {made.password}\n"
             f"Edit {made.folder / 'study.toml'} before you serve it."
         )
-        print_next("study", "serve", made.folder)
+        print_next("study", "preview", made.folder)
 
 
 @study_group.command()
@@ -131,13 +132,30 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
 def serve(study: Path, database: str | None, proxies: tuple[str, ...], **options: Any) -> None:
     """Serve a study until interrupted.
 
-    By default only this machine can connect. Every answer is on disk before the page confirms it.
+    By default only this machine can connect. Every answer is on disk before the page confirms it. Changed texts or
+    questions in study.toml are a new version, for people who have not begun.
     """
     from stillme.study.serving import ServeOptions
     from stillme.study.serving import serve as run
 
     run(study, ServeOptions(database=database, proxies=proxies, **options), echo)
     print_next("study", "status", study)
+
+
+@study_group.command()
+@_study_argument
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines.")
+@click.option("--port", type=int, help="By default the first free port from 8470.")
+def preview(study: Path, **options: Any) -> None:
+    """Show the whole study to yourself, on a database that is thrown away.
+
+    Every page from consent to the completion code, and the admin pages. Nothing of it is kept.
+    """
+    from stillme.study.serving import ServeOptions
+    from stillme.study.serving import preview as run
+
+    run(study, ServeOptions(**options), echo)
+    print_next("study", "serve", study)
 
 
 @study_group.command()

@@ -20,10 +20,10 @@ from stillme.study import assignment, keys
 from stillme.study import schema as t
 from stillme.study.agreement import agreements
 from stillme.study.context import Context, Form, StudyContext, client
-from stillme.study.export import export_study
+from stillme.study.export import comments, export_study
 from stillme.study.opening import Study
 from stillme.study.progress import progress
-from stillme.study.quality import rater_qualities
+from stillme.study.quality import advice, check_answers, rater_qualities
 from stillme.study.ratings import Rater, raters
 from stillme.study.submissions import submissions
 from stillme.web import events
@@ -65,12 +65,16 @@ def overview(request: Request, context: Context) -> Response:
     with study.database.writing() as connection:
         assignment.expire(connection, study.id, time.time())
     with study.database.reading() as connection:
+        qualities = rater_qualities(study, connection)
         return _page(
             context,
             token,
             "admin.html",
             progress=progress(study, connection),
-            qualities=rater_qualities(study, connection),
+            qualities=qualities,
+            advice={quality.rater: advice(quality) for quality in qualities if quality.flags},
+            missed=[answer for answer in check_answers(study, connection) if not answer.right],
+            comments=comments(study, connection),
             agreements=agreements(study, connection),
             titles={name: axis.title for name, axis in rubric.load().axes.items()},
         )

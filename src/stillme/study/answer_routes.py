@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from stillme.study import schema as t
-from stillme.study.answers import NotAsked, PresentedItem, SaveRequest, StalePage
+from stillme.study.answers import NotAsked, NotSeen, PresentedItem, SaveRequest, StalePage
 from stillme.study.context import Context, Participant
 from stillme.study.entry import Visitor, move
 from stillme.study.page_data import feedback, training_items
@@ -24,6 +24,7 @@ Value = Annotated[int, Field(ge=0, le=5)]
 _STALE = "This page is out of date: the task is open elsewhere, or its time ran out. Please reload."
 _CLOSED = "The study has been closed. Please reload: the next page explains what happens and how you are paid."
 _NOT_ASKED = "That was not asked."
+_NOT_SEEN = "The pictures of this item were not all shown, so it cannot be answered. Please reload."
 _ID = re.compile(r"[0-9a-f]{32}")
 
 routes = APIRouter()
@@ -64,7 +65,9 @@ def save(context: Context, visitor: ScriptSender, saving: SaveRequest) -> dict[s
         raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
     except NotAsked:
         raise HTTPException(422, _NOT_ASKED) from None
-    return {"saved": [answer.seq for answer in saving.answers]}
+    except NotSeen:
+        raise HTTPException(422, _NOT_SEEN) from None
+    return {"saved": [entry.seq for entry in (*saving.answers, *saving.comments)]}
 
 
 @routes.post("/api/complete")
@@ -114,8 +117,9 @@ def _file_for(visitor: Visitor, name: str) -> sa.Select[str]:
         .join(t.slot, t.slot.c.id == t.presentation.c.slot)
         .where(t.slot.c.participant == visitor.participant, t.slot.c.state == "held")
     )
-    allowed = t.item.c.kind == "training" if visitor.state == "training" else t.item.c.id.in_(own_items)
-    may_look = visitor.state in ("training", "rating")
+    learning = visitor.state in ("guide", "training")
+    allowed = t.item.c.kind == "training" if learning else t.item.c.id.in_(own_items)
+    may_look = learning or visitor.state == "rating"
     return (
         sa.select(t.image.c.file)
         .join(t.item, t.item.c.id == t.image.c.item)

@@ -22,12 +22,13 @@ from stillme.web.sessions import Cookie
 _TITLES = {401: "Please open your link again", 404: "There is nothing here"}
 
 
-def build(study: Study, *, hosts: tuple[str, ...] = LOOPBACK, secure: bool = False) -> FastAPI:
-    """The app of one study."""
+def build(study: Study, *, hosts: tuple[str, ...] = LOOPBACK, secure: bool = False, preview: bool = False) -> FastAPI:
+    """The app of one study; as a preview every page says that nothing is kept."""
     site = Site(title=study.config.title, package="stillme.study", hosts=hosts, secure=secure, signed=(webhook.PATH,))
     app, limits = create_app(site), study.config.limits
     app.state.context = StudyContext(
         study=study,
+        preview=preview,
         pages=Pages(site),
         answers=Answers(study),
         cookie=Cookie(name="stillme-study", secure=secure),

@@ -20,8 +20,8 @@ PROLIFIC_FLOOR = 8.0
 """US dollars an hour below which Prolific refuses a study."""
 
 WITHDRAWAL = (
-    "You can withdraw with the link on every page, and everything of yours is deleted. Once your answers have been added "
-    "to the results, they can no longer be taken out."
+    "You can withdraw with the link on every page, and everything of yours is deleted. Once your answers have been "
+    "added to the results, they can no longer be taken out."
 )
 
 CodeKind = Literal["completed", "failed_attention", "no_consent", "screened_out", "incompatible_device", "other"]

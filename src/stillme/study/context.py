@@ -25,6 +25,7 @@ class StudyContext:
     """One study as it is served; kept in `app.state.context`."""
 
     study: Study
+    preview: bool
     pages: Pages
     answers: Answers
     cookie: Cookie
@@ -37,7 +38,8 @@ class StudyContext:
         """A participant's page."""
         csrf = csrf_of(visitor.token) if visitor else ""
         config = self.study.config_of(visitor.version if visitor else None)
-        return self.pages.show(name, status, config=config, visitor=visitor, csrf=csrf, **values)
+        shown = {"config": config, "visitor": visitor, "csrf": csrf, "preview": self.preview}
+        return self.pages.show(name, status, **shown, **values)
 
     def visitor(self, request: Request) -> Visitor | None:
         """Whose session the request carries, if anybody's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,29 +12,33 @@ import sqlalchemy as sa
 from stillme import rubric
 from stillme.study import pairs
 from stillme.study import schema as t
-from stillme.study.answers import PresentedItem
+from stillme.study.answers import PresentedItem, pictures_of
 from stillme.study.assignment import Held
+from stillme.study.blinding import format_of
 from stillme.study.checks import is_right
 from stillme.study.config import Config
-from stillme.study.items import Expected
+from stillme.study.items import EXAMPLE, Expected
 from stillme.study.opening import Study
 from stillme.types import digest
 
 
 def rating_data(
-    config: Config, connection: sa.Connection, held: Held, shown: Sequence[PresentedItem]
+    study: Study, connection: sa.Connection, config: Config, held: Held, shown: Sequence[PresentedItem]
 ) -> dict[str, Any]:
     """The rating page's data: items in the participant's own order, and what is answered already."""
     pictures = _pictures(connection, [item.item for item in shown])
     answers = connection.execute(sa.select(t.answer).where(t.answer.c.slot == held.slot)).all()
+    comments = connection.execute(sa.select(t.comment).where(t.comment.c.slot == held.slot)).all()
     return {
         "queue": digest(["queue", held.slot]),
         "epoch": held.epoch,
-        "seq": max((row.seq for row in answers), default=0),
+        "seq": max((row.seq for row in (*answers, *comments)), default=0),
+        "picture": asdict(format_of(study.pictures)),
         "questions": _questions(config),
         "abstain": config.can_abstain,
         "items": [_item_data(item, pictures[item.item]) for item in shown],
         "answers": [[row.position, row.side, row.question, row.value] for row in answers],
+        "comments": [[row.position, row.text] for row in comments],
     }
 
 
@@ -42,17 +47,27 @@ def training_items(study: Study, connection: sa.Connection, version: int | None)
     rows = connection.execute(
         sa.select(t.item).where(t.item.c.study == study.id, t.item.c.kind == "training").order_by(t.item.c.drawn)
     )
-    return [
-        PresentedItem(
-            item=row.id,
-            kind=row.kind,
-            prompt=row.prompt,
-            questions=study.asked(row.questions, version),
-            sides=row.sides,
-            swapped=False,
-        )
-        for row in rows
-    ]
+    return [_training_item(study, row, version) for row in rows if row.drawn != EXAMPLE]
+
+
+def example_pictures(study: Study, connection: sa.Connection) -> list[str]:
+    """The pictures of the guide's example; none in studies that were drawn without one."""
+    row = connection.execute(
+        sa.select(t.item.c.id).where(t.item.c.study == study.id, t.item.c.drawn == EXAMPLE)
+    ).scalar()
+    return _pictures(connection, [row])[row] if row else []
+
+
+def _training_item(study: Study, row: sa.Row[Any], version: int | None) -> PresentedItem:
+    return PresentedItem(
+        item=row.id,
+        kind=row.kind,
+        prompt=row.prompt,
+        questions=study.asked(row.questions, version),
+        sides=row.sides,
+        swapped=False,
+        pictures=pictures_of(row.questions, row.sides),
+    )
 
 
 def training_data(study: Study, connection: sa.Connection, version: int | None) -> dict[str, Any]:
@@ -64,6 +79,7 @@ def training_data(study: Study, connection: sa.Connection, version: int | None) 
         "questions": _questions(config),
         "abstain": config.can_abstain,
         "items": [_item_data(item, pictures[item.item]) for item in shown],
+        "picture": asdict(format_of(study.pictures)),
         "answers": [],
     }
 

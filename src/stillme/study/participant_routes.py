@@ -26,7 +26,7 @@ from stillme.study.config import CodeKind
 from stillme.study.context import Context, Form, Participant, StudyContext, client
 from stillme.study.entry import SESSION_SECONDS, Arrival, EntryRefused, Visitor, move
 from stillme.study.opening import Study
-from stillme.study.page_data import rating_data, training_data
+from stillme.study.page_data import example_pictures, rating_data, training_data
 from stillme.study.prolific.recruiting import completion_address
 from stillme.study.quality import fails_every_check
 from stillme.study.withdrawal import TooLate, withdraw
@@ -122,9 +122,24 @@ def consent(context: Context, form: Form, visitor: FormSender) -> Response:
 @routes.post("/study/device")
 def device(context: Context, form: Form, visitor: FormSender) -> Response:
     """Check the device; one that does not fit gives its place back."""
-    fits = number_in(form, "width") >= context.study.config.min_width and form.get("storage") == "yes"
+    width = number_in(form, "width")
+    fits = width >= context.study.config.min_width and form.get("storage") == "yes"
     with context.study.database.writing() as connection:
         moved = move(connection, visitor.participant, to="guide" if fits else "incompatible", only_from=("device",))
+        if moved:
+            # Whoever begins again may have another device.
+            connection.execute(t.device.delete().where(t.device.c.participant == visitor.participant))
+            connection.execute(
+                t.device.insert().values(
+                    participant=visitor.participant,
+                    width=width,
+                    height=number_in(form, "height"),
+                    ratio=number_in(form, "ratio") / 100,
+                    full_brightness=int(form.get("brightness") == "yes"),
+                    no_colour_filter=int(form.get("filters") == "yes"),
+                    at=time.time(),
+                )
+            )
         if moved and not fits:
             _release_slot(connection, visitor.participant, "incompatible")
     return _to_study()
@@ -135,6 +150,14 @@ def guide(context: Context, visitor: FormSender) -> Response:
     """Go on to the training."""
     with context.study.database.writing() as connection:
         move(connection, visitor.participant, to="training", only_from=("guide",))
+    return _to_study()
+
+
+@routes.post("/study/comment")
+def comment(context: Context, form: Form, visitor: FormSender) -> Response:
+    """Keep what somebody says about the whole task."""
+    if visitor.state == "debrief":
+        context.answers.comment_at_the_end(visitor.participant, form.get("comment", ""))
     return _to_study()
 
 
@@ -181,8 +204,8 @@ def withdraw_now(request: Request, context: Context, form: Form) -> Response:
 def _too_late(context: StudyContext, visitor: Visitor) -> Response:
     day = datetime.fromtimestamp(visitor.written or time.time(), UTC)
     text = (
-        f"Your answers were added to the results on {day:%-d %B %Y}, under a pseudonym. As the consent page said, they can "
-        "no longer be taken out. If you have a question about this, please ask us."
+        f"Your answers were added to the results on {day:%-d %B %Y}, under a pseudonym. As the consent page said, they "
+        "can no longer be taken out. If you have a question about this, please ask us."
     )
     return context.page("message.html", visitor, 409, title="It is too late to withdraw", text=text)
 
@@ -233,16 +256,18 @@ def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
     study, config = context.study, context.study.config_of(visitor.version)
     match visitor.state:
         case "consent":
+            # Also whoever begins again reads the newest text.
+            config = study.config_of(None)
             return context.page(
                 "consent.html",
-                visitor,
+                replace(visitor, version=None),
                 text=_markdown(config.texts.consent),
                 facts=config.consent_facts,
                 version=study.version,
             )
         case "debrief":
-            code = _code(context, visitor)
-            return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief), code=code)
+            shown = {"code": _code(context, visitor), "comment": context.answers.last_words(visitor.participant)}
+            return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief), **shown)
         case state:
             return context.page("ended.html", visitor, state=state, reason="", code=_code(context, visitor))
 
@@ -256,7 +281,9 @@ def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Re
         case "device":
             return context.page("device.html", visitor)
         case "guide":
-            return context.page("guide.html", visitor, text=_markdown(config.texts.guide))
+            with study.database.reading() as connection:
+                pictures = example_pictures(study, connection)
+            return context.page("guide.html", visitor, text=_markdown(config.texts.guide), pictures=pictures)
         case "training":
             with study.database.reading() as connection:
                 data = training_data(study, connection, visitor.version)
@@ -264,7 +291,7 @@ def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Re
         case _:
             with study.database.reading() as connection:
                 shown = context.answers.shown(connection, claimed.slot)
-                data = rating_data(config, connection, claimed, shown)
+                data = rating_data(study, connection, config, claimed, shown)
                 return context.page("rating.html", visitor, data=data)
 
 

@@ -41,7 +41,9 @@ class RaterQuality:
     attention: tuple[int, int]
     """Attention items passed, and seen."""
     gold: float | None
-    """Share of right answers among those with a known answer."""
+    """Share of right answers among those with a known answer; "cannot tell" is neither right nor wrong."""
+    cannot_tell: float | None
+    """Share of real questions answered with "cannot tell"."""
     seconds: float | None
     """Median active seconds per item."""
     fast: float | None
@@ -53,7 +55,7 @@ class RaterQuality:
     agreement: float | None
     """Correlation with the mean of the others on the same items."""
     repeat: float | None
-    """Mean absolute difference between the first and the second time."""
+    """Mean absolute difference between the first and the second time, where both times could tell."""
     side: float | None
     """Mean of A minus mean of B over all questions."""
     minutes: float | None
@@ -85,6 +87,62 @@ def rater_qualities(study: Study, connection: sa.Connection) -> list[RaterQualit
         )
         for rater in active
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckAnswer:
+    """One answer to an attention or gold item."""
+
+    rater: str
+    item: str
+    kind: str
+    output: int
+    axis: str
+    given: int
+    """0 for "cannot tell"."""
+    lowest: int
+    highest: int
+    """The right answers reach from `lowest` to `highest`."""
+    right: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """For exports."""
+        return asdict(self)
+
+
+def check_answers(study: Study, connection: sa.Connection) -> list[CheckAnswer]:
+    """Every answer with a known right one, rater by rater."""
+    return [
+        CheckAnswer(
+            rater=row.rater,
+            item=row.item,
+            kind=row.kind,
+            output=row.output + 1,
+            axis=row.axis,
+            given=row.value,
+            lowest=row.expected[0],
+            highest=row.expected[1],
+            right=_right(row),
+        )
+        for row in ratings(study, connection, raters(study, connection))
+        if row.kind in ("attention", "gold") and row.expected
+    ]
+
+
+_ADVICE = {
+    "attention": "Missed attention checks: look at the time per item before you decide; one slip is human.",
+    "gold": "Many known answers missed: see which below. Perhaps a scale was misread.",
+    "too fast": "Many items in less time than a look takes: compare with the answers' entropy.",
+    "straight-lining": "The same number throughout many outputs: does that fit what the pictures show?",
+    "inconsistent repeats": "Other answers to the same pictures: with few repeats this happens by chance.",
+    "often cannot tell": "Often cannot tell: ask whether the pictures were shown well.",
+    "side bias": "A and B are rated differently although sides are random: perhaps one side was not looked at.",
+}
+
+
+def advice(quality: RaterQuality) -> list[str]:
+    """A sentence for each flag. Nobody is excluded by a flag."""
+    return [_ADVICE[flag] for flag in quality.flags]
 
 
 def fails_every_check(study: Study, connection: sa.Connection, participant: str) -> bool:
@@ -145,7 +203,8 @@ def _quality(
         answered=len(rows),
         asked=rater.asked,
         attention=_attention(rows),
-        gold=_share([_right(row) for row in rows if row.kind == "gold" and row.expected]),
+        gold=_share([_right(row) for row in rows if row.kind == "gold" and row.expected and row.value != CANNOT_TELL]),
+        cannot_tell=_share([row.value == CANNOT_TELL for row in rows if row.kind == "real"]),
         seconds=median(timed) if timed else None,
         fast=_share([second < config.checks.seconds_per_item for second in timed]),
         straight=_straight(real),
@@ -168,6 +227,7 @@ def _flagged(quality: RaterQuality) -> RaterQuality:
         ("too fast", quality.fast is not None and quality.fast > 0.3),
         ("straight-lining", quality.straight is not None and quality.straight > 0.5),
         ("inconsistent repeats", quality.repeat is not None and quality.repeat > 1.0),
+        ("often cannot tell", quality.cannot_tell is not None and quality.cannot_tell > 0.5),
         ("side bias", quality.side is not None and abs(quality.side) > 0.5 and quality.answered >= 5 * _FEWEST),
     ]
     return replace(quality, flags=tuple(name for name, raised in flags if raised))
@@ -220,10 +280,11 @@ def _agreement(real: Sequence[Rating], others: Means) -> float | None:
 
 
 def _repeat(rows: Sequence[Rating]) -> float | None:
-    first = {(row.item, row.output, row.axis): row.value for row in rows if row.kind == "real"}
+    told = [row for row in rows if row.value != CANNOT_TELL]
+    first = {(row.item, row.output, row.axis): row.value for row in told if row.kind == "real"}
     again = [
         _apart(row, first[row.repeats, row.output, row.axis])
-        for row in rows
+        for row in told
         if row.kind == "repeat" and (row.repeats, row.output, row.axis) in first
     ]
     return fmean(again) if again else None

@@ -64,6 +64,8 @@ class Rating:
     """1 to 5; of two people 1, 2 or `pairs.NEITHER`, in the order of the request; 0 for "cannot tell"."""
     at: float
     expected: tuple[int, int] | None
+    shown: int | None
+    """The smallest side of the item's pictures on the screen, in its own pixels."""
 
     @property
     def is_score(self) -> bool:
@@ -141,6 +143,7 @@ def ratings(study: Study, connection: sa.Connection, by: Sequence[Rater]) -> lis
                     axis=axis,
                     value=value,
                     at=row.at,
+                    shown=row.shown,
                     expected=expected.get((row.drawn, output, axis)),
                 )
             )

@@ -69,7 +69,8 @@ def apply_statuses(study: Study, file: Path) -> Mapping[str, int]:
     done: Counter[str] = Counter()
     with study.database.writing() as connection:
         for row in rows:
-            done[apply_status(study, connection, row["Participant id"], row["Status"])] += 1
+            submission = row.get("Submission id", "")
+            done[apply_status(study, connection, row["Participant id"], row["Status"], submission)] += 1
         del done[""]
         study.record(connection, "researcher", "applied statuses", **done)
     if not shredding.shred(study.database, study.id):
@@ -77,10 +78,11 @@ def apply_statuses(study: Study, file: Path) -> Mapping[str, int]:
     return done
 
 
-def apply_status(study: Study, connection: sa.Connection, pid: str, status: str) -> str:
+def apply_status(study: Study, connection: sa.Connection, pid: str, status: str, submission: str = "") -> str:
     """Apply one submission's status; returns what was done in a few words, empty for nothing.
 
-    Whoever left frees the place, finished or not; the identity of whoever was paid is deleted.
+    Whoever left frees the place, finished or not; the identity of whoever was paid is deleted. The status of an earlier
+    submission changes nothing for somebody who came again with another.
     """
     who = connection.execute(
         sa.select(t.participant.c.id, t.participant.c.written).where(
@@ -90,6 +92,9 @@ def apply_status(study: Study, connection: sa.Connection, pid: str, status: str)
     ).first()
     if who is None:
         return "unknown here"
+    current = connection.execute(sa.select(t.identity.c.submission).where(t.identity.c.participant == who.id)).scalar()
+    if submission and current is not None and study.keys.decrypt(current) != submission:
+        return "an earlier submission: nothing was done"
     name = " ".join(status.upper().replace("-", " ").replace("_", " ").split())
     if name in PAID:
         return "identities purged" if purge_identity(study, connection, who.id) else ""

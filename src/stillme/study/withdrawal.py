@@ -19,7 +19,7 @@ class TooLate(Exception):
 def withdraw(study: Study, participant: str) -> bool:
     """Delete answers, comments, events, consent, sessions and identity; the place goes to somebody else.
 
-    Returns whether the deleted bytes are gone from the database's files too; if not, that is finished in the background.
+    Returns whether the deleted bytes are gone from the database's files too; if not, a thread finishes that.
     """
     now = time.time()
     with study.database.writing() as connection:

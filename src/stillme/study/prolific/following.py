@@ -18,7 +18,6 @@ from stillme.study.submissions import Submission, apply_status, submissions
 
 SHORTEST_MESSAGE = 100
 """Characters that Prolific asks of a rejection's message."""
-OLDER = "of an older submission: nothing was done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ def apply_all(study: Study, listed: Iterable[RemoteSubmission], source: str) -> 
     done: Counter[str] = Counter()
     with study.database.writing() as connection:
         for remote in listed:
-            done[_apply(study, connection, remote)] += 1
+            done[apply_status(study, connection, remote.pid, remote.status, remote.id)] += 1
         del done[""]
         study.record(connection, "prolific", "applied statuses", source=source, **done)
     if not shredding.shred(study.database, study.id):
@@ -90,21 +89,6 @@ def _review(study: Study, chosen: Sequence[Submission], act: Callable[[str], str
         # At once, so that a crash in the middle leaves nobody paid and unknown.
         apply_all(study, [RemoteSubmission(id=one.submission, pid=one.pid, status=status)], "prolific review")
     return Reviewed(done=done, failed=failed)
-
-
-def _apply(study: Study, connection: sa.Connection, remote: RemoteSubmission) -> str:
-    # Somebody who left and came back has two submissions; the first one's status says nothing about the second.
-    sealed = connection.execute(
-        sa.select(t.identity.c.submission)
-        .join(t.participant, t.participant.c.id == t.identity.c.participant)
-        .where(
-            t.participant.c.study == study.id,
-            t.participant.c.ext_hmac == study.keys.pseudonym("participant", f"prolific:{remote.pid}"),
-        )
-    ).scalar()
-    if sealed is not None and study.keys.decrypt(sealed) != remote.id:
-        return OLDER
-    return apply_status(study, connection, remote.pid, remote.status)
 
 
 def _chosen(study: Study, raters: Sequence[str]) -> list[Submission]:
