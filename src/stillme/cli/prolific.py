@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from stillme.study.prolific.following import Reviewed
 
 _CATEGORIES = (
-    *("TOO_QUICKLY", "TOO_SLOWLY", "FAILED_INSTRUCTIONS", "INCOMP_LONGITUDINAL", "FAILED_CHECK", "LOW_EFFORT"),
-    *("MALINGERING", "NO_CODE", "BAD_CODE", "NO_DATA", "UNSUPP_DEVICE", "OTHER"),
+    *("too_quickly", "too_slowly", "failed_instructions", "incomp_longitudinal", "failed_check", "low_effort"),
+    *("malingering", "no_code", "bad_code", "no_data", "unsupp_device", "other"),
 )
 _WEBHOOK_SECRET = "PROLIFIC_WEBHOOK_SECRET"
 
@@ -153,7 +153,12 @@ def approve(study: Path, database: str | None, raters: tuple[str, ...], as_json:
 @_study_argument
 @_raters_option(required=True)
 @click.option("--message", required=True, help="What the participant reads: at least 100 characters.")
-@click.option("--category", type=click.Choice(_CATEGORIES), required=True, help="Prolific's category of the reason.")
+@click.option(
+    "--category",
+    type=click.Choice(_CATEGORIES, case_sensitive=False),
+    required=True,
+    help="Prolific's category of the reason.",
+)
 @json_option
 def reject(
     study: Path, database: str | None, raters: tuple[str, ...], message: str, category: Any, as_json: bool
@@ -162,7 +167,7 @@ def reject(
     from stillme.study.prolific.following import reject as act
 
     with _opened(study, database) as (opened, api):
-        reviewed = act(opened, api, raters, message, category)
+        reviewed = act(opened, api, raters, message, category.upper())
     _tell(reviewed, "rejected", study, as_json)
 
 
