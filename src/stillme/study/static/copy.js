@@ -1,12 +1,14 @@
-// Copy the completion code; it can be selected by hand where a browser does not allow that.
+// Copy the completion code; it is selected first, for browsers that do not let a page copy.
 "use strict";
 document.getElementById("copy-code").addEventListener("click", async () => {
   const code = document.getElementById("completion-code");
+  const said = document.getElementById("copied");
+  getSelection().selectAllChildren(code);
+  said.textContent = "Selected: copy it with Ctrl+C.";
   try {
     await navigator.clipboard.writeText(code.textContent);
-    document.getElementById("copied").textContent = "Copied.";
+    said.textContent = "Copied.";
   } catch {
-    getSelection().selectAllChildren(code);
-    document.getElementById("copied").textContent = "Selected: copy it with Ctrl+C.";
+    // Not allowed, or not over https: the selection stays.
   }
 });
