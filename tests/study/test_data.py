@@ -204,7 +204,7 @@ def test_the_admin_sees_progress_decides_and_is_logged(served: Served) -> None:
     assert admin.ask("POST", "/admin/release", data={**form, "csrf": "x"}).status_code == 403
     (left,) = overview_of(served.study).raters
     assert left.excluded == "told us that they guessed"
-    assert "went to somebody else" in half.page()
+    assert "Your place was released" in half.page()
     submissions = admin.ask("GET", "/admin/submissions").text
     assert "pid1" in submissions
     log = admin.ask("GET", "/admin/log").text

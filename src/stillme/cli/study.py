@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from stillme.cli.options import Command, json_option, opened_run, print_json, print_next
+from stillme.cli.prolific import prolific
 from stillme.cli.terminal import echo
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -309,3 +310,6 @@ def close(
     if described:
         echo(f"Table 17 describes {described.count} of the raters; nothing about single people was kept.")
     print_next("estimate", done.run)
+
+
+study_group.add_command(prolific)

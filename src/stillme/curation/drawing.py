@@ -93,13 +93,14 @@ class _PictureCopier:
         """Copy a row's picture; False, with the reason noted, where it cannot be used."""
         try:
             data = self._source.read(row)
+            sha256 = hashlib.sha256(data).hexdigest()
+            if sha256 in self._names:
+                # Before decoding: a table may list one picture under very many names.
+                self._faults.add("repeated", row.file, f"{row.file} is {self._names[sha256]}")
+                return False
             suffix = inspect(data, row.file).suffix
         except UnreadableImage as error:
             add_unreadable(self._faults, row.file, error)
-            return False
-        sha256 = hashlib.sha256(data).hexdigest()
-        if sha256 in self._names:
-            self._faults.add("repeated", row.file, f"{row.file} is {self._names[sha256]}")
             return False
         (self._folder / f"{sha256}{suffix}").write_bytes(data)
         self._names[sha256] = row.file

@@ -16,6 +16,7 @@ from stillme.study.answers import NotAsked, NotSeen, PresentedItem, SaveRequest,
 from stillme.study.context import Context, Participant
 from stillme.study.entry import Visitor, move
 from stillme.study.page_data import feedback, training_items
+from stillme.study.screening import screen_out
 from stillme.web.sessions import require_csrf
 
 Value = Annotated[int, Field(ge=0, le=5)]
@@ -92,7 +93,8 @@ def train(context: Context, visitor: ScriptSender, practice: Practice) -> dict[s
         finished = right and len(hints) == len(shown)
         if finished:
             move(connection, visitor.participant, to="rating", only_from=("training",))
-    return {"feedback": hints, "finished": finished}
+        ended = not right and screen_out(connection, visitor.participant, context.study.config.checks.training_tries)
+    return {"feedback": hints, "finished": finished or ended}
 
 
 @routes.get("/img/{name}")

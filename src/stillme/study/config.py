@@ -80,6 +80,8 @@ class Checks(Section):
 
     seconds_per_item: float = Field(default=4.0, ge=0)
     """Active time under which an item counts as too fast."""
+    training_tries: int = Field(default=0, ge=0)
+    """Wrong tries at the training after which somebody is screened out; 0 is as many as they like."""
     send_failed_code: bool = False
     """Whether somebody who fails every attention check gets Prolific's code for that instead of `completed`."""
 
@@ -98,8 +100,10 @@ class Codes(Section):
 class Token(Section):
     """Prolific's signed entry tokens."""
 
-    keys: str
-    """A file with Prolific's public keys, saved from https://api.prolific.com/.well-known/study/jwks.json."""
+    keys: str = "jwks.json"
+    """The file with Prolific's public keys, in the study's folder."""
+    refresh: bool = True
+    """Whether the keys are fetched from Prolific: daily, and when a token names an unknown one."""
     audience: str
 
 
@@ -108,6 +112,8 @@ class Prolific(Section):
 
     study_id: str = ""
     """If given, entries for another study are refused."""
+    screen_out_reward: float = Field(default=0.0, ge=0)
+    """What somebody who is screened out is paid at once, where the workspace offers that; otherwise you review."""
     codes: Codes = Codes()
     token: Token | None = None
     """If given, only signed entries are let in."""
@@ -251,7 +257,7 @@ def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterato
             if code and not code.isalnum():
                 yield ("prolific", "codes", kind), f"{code!r} is not a code; codes are letters and digits"
         token = config.prolific.token
-        if token and not (folder / token.keys).is_file():
+        if token and not token.refresh and not (folder / token.keys).is_file():
             yield ("prolific", "token", "keys"), f"there is no file {token.keys!r} in {folder}"
     pay = cast("Mapping[str, Json]", data.get("pay") or {})
     if config.prolific and "amount" not in pay:

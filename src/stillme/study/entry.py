@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import jwt
 import sqlalchemy as sa
 
-from stillme.errors import StillmeError
 from stillme.study import schema as t
 from stillme.study.assignment import LEFT
 from stillme.study.opening import Study
+from stillme.study.prolific.api import ADDRESS, PROLIFIC, TOKEN, ProlificApi
+from stillme.study.prolific.signed_keys import key_named
 from stillme.web.sessions import new_token, token_hash
 
 SESSION_SECONDS = 30 * 24 * 3600
@@ -196,14 +197,11 @@ def _claims(study: Study, token: str) -> Mapping[str, str]:
     settings = study.config.prolific and study.config.prolific.token
     assert settings
     try:
-        listed = json.loads((study.folder / settings.keys).read_text("utf-8"))["keys"]
-        known = {entry["kid"]: jwt.PyJWK(entry) for entry in cast("list[dict[str, Any]]", listed)}
-    except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
-        raise StillmeError(
-            f"{study.folder / settings.keys} is not a set of public keys ({error}). Download Prolific's keys again."
-        ) from None
-    try:
-        key = known[str(jwt.get_unverified_header(token).get("kid"))]
+        api = ProlificApi(os.environ.get(TOKEN, ""), os.environ.get(ADDRESS) or PROLIFIC) if settings.refresh else None
+        named = str(jwt.get_unverified_header(token).get("kid"))
+        key = key_named(study.folder / settings.keys, named, api)
+        if key is None:
+            raise KeyError(named)
         claims = jwt.decode(
             token,
             key,

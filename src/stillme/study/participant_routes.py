@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
-from urllib.parse import urlencode
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
@@ -20,7 +19,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from stillme.study import entry
+from stillme.study import entry, screening
 from stillme.study import schema as t
 from stillme.study.assignment import Claim, Closed, Full, Held, PassedOn, claim, release
 from stillme.study.config import CodeKind
@@ -28,17 +27,18 @@ from stillme.study.context import Context, Form, Participant, StudyContext, clie
 from stillme.study.entry import SESSION_SECONDS, Arrival, EntryRefused, Visitor, move
 from stillme.study.opening import Study
 from stillme.study.page_data import example_pictures, rating_data, training_data
+from stillme.study.prolific.recruiting import completion_address
 from stillme.study.quality import fails_every_check
 from stillme.study.withdrawal import TooLate, withdraw
 from stillme.web.forms import number_in
 from stillme.web.sessions import require_csrf
 
-PROLIFIC = "https://app.prolific.com/submissions/complete?"
 WORKING = ("device", "guide", "training", "rating")
 _ENDS: Mapping[str, CodeKind] = {
     "debrief": "completed",
     "declined": "no_consent",
     "incompatible": "incompatible_device",
+    screening.STATE: "screened_out",
     "full": "other",
     "closed": "other",
 }
@@ -163,18 +163,13 @@ def comment(context: Context, form: Form, visitor: FormSender) -> Response:
 
 @routes.get("/finish")
 def finish(context: Context, visitor: Participant) -> Response:
-    """Hand out the completion code, or say that all is done."""
-    config = context.study.config
-    kind = _ENDS.get(visitor.state)
-    if kind is None:
+    """Go to Prolific with the completion code, or say that all is done."""
+    if visitor.state not in _ENDS:
         return _to_study()
-    if config.prolific is None or visitor.origin != "prolific":
+    code = _code(context, visitor)
+    if not code:
         return context.page("finished.html", visitor)
-    if kind == "completed" and config.checks.send_failed_code:
-        with context.study.database.reading() as connection:
-            if fails_every_check(context.study, connection, visitor.participant):
-                kind = "failed_attention"
-    return RedirectResponse(PROLIFIC + urlencode({"cc": config.code(kind)}), status_code=303)
+    return RedirectResponse(completion_address(code), status_code=303)
 
 
 @routes.get("/withdraw")
@@ -213,6 +208,18 @@ def _too_late(context: StudyContext, visitor: Visitor) -> Response:
         "can no longer be taken out. If you have a question about this, please ask us."
     )
     return context.page("message.html", visitor, 409, title="It is too late to withdraw", text=text)
+
+
+def _code(context: StudyContext, visitor: Visitor) -> str:
+    """The completion code of somebody from Prolific whose part has ended; empty for everybody else."""
+    config, kind = context.study.config, _ENDS.get(visitor.state)
+    if kind is None or config.prolific is None or visitor.origin != "prolific":
+        return ""
+    if kind == "completed" and config.checks.send_failed_code:
+        with context.study.database.reading() as connection:
+            if fails_every_check(context.study, connection, visitor.participant):
+                kind = "failed_attention"
+    return config.code(kind)
 
 
 def _to_study() -> Response:
@@ -259,17 +266,17 @@ def _waiting_page(context: StudyContext, visitor: Visitor) -> Response:
                 version=study.version,
             )
         case "debrief":
-            comment = context.answers.last_words(visitor.participant)
-            return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief), comment=comment)
+            shown = {"code": _code(context, visitor), "comment": context.answers.last_words(visitor.participant)}
+            return context.page("debrief.html", visitor, text=_markdown(config.texts.debrief), **shown)
         case state:
-            return context.page("ended.html", visitor, state=state, reason="", code=bool(config.prolific))
+            return context.page("ended.html", visitor, state=state, reason="", code=_code(context, visitor))
 
 
 def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Response:
     study, config = context.study, context.study.config_of(visitor.version)
     if not isinstance(claimed, Held):
         reason = claimed.reason if isinstance(claimed, PassedOn) else ""
-        return context.page("ended.html", visitor, state="passed on", reason=reason, code=False)
+        return context.page("ended.html", visitor, state="passed on", reason=reason, code="")
     match visitor.state:
         case "device":
             return context.page("device.html", visitor)

@@ -17,7 +17,7 @@ from stillme.web.database import Database
 
 _TABLES = (
     *("answer", "comment", "event", "presentation", "slot"),
-    *("identity", "session", "consent", "device", "participant"),
+    *("identity", "arrival", "session", "consent", "device", "participant"),
 )
 _PATIENCE, _PAUSE = 1.0, 0.5
 """Seconds that a request waits, and seconds between attempts afterwards."""

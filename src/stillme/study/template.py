@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from importlib.resources import files
 
+from stillme.study.config import Codes
 from stillme.study.items import Drawn
 
 SECONDS_PER_ITEM = 30
@@ -41,6 +43,7 @@ retention = "{retention}"
 
 [checks]
 seconds_per_item = 4.0          # less active time than this counts as too fast
+training_tries = 0              # wrong tries at the training after which somebody is screened out; 0: no limit
 send_failed_code = false        # whether failing every attention check changes the completion code
 {prolific}
 # What participants read, in Markdown. Have your ethics board approve it.
@@ -64,15 +67,15 @@ questions = ["role_target"]"""
 _PROLIFIC = """
 [prolific]
 study_id = ""                   # if given, entries for another study are refused
-[prolific.codes]                # from the study's page on Prolific
-completed = ""
-failed_attention = ""
-no_consent = ""
-screened_out = ""
-incompatible_device = ""
-other = ""                      # study full, technical trouble: paid
+screen_out_reward = 0           # paid at once to whoever is screened out, where your workspace offers it
+[prolific.codes]                # `stillme study prolific create` sends them; or enter them on the study's page there
+completed = "{completed}"
+failed_attention = "{failed_attention}"
+no_consent = "{no_consent}"
+screened_out = "{screened_out}"
+incompatible_device = "{incompatible_device}"
+other = "{other}"                # study full, technical trouble: paid
 # [prolific.token]              # signed entries only; docs/study.md tells how
-# keys = "jwks.json"
 # audience = "https://study.example"
 """
 
@@ -90,7 +93,7 @@ def study_toml(drawn: Drawn, *, prolific: bool) -> str:
         run=drawn.run,
         minutes=minutes,
         amount=-(-minutes * 12 * 100 // 60) / 100,
-        prolific=_PROLIFIC if prolific else "",
+        prolific=_PROLIFIC.format(**{kind: _new_code() for kind in Codes.model_fields}) if prolific else "",
         retention=RETENTION,
         consent=_text("consent"),
         questions=_PAIR_QUESTIONS if in_pairs else _QUESTIONS,
@@ -101,3 +104,8 @@ def study_toml(drawn: Drawn, *, prolific: bool) -> str:
 
 def _text(name: str) -> str:
     return files("stillme.study").joinpath("texts", f"{name}.md").read_text("utf-8")
+
+
+def _new_code() -> str:
+    """As Prolific's own: eight letters and digits, without those that look alike."""
+    return "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ23456789") for _ in range(8))
