@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
 from stillme.cli import cli
@@ -122,6 +124,18 @@ def test_a_database_from_before_is_read(folder: Path) -> None:
                 connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
             for table in (t.version, t.comment, t.device):
                 connection.exec_driver_sql(f"DROP TABLE {table.name}")
+    with open_study(folder) as study:
+        assert overview_of(study).progress.counting == 1
+
+
+def test_a_version_recorded_by_another_release_is_read(folder: Path) -> None:
+    with served(folder) as first:
+        first.browser().take_part("one")
+        with first.study.database.writing() as connection:
+            recorded = json.loads(connection.execute(sa.select(t.version.c.config_json)).scalar_one())
+            recorded["font"] = "serif"
+            recorded["prolific"]["codes"]["bonus"] = "X"
+            connection.execute(t.version.update().values(config_json=json.dumps(recorded)))
     with open_study(folder) as study:
         assert overview_of(study).progress.counting == 1
 

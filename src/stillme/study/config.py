@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -212,6 +213,22 @@ def load(folder: Path) -> Config:
     if problems:
         raise InvalidStudy(str(file), problems)
     return config
+
+
+def recorded(text: str) -> Config:
+    """A version as it was recorded. Settings that other releases of stillme knew are left out."""
+    data: dict[str, Json] = json.loads(text)
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        for detail in error.errors():
+            if detail["type"] == "extra_forbidden":
+                *path, name = detail["loc"]
+                section = data
+                for part in path:
+                    section = section[str(part)]
+                del section[str(name)]
+        return Config.model_validate(data)
 
 
 def warnings(config: Config) -> Iterator[str]:

@@ -137,7 +137,7 @@ def _prepared(folder: Path, drawn: Drawn, secret_keys: Keys, database: Database,
 
 def _versions(connection: sa.Connection, study: str) -> dict[int, Config]:
     rows = connection.execute(sa.select(t.version).where(t.version.c.study == study).order_by(t.version.c.number))
-    return {row.number: Config.model_validate_json(row.config_json) for row in rows}
+    return {row.number: configs.recorded(row.config_json) for row in rows}
 
 
 def _add_version(connection: sa.Connection, study: str, number: int, config: Config) -> None:
