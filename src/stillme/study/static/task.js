@@ -160,7 +160,10 @@ export class Task {
     const head = (side) => make("span", { className: "head", id: `head-${index}-${side}`, textContent: two ? "AB"[side] : "" });
     if (two) grid.append(make("span"), head(0), head(1));
     for (const [value, text] of anchors) {
-      grid.append(make("span", { className: "anchor", id: `anchor-${index}-${value}` }, make("b", { textContent: value }), make("span", { textContent: text })));
+      // With one picture the words themselves can be clicked; with two they belong to both answers.
+      const anchor = make(two ? "span" : "label", { className: "anchor" }, make("b", { textContent: value }), make("span", { textContent: text }));
+      if (!two) anchor.htmlFor = `choice-${index}-0-${value}`;
+      grid.append(anchor);
       for (let side = 0; side < this.sides; side++) grid.append(this.#choice(index, side, value));
     }
     const made = make("div", { className: "question", id: `question-${index}` },
