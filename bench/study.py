@@ -1,9 +1,10 @@
 """200 annotators against the real server: how long an answer takes until it is on disk, on SQLite and on PostgreSQL.
 
 First at the pace of people (about 80 answers a second together), then as fast as it goes with the server killed by
-SIGKILL on the way. Every place must be filled exactly and every acknowledged answer must be there. Annotators and
-server share this machine, so times grow with whatever else it does; the server's own CPU time an answer does not, nor
-do the ratios: against bare durable commits of one row on the same disk in the same run.
+SIGKILL on the way, then with raters excluded, places freed and people withdrawing in the middle, until every item has
+exactly k ratings that count. Every place must be filled exactly and every acknowledged answer must be there.
+Annotators and server share this machine, so times grow with whatever else it does; the server's own CPU time an answer
+does not, nor do the ratios: against bare durable commits of one row on the same disk in the same run.
 """
 
 from __future__ import annotations
@@ -23,9 +24,14 @@ import sqlalchemy as sa
 
 from stillme.study import schema as t
 from stillme.study.opening import open_study
+from stillme.study.overview import overview_of
+from stillme.study.ratings import raters, ratings
 from tests.study.annotators import (
     Annotator,
+    Researcher,
     ServerProcess,
+    disturb,
+    fill_up,
     postgresql_binaries,
     serving,
     throw_away_postgresql,
@@ -35,6 +41,8 @@ from tests.study.studies import write_study
 TASKS, PER_TASK, RATERS, PEOPLE = 66, 2, 3, 200
 PLACES = TASKS * RATERS
 ANSWERS = PER_TASK * 2 * 5
+DISTURBED = 30
+"""Raters excluded, places freed and people who withdraw, together, in the third round."""
 PACE = 2.4
 """Seconds between two answers of one person: 200 people then give about 80 a second."""
 LIMITS = "\n[limits]\nentries_per_minute = 100000\nrequests_per_minute = 100000\n"
@@ -79,6 +87,33 @@ def _rounds(name: str, folder: Path, database: str | None, bare: np.ndarray) -> 
     print(f"{name}, 200 people\n    {paced}; median ×{ratio:.1f} of a bare commit; {paced.cpu:.1f} ms CPU per answer")
     flat = _round(folder / "flat", database, 0.0, kills=2)
     print(f"{name}, flat out\n    {flat}; over 2 × kill -9, {flat.retries:,} requests repeated, none lost", flush=True)
+    print(f"{name}, disturbed\n    {_disturbed(folder / 'disturbed', database)}", flush=True)
+
+
+def _disturbed(folder: Path, database: str | None) -> str:
+    """Exclusions, freed places and withdrawals while others rate; newcomers fill what they leave."""
+    password = write_study(folder, tasks=TASKS, per_task=PER_TASK, raters=RATERS, checks=False, extra=LIMITS)
+    with serving(folder, database, workers=2 if database else 1) as server:
+        people = [Annotator(server.port, f"d{n}") for n in range(PLACES)]
+        researcher = Researcher(server.port, password)
+
+        async def work() -> list[Annotator]:
+            await asyncio.gather(disturb(researcher, people, DISTURBED), *(person.take_part() for person in people))
+            return await fill_up(server.port, researcher)
+
+        newcomers = asyncio.run(work())
+    with open_study(folder, database) as study:
+        with study.database.reading() as connection:
+            counting = [rater for rater in raters(study, connection) if rater.counts]
+            rows = ratings(study, connection, counting)
+        progress = overview_of(study).progress
+    counts = Counter((row.item, row.output, row.axis) for row in rows)
+    assert set(counts.values()) == {RATERS}, "an item does not have exactly k ratings that count"
+    assert len(counts) == TASKS * ANSWERS
+    return (
+        f"{progress.excluded} excluded, {progress.slots['void']} places given up, {progress.withdrawn} withdrew, "
+        f"{len(newcomers)} newcomers; all {len(counts):,} questions have exactly {RATERS} ratings that count"
+    )
 
 
 def _round(folder: Path, database: str | None, pace: float, kills: int) -> Measured:

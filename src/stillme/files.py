@@ -22,6 +22,9 @@ BUNDLE_SUFFIXES = (".zip", ".tar")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tab and newline, marks that change the reading order, and halves of characters."""
 
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+"""How a formula begins; after apostrophes too, so that a marked cell is marked once more and both come back."""
+
 
 @contextmanager
 def whole(path: Path) -> Generator[Path]:
@@ -77,17 +80,20 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
 
 def _write_csv(stream: io.TextIOBase, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
     writer = csv.DictWriter(stream, fieldnames=columns, lineterminator="\n")
-    writer.writeheader()
+    writer.writerow({name: harmless(name) for name in columns})
     writer.writerows(
         {name: harmless(cell) if isinstance(cell, str) else cell for name, cell in row.items()} for row in rows
     )
 
 
 def harmless(cell: str) -> str:
-    """Mark as text what a spreadsheet would run as a formula; numbers stay numbers."""
-    if cell[:1] in ("=", "+", "-", "@", "\t", "\r") and not _is_number(cell):
-        return "'" + cell
-    return cell
+    """Mark as text what a spreadsheet would run as a formula; numbers stay numbers. `unmarked` gives it back."""
+    return "'" + cell if _FORMULA.match(cell) and not _is_number(cell) else cell
+
+
+def unmarked(cell: str) -> str:
+    """A cell as it was before `harmless`."""
+    return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
 
 
 def printable(text: str) -> str:

@@ -75,6 +75,9 @@ def encode_webp(rgb: NDArray[np.uint8], *, width: int, quality: int = 70) -> byt
 def _opened(source: bytes | Path, name: str) -> Generator[Image.Image]:
     """A still picture of a sensible size; whatever goes wrong until it is closed becomes `UnreadableImage`."""
     label = name or (str(source) if isinstance(source, Path) else "the image")
+    if isinstance(source, Path) and source.exists() and not (source.is_file() or source.is_dir()):
+        # Opening a pipe would wait for somebody to write.
+        raise UnreadableImage(f"{label} is a pipe or a device, not a picture.")
     try:
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as picture:
             _refuse_oversized(picture, label)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import unescape
@@ -49,6 +49,8 @@ class Annotator:
     """Every byte that the server sent, if `listen`."""
     listen: bool = False
     code: str = ""
+    withdrawn: bool = False
+    seen: dict[str, int] = field(default_factory=dict)
     retries: int = 0
     _cookie: str = ""
     _stream: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -126,10 +128,10 @@ class Annotator:
         assert (status, location) == (303, "/study")
         page = await self.page()
         if 'action="/study/consent"' in page:
-            await self.form("/study/consent", page, decision="agree")
+            await self.form("/study/consent", page, decision="agree", version=shown_version(page))
             page = await self.page()
         if 'action="/study/device"' in page:
-            await self.form("/study/device", page, width="1280", storage="yes")
+            await self.form("/study/device", page, **READY)
             page = await self.page()
         if 'action="/study/guide"' in page:
             await self.form("/study/guide", page)
@@ -144,11 +146,12 @@ class Annotator:
             page = await self.page()
         return page
 
-    async def rate(self, page: str) -> None:
-        """Answer everything, click by click."""
+    async def rate(self, page: str, only: int | None = None) -> None:
+        """Answer everything, click by click, or the first items only."""
         data, csrf = page_data(page)
         seq = data["seq"]
-        for item, shown in enumerate(data["items"]):
+        self.seen = {"pictures": 3, "decoded": data["picture"]["side"], "shown": 400}
+        for item, shown in enumerate(data["items"][:only]):
             if self.listen:
                 for picture in shown["pictures"]:
                     status, _, _ = await self.insist("GET", f"/img/{picture}")
@@ -163,7 +166,7 @@ class Annotator:
 
     async def _save(self, epoch: int, csrf: str, place: Place, seq: int, value: int) -> None:
         item, side, question = place
-        answer = {"seq": seq, "item": item, "side": side, "question": question, "value": value}
+        answer = {"seq": seq, "item": item, "side": side, "question": question, "value": value, "seen": self.seen}
         moment = {"item": item, "kind": "active", "amount": 2500.0}
         begun = time.perf_counter()
         status, said = await self.api(
@@ -201,10 +204,105 @@ class Annotator:
             await self.finish(page)
         self.hang_up()
 
+    async def withdraw(self) -> None:
+        """Have everything deleted."""
+        _, _, page = await self.insist("GET", "/withdraw")
+        token = re.search(r'name="csrf" value="(\w+)"', page.decode())
+        assert token, page[:300]
+        body = urlencode({"csrf": token[1]}).encode()
+        status, _, said = await self.insist("POST", "/withdraw", body, "application/x-www-form-urlencoded")
+        assert (status, b"You have withdrawn" in said) == (200, True), said[:300]
+        self.withdrawn = True
+        self.acknowledged.clear()
+        self.hang_up()
+
+    async def give_up(self) -> None:
+        """Answer half and withdraw."""
+        page = await self.arrive()
+        if "rating.js" in page:
+            await self.rate(page, only=1)
+            await self.withdraw()
+        self.hang_up()
+
     def hang_up(self) -> None:
         if self._stream:
             self._stream[1].close()
             self._stream = None
+
+
+class Researcher(Annotator):
+    """Somebody at the admin pages, over plain HTTP."""
+
+    def __init__(self, port: int, password: str) -> None:
+        super().__init__(port, "researcher")
+        self.password = password
+
+    async def sign_in(self) -> None:
+        await self._post("/admin/login", password=self.password)
+        token = re.search(r'name="csrf" value="(\w+)"', await self._overview())
+        assert token
+        self.csrf = token[1]
+
+    async def _post(self, path: str, **fields: str) -> None:
+        status, _, said = await self.insist(
+            "POST", path, urlencode(fields).encode(), "application/x-www-form-urlencoded"
+        )
+        assert status == 303, (path, status, said[-600:])
+
+    async def _overview(self) -> str:
+        _, _, page = await self.insist("GET", "/admin")
+        return page.decode()
+
+    async def finished_raters(self) -> list[str]:
+        """Pseudonyms of those who finished and count."""
+        rows = re.findall(r'<tr data-rater="(r-\w+)" data-counts="yes">', await self._overview())
+        return list(rows)
+
+    async def raters_needed(self) -> int:
+        found = re.search(r'id="raters-needed">(\d+)<', await self._overview())
+        assert found
+        return int(found[1])
+
+    async def exclude(self, rater: str, reason: str = "guessed") -> None:
+        await self._decide("/admin/exclude", rater, reason)
+
+    async def release(self, rater: str, reason: str = "returned") -> None:
+        await self._decide("/admin/release", rater, reason, sure="yes")
+
+    async def _decide(self, path: str, rater: str, reason: str, **more: str) -> None:
+        await self._post(path, csrf=self.csrf, rater=rater, reason=reason, **more)
+
+
+async def disturb(researcher: Researcher, people: Sequence[Annotator], times: int) -> None:
+    """While others rate: exclude somebody who finished, free somebody's place, have somebody withdraw; in turn."""
+    await researcher.sign_in()
+    for turn in range(times):
+        while not (names := await researcher.finished_raters()) or not (done := _finished(people)):
+            await asyncio.sleep(0.1)
+        if turn % 3 == 0:
+            await researcher.exclude(names[0])
+        elif turn % 3 == 1:
+            await researcher.release(names[0])
+        else:
+            await done[-1].withdraw()
+
+
+def _finished(people: Sequence[Annotator]) -> list[Annotator]:
+    return [person for person in people if person.code == "DONE1" and not person.withdrawn]
+
+
+async def fill_up(port: int, researcher: Researcher) -> list[Annotator]:
+    """Have as many people come as are needed, of whom every fifth withdraws half way, until nobody is."""
+    came: list[Annotator] = []
+    for wave in range(50):
+        needed = await researcher.raters_needed()
+        if not needed:
+            researcher.hang_up()
+            return came
+        comers = [Annotator(port, f"wave{wave}n{n}") for n in range(needed)]
+        came += comers
+        await asyncio.gather(*(c.give_up() if n % 5 == 4 else c.take_part() for n, c in enumerate(comers)))
+    raise AssertionError("raters are still needed")
 
 
 def page_data(page: str) -> tuple[dict[str, Any], str]:
@@ -214,6 +312,22 @@ def page_data(page: str) -> tuple[dict[str, Any], str]:
     assert data, page[:500]
     assert token
     return json.loads(unescape(data[1])), token[1]
+
+
+READY = {"width": "1280", "height": "800", "ratio": "150", "storage": "yes", "brightness": "yes", "filters": "yes"}
+"""What a good device says."""
+
+
+def seen_whole(answer: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    """An answer by somebody who saw every picture of the item."""
+    pictures = len(data["items"][answer["item"]]["pictures"]) if answer["item"] < len(data["items"]) else 0
+    return {"seen": {"pictures": pictures, "decoded": data["picture"]["side"], "shown": 400}, **answer}
+
+
+def shown_version(page: str) -> str:
+    """The version of the consent page."""
+    found = re.search(r'name="version" value="(\d+)"', page)
+    return found[1] if found else ""
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

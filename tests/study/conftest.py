@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from stillme.pipeline import Options, run_stages
 from stillme.study.app import build
 from stillme.study.opening import Study, open_study
-from tests.study.annotators import page_data
+from tests.study.annotators import READY, page_data, seen_whole, shown_version
 from tests.study.studies import RIGHT, write_study
 
 HOME = "http://127.0.0.1:8470"
@@ -49,9 +49,13 @@ class Browser:
     def api(self, method: str, path: str, content: Any, csrf: str) -> Any:
         return self.ask(method, path, json=content, headers={"X-CSRF": csrf})
 
+    def agree(self) -> Browser:
+        self.form("/study/consent", decision="agree", version=shown_version(self.page()))
+        return self
+
     def to_training(self) -> Browser:
-        self.form("/study/consent", decision="agree")
-        self.form("/study/device", width="1280", storage="yes")
+        self.agree()
+        self.form("/study/device", **READY)
         self.form("/study/guide")
         return self
 
@@ -81,8 +85,9 @@ class Browser:
     def save(self, answers: list[dict[str, Any]], **more: Any) -> Any:
         data, csrf = self.data()
         answer = None
-        for start in range(0, len(answers), 100):
-            body = {"epoch": data["epoch"], "answers": answers[start : start + 100], **more}
+        seen = [seen_whole(answer, data) for answer in answers]
+        for start in range(0, max(1, len(seen)), 100):
+            body = {"epoch": data["epoch"], "answers": seen[start : start + 100], **more}
             answer = self.api("PUT", "/api/answers", body, csrf)
             if answer.status_code != 200:
                 break

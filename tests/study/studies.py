@@ -46,6 +46,7 @@ def write_study(
     checks: bool = True,
     prolific: bool = True,
     extra: str = "",
+    consent: str = "",
     sides: int = 2,
     side: int = 64,
 ) -> str:
@@ -106,6 +107,7 @@ def write_study(
     drawn.write(folder)
     text = template.study_toml(drawn, prolific=False).replace("raters = 3", f"raters = {raters}")
     text = text.replace('contact = ""', 'contact = "ask@study.example"')
+    text = text.replace("[consent]", f"[consent]\n{consent}")
     (folder / "study.toml").write_text(text + (PROLIFIC if prolific else "") + extra)
     text, password = _secrets()
     (folder / keys.FILE).write_text(text)

@@ -16,7 +16,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from stillme.study import assignment, entry
 from stillme.study import schema as t
-from stillme.study.answers import Answers, SaveRequest, StalePage, SubmittedAnswer
+from stillme.study.answers import Answers, SaveRequest, Seen, StalePage, SubmittedAnswer
 from stillme.study.assignment import Closed, Full, Held, PassedOn
 from stillme.study.opening import Study
 from stillme.study.presenting import BatchItem, order, swapped
@@ -24,6 +24,7 @@ from stillme.study.withdrawal import withdraw
 from tests.study.studies import small_study
 
 LEASE = 3600.0
+SEEN = Seen(pictures=3, decoded=64, shown=400)
 
 
 def arrive(study: Study, name: str) -> str:
@@ -48,7 +49,9 @@ def all_answers(study: Study, held: Held) -> list[SubmittedAnswer]:
         for side in range(place.sides)
         for question in range(len(place.questions))
     ]
-    return [SubmittedAnswer(seq=n + 1, item=i, side=s, question=q, value=3) for n, (i, s, q) in enumerate(places)]
+    return [
+        SubmittedAnswer(seq=n + 1, item=i, side=s, question=q, value=3, seen=SEEN) for n, (i, s, q) in enumerate(places)
+    ]
 
 
 def check_everything(study: Study, k: int) -> None:
@@ -111,7 +114,7 @@ class Machine(RuleBasedStateMachine):
             ).first()
         saving = SaveRequest(
             epoch=remembered.epoch if remembered else 1,
-            answers=[SubmittedAnswer(seq=seq, item=item, side=side, question=0, value=value)],
+            answers=[SubmittedAnswer(seq=seq, item=item, side=side, question=0, value=value, seen=SEEN)],
         )
         if row is not None and row.epoch == saving.epoch:
             self.answers.save(who, saving)
@@ -149,6 +152,21 @@ class Machine(RuleBasedStateMachine):
             ).first()
             if row:
                 assert assignment.release(connection, row.id, "returned", self.now)
+
+    @rule(who=people, reason=st.sampled_from(["guessed", ""]))
+    def is_excluded_or_included(self, who: str, reason: str) -> None:
+        with self.study.database.writing() as connection:
+            if reason:
+                assignment.exclude(connection, who, reason, self.now)
+            else:
+                assignment.include(connection, who)
+
+    @invariant()
+    def who_is_excluded_never_counts(self) -> None:
+        with self.study.database.reading() as connection:
+            counting = (t.slot.c.state == "done") & t.participant.c.excluded.is_not(None)
+            rows = sa.select(t.slot.c.id).join(t.participant, t.participant.c.id == t.slot.c.participant)
+            assert not connection.execute(rows.where(counting)).all()
 
     @precondition(lambda self: self.count > 0)
     @rule(who=consumes(people))
@@ -210,7 +228,7 @@ def test_a_lapsed_place_comes_back_to_its_owner_unless_somebody_took_it(study: S
     for who in people[1:]:
         claim(study, who, 13.0 + LEASE)  # the first place has lapsed again and is given away
     claim(study, arrive(study, "p7"), 13.0 + LEASE)
-    assert claim(study, people[0], 14.0 + LEASE) == PassedOn()
+    assert claim(study, people[0], 14.0 + LEASE) == PassedOn("expired")
     check_everything(study, 3)
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,12 +22,15 @@ from stillme.pipeline import Options, run_stages
 from stillme.results import Run
 from stillme.study import schema as t
 from stillme.study.app import build
+from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
 from stillme.study.drawing import Design, new_study
 from stillme.study.export import export_study
+from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
 from stillme.study.overview import overview_of
 from stillme.study.submissions import apply_statuses
+from stillme.study.withdrawal import withdraw
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT
 
@@ -91,6 +95,81 @@ def test_side_bias_and_agreement_are_measured_on_the_right_outputs(serve: Callab
     assert all(abs(rater.side or 0) < 2 for rater in overview.raters)
 
 
+def test_cannot_tell_is_no_number_in_the_consistency_of_repeats(served: Served) -> None:
+    browser = served.browser().enter("unsure").to_rating()
+    # 4 wherever they can tell; which question they cannot tell differs from item to item, so also in repeats.
+    browser.save([{**a, "value": 0 if a["question"] == a["item"] % 5 else 4} for a in browser.answers()])
+    browser.complete()
+    (quality,) = overview_of(served.study).raters
+    assert quality.repeat == 0.0
+    assert quality.cannot_tell == pytest.approx(0.2)
+    # Somebody who never can tell has no gold accuracy, rather than a bad one.
+    silent = served.browser().enter("silent").to_rating()
+    silent.save(silent.answers(lambda i, s, q: 0))
+    silent.complete()
+    quality = overview_of(served.study).raters[-1]
+    assert (quality.gold, quality.repeat) == (None, None)
+    assert "often cannot tell" in quality.flags
+
+
+def test_a_clock_that_jumps_back_gives_no_negative_minutes(served: Served, tmp_path: Path) -> None:
+    browser = served.browser().enter("late").to_rating()
+    active = [{"item": 0, "kind": "active", "amount": 90_000.0}]
+    browser.save(browser.answers(), moments=active)
+    with served.study.database.writing() as connection:
+        connection.execute(t.slot.update().where(t.slot.c.state == "held").values(begun=t.slot.c.begun + 7200))
+    browser.complete()
+    overview = overview_of(served.study)
+    assert overview.raters[0].minutes == pytest.approx(1.5)
+    assert overview.progress.median_minutes == pytest.approx(1.5)
+    assert overview.progress.per_hour > 0
+    export_study(served.study, tmp_path, "csv")
+    with (tmp_path / "ratings.csv").open() as stream:
+        assert all(float(row["seconds"]) >= 0 for row in csv.DictReader(stream))
+
+
+def test_checks_are_reported_by_rater_with_advice_and_nobody_is_excluded(served: Served, tmp_path: Path) -> None:
+    careless = served.browser().enter("careless").to_rating()
+    careless.save([{**a, "value": 5} for a in careless.answers()])
+    careless.complete()
+    (quality,) = overview_of(served.study).raters
+    page = served.admin().ask("GET", "/admin").text
+    assert "Missed attention checks: look at the time per item before you decide" in page
+    assert "Checks that were missed" in page
+    assert quality.counts
+    export_study(served.study, tmp_path, "csv")
+    with (tmp_path / "checks.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["rater"] for row in rows} == {quality.rater}
+    assert {row["kind"] for row in rows} == {"attention", "gold"}
+    assert all(row["right"] == "False" for row in rows if row["kind"] == "attention")
+    with (tmp_path / "raters.csv").open() as stream:
+        (rater,) = csv.DictReader(stream)
+    assert (rater["full_brightness"], rater["no_colour_filter"], rater["ratio"]) == ("1", "1", "1.5")
+
+
+def test_comments_are_kept_without_the_id_and_deleted_with_everything_else(served: Served, tmp_path: Path) -> None:
+    browser = served.browser().enter("pidabc").to_rating()
+    browser.save(browser.answers(), comments=[{"seq": 900, "item": 1, "text": "=HYPERLINK(1) by pidabc"}])
+    browser.save([], comments=[{"seq": 899, "item": 1, "text": "older"}])
+    browser.complete()
+    browser.form("/study/comment", comment="Thank you, pidabc")
+    assert "Your comment is saved" in browser.page()
+    export_study(served.study, tmp_path, "csv")
+    with (tmp_path / "comments.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {(bool(row["item"]), row["comment"]) for row in rows} == {
+        (False, "Thank you, [id]"),
+        (True, "'=HYPERLINK(1) by [id]"),
+    }
+    with served.study.database.reading() as connection:
+        who = connection.execute(sa.select(t.participant.c.id)).scalar_one()
+    withdraw(served.study, who)
+    with served.study.database.reading() as connection:
+        assert not connection.execute(sa.select(t.comment)).all()
+        assert not connection.execute(sa.select(t.device)).all()
+
+
 def test_low_pay_raises_an_alarm(served: Served) -> None:
     served.browser().take_part("slow")
     assert not overview_of(served.study).progress.alarm
@@ -118,12 +197,16 @@ def test_the_admin_sees_progress_decides_and_is_logged(served: Served) -> None:
     form = {"csrf": csrf, "rater": done.rater, "reason": "told us that they guessed"}
     assert admin.ask("POST", "/admin/exclude", data=form).status_code == 303
     form = {"csrf": csrf, "rater": held.rater, "reason": "released"}
+    asked = admin.ask("POST", "/admin/release", data=form)
+    assert asked.status_code == 200
+    assert "cannot be undone" in asked.text
+    form["sure"] = "yes"
     assert admin.ask("POST", "/admin/release", data=form).status_code == 303
     assert admin.ask("POST", "/admin/release", data=form).status_code == 404
     assert admin.ask("POST", "/admin/release", data={**form, "csrf": "x"}).status_code == 403
     (left,) = overview_of(served.study).raters
     assert left.excluded == "told us that they guessed"
-    assert "went to somebody else" in half.page()
+    assert "Your place was released" in half.page()
     submissions = admin.ask("GET", "/admin/submissions").text
     assert "pid1" in submissions
     log = admin.ask("GET", "/admin/log").text
@@ -139,22 +222,8 @@ def test_the_admins_log_cannot_be_rewritten(served: Served) -> None:
             connection.execute(change)
 
 
-def test_prolifics_statuses_free_places_purge_identities_and_leave_out(served: Served, tmp_path: Path) -> None:
-    served.browser().take_part("paid")
-    served.browser().take_part("rejected")
-    served.browser().enter("left").to_rating()
+def test_an_export_without_statuses_is_refused(served: Served, tmp_path: Path) -> None:
     file = tmp_path / "export.csv"
-    file.write_text(
-        "Participant id,Status\npaid,APPROVED\nrejected,REJECTED\nleft,RETURNED\nstranger,TIMED-OUT\nnew,ACTIVE\n"
-    )
-    done = apply_statuses(served.study, file)
-    assert done == {"identities purged": 1, "excluded": 1, "places freed": 1, "unknown here": 2}
-    with served.study.database.reading() as connection:
-        assert connection.execute(sa.select(sa.func.count()).select_from(t.identity)).scalar_one() == 2
-    assert [rater.excluded for rater in overview_of(served.study).raters] == ["", "rejected on Prolific"]
-    file.write_text("Participant id,Status\npaid,GONE\n")
-    with pytest.raises(StillmeError, match="status 'GONE'"):
-        apply_statuses(served.study, file)
     file.write_text("a,b\n1,2\n")
     with pytest.raises(StillmeError, match="lacks the columns"):
         apply_statuses(served.study, file)
@@ -175,8 +244,7 @@ def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_
         assert [path.name for path in written] == [
             f"ratings.{kind}",
             f"items.{kind}",
-            f"raters.{kind}",
-            f"exclusions.{kind}",
+            *(f"{name}.{kind}" for name in ("raters", "checks", "comments", "agreement", "exclusions")),
             "codebook.md",
         ]
         everything = b"".join(path.read_bytes() for path in written)
@@ -197,7 +265,8 @@ def test_exports_name_nobody_and_say_exactly_what_was_asked(served: Served, tmp_
 def test_the_admins_download_is_the_same_export(served: Served) -> None:
     served.browser().take_part("pid1")
     packed = zipfile.ZipFile(io.BytesIO(served.admin().ask("GET", "/admin/export.zip").content))
-    assert set(packed.namelist()) == {"ratings.csv", "items.csv", "raters.csv", "exclusions.csv", "codebook.md"}
+    names = ("ratings", "items", "raters", "checks", "comments", "agreement", "exclusions")
+    assert set(packed.namelist()) == {*(f"{name}.csv" for name in names), "codebook.md"}
 
 
 def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: Path) -> None:
@@ -206,7 +275,7 @@ def test_what_does_not_count_is_in_the_exclusion_log(served: Served, tmp_path: P
     admin = served.admin()
     csrf = admin.ask("GET", "/admin").text.split('name="csrf" value="')[1].split('"')[0]
     (held,) = overview_of(served.study).raters
-    admin.ask("POST", "/admin/release", data={"csrf": csrf, "rater": held.rater, "reason": "returned"})
+    admin.ask("POST", "/admin/release", data={"csrf": csrf, "rater": held.rater, "reason": "returned", "sure": "yes"})
     export_study(served.study, tmp_path, "csv")
     with (tmp_path / "exclusions.csv").open() as stream:
         (row,) = csv.DictReader(stream)
@@ -237,7 +306,7 @@ def take_part_by_link(served: Served, value: int) -> None:
     browser.ask("GET", f"/i/{code}")
     browser.to_training()
     _, csrf = browser.data()
-    practice = [item for item in served.study.drawn.items if item.kind == "training"]
+    practice = [item for item in served.study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
     answers = [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in practice]
     assert browser.api("POST", "/api/training", {"answers": answers}, csrf).json()["finished"]
     browser.save(browser.answers(lambda i, s, q: value))
@@ -276,11 +345,11 @@ def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
         take_part_by_link(served, value)
     with served.study.database.writing() as connection:
         who = connection.execute(sa.select(t.participant.c.id).limit(1)).scalar_one()
-        connection.execute(t.participant.update().where(t.participant.c.id == who).values(excluded="guessed"))
+        exclude(connection, who, "guessed", time.time())
     first, again = close_study(served.study), close_study(served.study)
     assert (first.added, first.excluded) == (12, 1)
     assert (again.added, again.already) == (0, 12)
-    assert "All places" in served_late(served)
+    assert "The study has ended" in served_late(served)
 
 
 def served_late(served: Served) -> str:
@@ -289,7 +358,7 @@ def served_late(served: Served) -> str:
     (code,) = invite(served.study, 1)
     browser = served.browser()
     browser.ask("GET", f"/i/{code}")
-    browser.form("/study/consent", decision="agree")
+    browser.agree()
     return browser.page()
 
 
@@ -319,7 +388,7 @@ def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     assert (made["items"], made["tasks"]) == (4, 2)
     assert len(ask("invite", "3", folder, "--address", "https://study.example/")) == 3
     assert ask("status", folder)["progress"]["slots"]["done"] == 1
-    assert len(ask("export", folder, "--to", str(tmp_path / "out"))["files"]) == 5
+    assert len(ask("export", folder, "--to", str(tmp_path / "out"))["files"]) == 8
     assert ask("close", folder)["added"] == 12
     text = CliRunner().invoke(cli, ["study", "close", folder])
     assert 'use = "people"' in text.output

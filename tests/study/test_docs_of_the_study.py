@@ -11,6 +11,7 @@ import click
 import pytest
 
 from stillme.audit.config import JudgeSection
+from stillme.cli.prolific import prolific
 from stillme.cli.study import study_group
 from stillme.study import template
 from stillme.study.config import Config
@@ -28,12 +29,15 @@ INLINE = [shlex.split(words) for words in re.findall(r"`(stillme study [^`]+)`",
 @pytest.mark.parametrize("words", [*COMMANDS, *INLINE], ids=" ".join)
 def test_every_command_of_the_page_parses(words: list[str]) -> None:
     assert words[:2] == ["stillme", "study"]
-    command = study_group.commands[words[2]]
-    command.make_context(words[2], list(words[3:]))
+    command, rest = study_group.commands[words[2]], words[3:]
+    if isinstance(command, click.Group):
+        command, rest = command.commands[rest[0]], rest[1:]
+    command.make_context(words[2], list(rest))
 
 
 def test_every_option_that_the_page_names_exists() -> None:
-    known = {name for command in study_group.commands.values() for option in command.params for name in option.opts}
+    commands = [command for group in (study_group, prolific) for command in group.commands.values()]
+    known = {name for command in commands for option in command.params for name in option.opts}
     assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) <= known
 
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
+from stillme.store import Store
+from stillme.study.closing import close_study
 from stillme.study.keys import change_password
 from tests.pages import wait_until
 from tests.study.annotators import serving
+from tests.study.conftest import Served
 from tests.study.studies import RIGHT, write_study
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("study-browser")]
@@ -65,10 +71,22 @@ def enter(page: Page) -> None:
     page.goto(f"/enter?PROLIFIC_PID=p{next(_names)}&STUDY_ID=study1&SESSION_ID=s1")
 
 
+def ready(page: Page) -> None:
+    """Say that the screen is as it should be."""
+    page.get_by_label("Yes", exact=True).check()
+    page.get_by_label("Yes, they are off").check()
+
+
+def hand_in(page: Page) -> None:
+    page.get_by_role("button", name="Finish", exact=True).click()
+    page.get_by_role("button", name="Finish and hand in").click()
+
+
 def to_rating(page: Page) -> None:
     """By mouse, quickly."""
     enter(page)
     page.get_by_role("button", name="I agree to take part").click()
+    ready(page)
     page.get_by_role("button", name="Continue").click()
     page.get_by_role("button", name="Start the practice").click()
     for _ in range(2):
@@ -85,6 +103,11 @@ def to_rating(page: Page) -> None:
 
 def saved(page: Page) -> None:
     expect(page.locator("#saved")).to_have_text("✓ Saved")
+
+
+def answerable(page: Page) -> None:
+    """Wait until the item's pictures are there."""
+    expect(page.locator("#questions:not([inert])")).to_be_visible()
 
 
 def chosen(page: Page) -> dict[str, str]:
@@ -107,6 +130,10 @@ def test_a_whole_session_by_keyboard_alone_without_barriers(open_page: Callable[
     press_on(page, "I agree to take part")
     page.wait_for_selector("#go:not([disabled])")
     has_no_barriers(page)
+    page.keyboard.press("Tab")  # the link that skips to the content
+    for _ in range(2):
+        page.keyboard.press("Tab")
+        page.keyboard.press("Space")
     press_on(page, "Continue")
     expect(page.get_by_role("heading", name="What you will do")).to_be_visible()
     has_no_barriers(page)
@@ -117,12 +144,12 @@ def test_a_whole_session_by_keyboard_alone_without_barriers(open_page: Callable[
     page.keyboard.press("Enter")
     expect(page.locator(".said").first).to_contain_text("here we would answer 1")
     has_no_barriers(page)
-    page.locator("#choice-0-0-5").focus()
-    page.keyboard.type("1")
-    page.locator("#choice-0-1-5").focus()
-    page.keyboard.type("1")
+    for side in (0, 1):
+        page.locator(f"#choice-0-{side}-5").focus()
+        page.keyboard.type("1")
     page.keyboard.press("n")
     expect(page.locator("#where")).to_have_text("Practice 2 of 2")
+    answerable(page)
     page.keyboard.type("".join(str(value) * 2 for value in RIGHT))
     page.keyboard.press("Enter")
     page.wait_for_selector("#jump")
@@ -130,9 +157,12 @@ def test_a_whole_session_by_keyboard_alone_without_barriers(open_page: Callable[
     has_no_barriers(page)
     for item in range(3):
         expect(page.locator("#where")).to_have_text(f"Item {item + 1} of 3")
+        answerable(page)
         page.keyboard.type("1234512345")
-        expect(page.locator("#next")).to_be_focused()
+        expect(page.locator("#finish" if item == 2 else "#next")).to_be_focused()
         page.keyboard.press("Enter")
+    has_no_barriers(page)
+    page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
     has_no_barriers(page)
     with page.expect_request("https://app.prolific.com/**") as left:
@@ -166,6 +196,7 @@ def test_a_reload_after_each_click_loses_nothing(open_page: Callable[..., Page],
             assert chosen(page) == expected
     saved(page)
     page.get_by_role("button", name="Next").click()
+    expect(page.locator("#where")).to_have_text("Item 2 of 3")
     page.reload()
     page.wait_for_selector("body[data-ready]")
     expect(page.locator("#where")).to_have_text("Item 2 of 3")
@@ -223,30 +254,157 @@ def test_undo_jump_zoom_and_unfinished_items(open_page: Callable[..., Page]) -> 
     has_no_barriers(page)
     page.get_by_role("button", name="Item 3, open").click()
     expect(page.locator("#where")).to_have_text("Item 3 of 3")
+    answerable(page)
     page.keyboard.press("z")
     expect(page.locator("#zoom")).to_be_visible()
     has_no_barriers(page)
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Finish").click()
+    expect(page.locator("#finish")).to_be_hidden()
+    page.get_by_role("button", name="To the first open item").click()
     expect(page.locator("#where")).to_have_text("Item 1 of 3")
     assert "open questions" in (page.locator("#announce").text_content() or "")
+    answerable(page)
     page.uncheck("#keys")
     page.keyboard.type("5")
     assert chosen(page) == {}
 
 
-def test_nothing_is_wider_than_the_screen(open_page: Callable[..., Page]) -> None:
+SCREENS = ((1366, 768), (1920, 1080), (1180, 820), (820, 1180), (760, 1024), (390, 844))
+
+
+def boxes(page: Page, selector: str) -> list[dict[str, float]]:
+    return page.evaluate(
+        "(s) => [...document.querySelectorAll(s)].map((e) => e.getBoundingClientRect().toJSON())", selector
+    )
+
+
+def test_pictures_are_large_and_in_view_while_every_question_is_answered(open_page: Callable[..., Page]) -> None:
     page = open_page()
     to_rating(page)
-    pictures = "[...document.querySelectorAll('.picture img')].every(i => i.complete && i.naturalWidth)"
-    for width, height in ((1366, 768), (820, 1180), (1180, 820), (760, 1024)):
-        for scheme in ("light", "dark"):
-            page.set_viewport_size({"width": width, "height": height})
-            page.emulate_media(color_scheme=scheme)
-            wait_until(page, pictures)
-            assert page.evaluate("document.documentElement.scrollWidth") == width
-            expect(page.get_by_role("link", name="Withdraw")).to_be_in_viewport()
-            expect(page.get_by_role("button", name="Next")).to_be_in_viewport()
+    for width, height in SCREENS:
+        page.set_viewport_size({"width": width, "height": height})
+        for question in range(QUESTIONS):
+            page.locator(f"#choice-{question}-1-3").focus()
+            page.locator(f"#choice-{question}-1-3").scroll_into_view_if_needed()
+            pictures, answers = boxes(page, ".picture img"), boxes(page, f"#question-{question} .choice")
+            for box in (*pictures, answers[5]):
+                assert 0 <= box["left"] <= box["right"] <= width
+                assert 0 <= box["top"] <= box["bottom"] <= height
+            assert len(pictures) == 3
+        side = pictures[0]["width"]
+        assert side == pytest.approx(pictures[0]["height"], abs=1)
+        assert side > {1366: 360, 1920: 580, 1180: 300, 820: 370, 760: 280, 390: 150}[width]
+        one, other = answers[0], answers[1]
+        assert other["left"] - one["left"] < 120, "the answers for A and B stand side by side"
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        expect(page.get_by_role("link", name="Withdraw")).to_be_in_viewport()
+        expect(page.get_by_text("ask@study.example")).to_be_in_viewport()
+        expect(page.get_by_role("button", name="Next")).to_be_in_viewport()
+
+
+def test_a_whole_question_fits_below_the_pictures_on_a_laptop(open_page: Callable[..., Page]) -> None:
+    page = open_page(viewport={"width": 1366, "height": 768})
+    to_rating(page)
+    (question,), (steps,) = boxes(page, "#question-0"), boxes(page, ".steps")
+    assert question["bottom"] <= steps["top"] + 1
+
+
+def places(page: Page) -> set[tuple[int, int, int]]:
+    """Where each enlarged picture stands in its window, and how large it is."""
+    shown = zip(boxes(page, ".pane img"), boxes(page, ".pane"), strict=True)
+    return {(round(i["left"] - p["left"]), round(i["top"] - p["top"]), round(i["width"])) for i, p in shown}
+
+
+def test_enlarged_is_larger_and_all_pictures_move_in_step(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    to_rating(page)
+    for width, height in SCREENS:
+        page.set_viewport_size({"width": width, "height": height})
+        inline = boxes(page, ".picture img")[0]["width"]
+        page.locator(".picture button").nth(1).click(position={"x": inline * 0.8, "y": inline * 0.3})
+        panes, enlarged = boxes(page, ".pane"), boxes(page, ".pane img")
+        assert all(box["width"] >= 1.5 * inline for box in enlarged)
+        assert all(pane["width"] * pane["height"] >= inline**2 for pane in panes), "no window is smaller than inline"
+        assert page.locator("#large figcaption").all_inner_texts() == ["Original", "Image A", "Image B"]
+
+        (before,) = places(page)
+        page.keyboard.press("+")
+        page.keyboard.press("ArrowLeft")
+        (after,) = places(page)
+        assert after != before
+        page.keyboard.press("z")
+        expect(page.locator("#zoom")).to_be_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_surround_is_neutral_grey_whatever_the_theme(open_page: Callable[..., Page], scheme: str) -> None:
+    page = open_page(color_scheme=scheme)
+    to_rating(page)
+    style = "(s) => { const c = getComputedStyle(document.querySelector(s)); return [c.backgroundColor, c.color]; }"
+    for selector in ("html", "body"):
+        assert page.evaluate(style, selector)[0] == "rgb(128, 128, 128)"
+    for selector in (".bar", ".question", ".questions", ".steps"):
+        for colour in page.evaluate(style, selector):
+            assert len(set(colour.removeprefix("rgb(").removesuffix(")").split(", "))) == 1, (selector, colour)
+
+
+def test_an_item_whose_pictures_are_missing_cannot_be_answered(open_page: Callable[..., Page], folder: Path) -> None:
+    page = open_page()
+    page.context.route("**/img/*", lambda route: route.abort() if blocked else route.continue_())
+    blocked = False
+    to_rating(page)
+    wait_until(page, "document.body.dataset.fetched === '9'")
+    # The whole task was fetched: without a connection the next items are shown and answered.
+    blocked = True
+    page.get_by_role("button", name="Next").click()
+    answerable(page)
+    page.keyboard.type("1")
+    saved(page)
+    # After a reload nothing can be fetched: items wait for their pictures.
+    page.reload()
+    expect(page.locator("#loading")).to_contain_text("cannot be answered yet")
+    has_no_barriers(page)
+    before = chosen(page)
+    page.keyboard.type("55")
+    page.locator("#choice-1-0-3").dispatch_event("change")
+    assert chosen(page) == before
+    blocked = False
+    answerable(page)
+    page.keyboard.type("5")
+    saved(page)
+    with closing(sqlite3.connect(folder / "study.sqlite")) as base:
+        rows = base.execute("SELECT pictures, decoded, shown FROM answer").fetchall()
+    assert {row[:2] for row in rows} == {(3, 96)}
+    assert all(row[2] > 100 for row in rows)
+
+
+def test_next_never_hands_in_and_a_comment_is_kept(open_page: Callable[..., Page], folder: Path) -> None:
+    page = open_page()
+    to_rating(page)
+    page.get_by_text("Comment on this item").click()
+    page.get_by_label("Anything odd about these pictures?").fill("The hat is cut off.")
+    for item in range(3):
+        answerable(page)
+        page.locator("#prompt").click()
+        page.keyboard.type("1234512345")
+        expect(page.locator("#finish" if item == 2 else "#next")).to_be_focused()
+        page.keyboard.press("n")
+    expect(page.locator("#where")).to_have_text("Item 3 of 3")
+    expect(page.locator("#next")).to_be_hidden()
+    page.locator("#back").click()
+    answerable(page)
+    page.locator("#back").click()
+    answerable(page)
+    expect(page.get_by_label("Anything odd about these pictures?")).to_have_value("The hat is cut off.")
+    expect(page.locator("#next")).to_have_text("Next")
+    page.locator("#next").dblclick()
+    expect(page.locator("#where")).to_have_text("Item 3 of 3")
+    hand_in(page)
+    page.get_by_label("Is there anything you want to tell us?").fill("Nice pictures.")
+    page.get_by_role("button", name="Send the comment").dblclick()
+    expect(page.get_by_text("Your comment is saved")).to_be_visible()
+    with closing(sqlite3.connect(folder / "study.sqlite")) as base:
+        assert {row[0] for row in base.execute("SELECT text FROM comment")} >= {"The hat is cut off.", "Nice pictures."}
 
 
 def test_withdrawing_is_one_link_and_one_button_away(open_page: Callable[..., Page], folder: Path) -> None:
@@ -277,3 +435,52 @@ def test_the_admin_pages_have_no_barriers(open_page: Callable[..., Page], folder
     for path in ("/admin", "/admin/submissions", "/admin/log"):
         page.goto(path)
         has_no_barriers(page)
+
+
+def test_no_page_at_which_a_participation_ends_has_barriers(
+    browser: Browser, serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    served = serve(tasks=1, raters=2)
+    with Store.writing(tmp_path / "run"):
+        pass
+    full, late, declined, narrow = (served.browser().enter(name) for name in ("full", "late", "declined", "narrow"))
+    declined.form("/study/consent", decision="decline", version="1")
+    narrow.agree()
+    narrow.form("/study/device", width="390")
+    careless = served.browser().enter("careless").to_rating()
+    careless.save([{**a, "value": 5} for a in careless.answers()], comments=[{"seq": 900, "item": 0, "text": "Odd."}])
+    careless.complete()
+    careless.form("/study/comment", comment="Thank you")
+    rating = served.browser().enter("rating").to_rating()
+    full.agree()
+    admin = served.admin()
+    pages = [
+        *(person.ask("GET", "/study") for person in (full, declined, narrow, careless)),
+        *(served.browser().ask("GET", path) for path in ("/", "/study", "/i/guess", "/nowhere")),
+        *(admin.ask("GET", path) for path in ("/admin", "/admin/submissions", "/admin/log")),
+        rating.ask("GET", "/withdraw"),
+    ]
+    close_study(served.study, tmp_path / "run")
+    pages += [person.ask("GET", "/study") for person in (rating, late.agree())]
+    pages.append(careless.ask("GET", "/withdraw"))
+    texts = [page.text for page in pages]
+    for title in ("All places are taken", "You did not agree", "does not fit", "The study has ended", "too late"):
+        assert any(title in text for text in texts), title
+    context = browser.new_context()
+    shown = context.new_page()
+    styles = served.browser()
+    for page in pages:
+        shown.route("http://study.test/", partial(_fulfil, page))
+        shown.route("http://study.test/static/*", lambda route: _fulfil(styles.ask("GET", _path(route)), route))
+        shown.goto("http://study.test/")
+        has_no_barriers(shown)
+        shown.unroute_all()
+    context.close()
+
+
+def _path(route: Route) -> str:
+    return route.request.url.removeprefix("http://study.test")
+
+
+def _fulfil(answer: Any, route: Route) -> None:
+    route.fulfill(status=200, body=answer.content, content_type=answer.headers["content-type"])

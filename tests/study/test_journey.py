@@ -6,6 +6,7 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -56,13 +57,13 @@ def test_consent_is_kept_with_the_hash_of_its_text(served: Served) -> None:
     with served.study.database.reading() as connection:
         row = connection.execute(sa.select(t.consent)).one()
     assert row.decision == "agreed"
-    assert row.text_hash == hashlib.sha256(served.study.config.texts.consent.encode()).hexdigest()
+    assert row.text_hash == hashlib.sha256(served.study.config.consent_shown.encode()).hexdigest()
     assert begun - 1 <= row.at <= time.time() + 1
 
 
 def test_who_declines_is_let_go_without_a_place(served: Served) -> None:
     browser = served.browser().enter()
-    browser.form("/study/consent", decision="decline")
+    browser.form("/study/consent", decision="decline", version="1")
     assert "did not agree" in browser.page()
     assert browser.ask("GET", "/finish").headers["location"].endswith("cc=NOCON1")
     with served.study.database.reading() as connection:
@@ -72,7 +73,7 @@ def test_who_declines_is_let_go_without_a_place(served: Served) -> None:
 
 def test_a_phone_is_turned_away_and_its_place_is_free_again(served: Served) -> None:
     browser = served.browser().enter()
-    browser.form("/study/consent", decision="agree")
+    browser.agree()
     browser.form("/study/device", width="390", storage="yes")
     assert "does not fit" in browser.page()
     assert browser.ask("GET", "/finish").headers["location"].endswith("cc=DEVICE1")
@@ -85,7 +86,7 @@ def test_whoever_finds_no_place_is_told_and_paid(serve: Callable[..., Served]) -
     served = serve(tasks=1, raters=1, checks=False)
     served.browser().take_part("pid1")
     late = served.browser().enter("pid2")
-    late.form("/study/consent", decision="agree")
+    late.agree()
     assert "All places are taken" in late.page()
     assert late.ask("GET", "/finish").headers["location"].endswith("cc=OTHER1")
 
@@ -207,12 +208,8 @@ def test_only_failing_every_attention_check_changes_the_code_and_only_if_asked(
 def _reopened(served: Served):
     from stillme.study import config
     from stillme.study.app import build
-    from stillme.study.opening import Study
 
-    old = served.study
-    study = Study(
-        folder=old.folder, config=config.load(old.folder), keys=old.keys, drawn=old.drawn, database=old.database
-    )
+    study = replace(served.study, config=config.load(served.study.folder))
     return study, build(study), served.password
 
 
@@ -240,15 +237,6 @@ def test_withdrawing_deletes_everything_and_frees_the_place(served: Served) -> N
     left = b"".join(path.read_bytes() for path in served.study.folder.glob("study.sqlite*"))
     for secret in (gone.id.encode(), gone.ext_hmac.encode(), slot.encode(), sealed):
         assert secret not in left
-
-
-def test_leaving_is_not_withdrawing_and_a_closed_study_keeps_its_answers(served: Served) -> None:
-    browser = served.browser().take_part("pid1")
-    with served.study.database.writing() as connection:
-        connection.execute(t.study.update().values(state="closed"))
-    page = browser.ask("GET", "/withdraw").text
-    token = page.split('name="csrf" value="')[1].split('"')[0]
-    assert browser.ask("POST", "/withdraw", data={"csrf": token}).status_code == 409
 
 
 def test_whoever_withdrew_can_begin_anew(served: Served) -> None:

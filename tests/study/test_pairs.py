@@ -99,7 +99,7 @@ def test_a_role_run_is_drawn_with_both_people_and_without_the_sentence(drawn: Ne
         assert item.source != item.second
         assert item.strata["portrait"] != item.strata["second"]
     kinds = Counter(item.kind for item in drawn.drawn.items)
-    assert kinds == {"real": PROMPTS, "gold": 2, "attention": 2, "repeat": 2, "training": 2}
+    assert kinds == {"real": PROMPTS, "gold": 2, "attention": 2, "repeat": 2, "training": 3}
     assert 'questions = ["role_target"]' in (drawn.folder / "study.toml").read_text()
 
 
@@ -125,8 +125,11 @@ def test_answers_come_back_as_people_on_who_is_the_target_whoever_was_a(study: S
         (people,) = [score for score in run.results.scores if (score.judge, score.axis) == ("people", "role_target")]
         assert people.value.tolist() == [1.0] * PROMPTS
         assert len([score for score in run.results.people if score.axis == "role_target"]) == 3
-    ratings, *_ = export_study(study, study.folder / "export", "csv")
-    assert "neither" in ratings.read_text().splitlines()[0]
+    files = {file.name: file for file in export_study(study, study.folder / "export", "csv")}
+    assert "neither" in files["ratings.csv"].read_text().splitlines()[0]
+    assert {"alpha", "low", "high", "kappa", "kappa_low", "kappa_high"} <= set(
+        files["agreement.csv"].read_text().splitlines()[0].split(",")
+    )
 
 
 def test_neither_and_cannot_tell_are_no_scores(study: Study) -> None:

@@ -16,6 +16,7 @@ from stillme.study.entry import invite
 from stillme.study.opening import open_study
 from tests import role_runs
 from tests.study.annotators import serving
+from tests.study.test_in_a_browser import answerable, hand_in, ready
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("study-browser")]
 
@@ -30,6 +31,8 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with Run.open(run) as opened:
         design = Design(items=PROMPTS, per_task=PROMPTS, gold=1, attention=1, repeats=0)
         study = new_study(opened, None, design, lambda _: None).folder
+    settings = study / "study.toml"
+    settings.write_text(settings.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
     with open_study(study) as opened:
         (code,) = invite(opened, 1)
     with serving(study) as server:
@@ -38,6 +41,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         made.set_default_timeout(20_000)
         made.goto(f"http://127.0.0.1:{server.port}/i/{code}")
         made.get_by_role("button", name="agree", exact=False).first.click()
+        ready(made)
         made.get_by_role("button", name="Continue").click()
         look(made, "guide")
         made.get_by_role("button", name="Start the practice").click()
@@ -69,6 +73,7 @@ def test_the_whole_task_by_keyboard(page: Page) -> None:
     page.keyboard.press("1")
     page.keyboard.press("n")
     expect(page.locator("#where")).to_have_text("Practice 2 of 2")
+    answerable(page)
     page.keyboard.press("2")
     page.keyboard.press("n")
     expect(page.locator("#where")).to_have_text("Item 1 of 5")
@@ -77,8 +82,11 @@ def test_the_whole_task_by_keyboard(page: Page) -> None:
     assert Axe().run(page).violations_count == 0
     for item in range(5):
         expect(page.locator("#where")).to_have_text(f"Item {item + 1} of 5")
+        answerable(page)
         is_check = "attention check" in (page.locator("#prompt").text_content() or "")
         page.keyboard.press("3" if is_check else "1")
         expect(page.locator("#saved")).to_have_text("✓ Saved")
-        page.keyboard.press("n")
+        if item < 4:
+            page.keyboard.press("n")
+    hand_in(page)
     expect(page.get_by_role("heading", level=1)).to_contain_text("Thank")

@@ -113,7 +113,7 @@ def test_cannot_tell_is_refused_where_the_study_does_not_offer_it(serve: Callabl
     from stillme.study.app import build
     from stillme.study.opening import open_study
 
-    with open_study(served.study.folder.parent / "strict") as study:
+    with open_study(served.study.folder.parent / "strict", renew=True) as study:
         browser = Served(study, build(study), "").browser().enter().to_rating()
         assert browser.save([{**browser.answers()[0], "value": 0}]).status_code == 422
 

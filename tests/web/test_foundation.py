@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 import sqlalchemy as sa
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
@@ -17,12 +25,21 @@ from stillme.errors import MissingExtra, StillmeError
 from stillme.web import events
 from stillme.web.app import Site, create_app
 from stillme.web.database import open_database
-from stillme.web.forms import read_form
+from stillme.web.forms import number_in, read_form
 from stillme.web.hosts import is_loopback
 from stillme.web.pages import Pages
 from stillme.web.request_limits import RequestLimit
 from stillme.web.serving import Server
-from stillme.web.sessions import Cookie, SingleUser, csrf_of, new_token, token_hash
+from stillme.web.sessions import (
+    Cookie,
+    Holder,
+    KeyHolders,
+    csrf_of,
+    holder_of,
+    new_token,
+    require_csrf,
+    token_hash,
+)
 
 HOME = "http://127.0.0.1:8470"
 SITE = Site(title="A test", package="stillme.web")
@@ -145,18 +162,38 @@ def test_tokens_are_long_and_neither_hash_nor_csrf_gives_them_away() -> None:
     assert csrf_of(token) != csrf_of(new_token())
 
 
-def test_a_single_user_app_opens_with_its_key_only() -> None:
-    user, app = SingleUser(SITE), small_app()
-    user.protect(app)
+def test_everybody_gets_in_with_their_own_key_and_is_nobody_else() -> None:
+    holders, app = KeyHolders(SITE, "secret", ["Ada", "Bo"]), small_app()
+    holders.protect(app)
+
+    @app.get("/who")
+    def who(holder: Annotated[Holder, Depends(holder_of)]) -> Response:
+        return PlainTextResponse(f"{holder.name} {holder.csrf}")
+
     stranger = TestClient(app, base_url=HOME)
     refused = stranger.get("/")
     assert refused.status_code == 403
     assert "default-src" in refused.headers["content-security-policy"]
-    assert stranger.get("/?key=wrong").status_code == 403
-    owner = TestClient(app, base_url=HOME)
-    entered = owner.get(user.entry_path, follow_redirects=False)
-    assert (entered.status_code, entered.headers["location"]) == (303, "/")
-    assert owner.get("/").text == "hello"
+    for wrong in ("wrong", "", "schlüssel", "%00", "Ada"):
+        assert stranger.get("/", params={"key": wrong}).status_code == 403
+    said: dict[str, str] = {}
+    for name in ("Ada", "Bo"):
+        owner = TestClient(app, base_url=HOME)
+        entered = owner.get(holders.entry_path(name), follow_redirects=False)
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        assert owner.get("/").text == "hello"
+        who_said, said[name] = owner.get("/who").text.split()
+        assert who_said == name
+    assert said["Ada"] != said["Bo"]
+    again, other = KeyHolders(SITE, "secret", ["Ada"]), KeyHolders(SITE, "another", ["Ada"])
+    assert again.keys["Ada"] == holders.keys["Ada"] != other.keys["Ada"]
+
+
+@pytest.mark.parametrize(("given", "status"), [("wrong", 403), ("", 403), (None, 403), ("cläß", 400), ("\udc80", 400)])
+def test_a_csrf_token_that_is_wrong_is_refused_and_never_a_fault_of_ours(given: str | None, status: int) -> None:
+    with pytest.raises(HTTPException) as refused:
+        require_csrf(new_token(), given)
+    assert refused.value.status_code == status
 
 
 def test_a_server_chooses_a_free_port_on_loopback() -> None:
@@ -238,3 +275,103 @@ def test_a_missing_extra_names_the_pip_command(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(web, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r'pip install "stillme\[study\]"'):
         web.require("study")
+
+
+@pytest.mark.parametrize(("text", "said"), [("12", 12), ("", 0), (None, 0)])
+def test_a_number_of_a_form_is_read(text: str | None, said: int) -> None:
+    assert number_in({} if text is None else {"width": text}, "width") == said
+
+
+@pytest.mark.parametrize("text", ["²", "١٢", "-1", "1e3", "9" * 5000, " 1", "0x1", "NaN"])
+def test_an_odd_number_is_the_senders_fault(client: TestClient, text: str) -> None:
+    with pytest.raises(HTTPException) as refused:
+        number_in({"width": text}, "width")
+    assert refused.value.status_code == 400
+    length = {"Content-Length": text.encode()} if text.strip() == text else {"Content-Length": b"-1"}
+    assert client.post("/change", content=b"word=x", headers=length).status_code in (400, 413)
+
+
+def test_half_open_connections_neither_stop_the_server_nor_stay() -> None:
+    """1,200 connections that never finish a request; a slow one; and one that sends a byte now and then."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096 and hard != resource.RLIM_INFINITY:
+        pytest.skip("this system permits too few files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    script = (
+        "import sys; from stillme.web import patience; patience.REQUEST_SECONDS = 4.0\n"
+        "from stillme.web.serving import Server; from tests.web.test_foundation import small_app\n"
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(7)[1]))\n"
+        "server = Server.choose(port=0); print(server.address, flush=True); server.run(small_app())\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    opened: list[socket.socket] = []
+    try:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        where = ("127.0.0.1", int(address.rpartition(":")[2]))
+        for number in range(1200):
+            connection = socket.create_connection(where, timeout=20)
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" if number % 2 else b"G")
+            opened.append(connection)
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            assert answer.read() == b"hello"
+        # A byte now and then does not renew the deadline, in headers or in a body.
+        trickle, body = opened[1], socket.create_connection(where, timeout=20)
+        opened.append(body)
+        head = f"POST /change HTTP/1.1\r\nHost: {where[0]}:{where[1]}\r\nOrigin: {address}\r\n"
+        kind = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 60000\r\n\r\nword="
+        body.sendall((head + kind).encode())
+        began = time.monotonic()
+        with suppress(OSError):
+            while time.monotonic() - began < 30:
+                trickle.sendall(b"X")
+                body.sendall(b"x")
+                time.sleep(0.2)
+        assert time.monotonic() - began < 30
+        closed = sum(_is_closed(connection) for connection in opened)
+        assert closed >= 1199
+    finally:
+        for connection in opened:
+            connection.close()
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    connection.settimeout(10)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_a_connection_that_asks_properly_is_kept() -> None:
+    script = (
+        "from stillme.web import patience; patience.REQUEST_SECONDS = 1.0\n"
+        "from stillme.web.serving import Server; from tests.web.test_foundation import small_app\n"
+        "import time\n"
+        "app = small_app()\n"
+        "@app.get('/slow')\n"
+        "def slow() -> str:\n    time.sleep(2.5); return 'slow'\n"
+        "server = Server.choose(port=0); print(server.address, flush=True); server.run(app)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        address = process.stdout.readline().strip()
+        connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)
+        for path, said in (("/", b"hello"), ("/slow", b'"slow"'), ("/", b"hello")):
+            connection.request("GET", path)
+            assert connection.getresponse().read() == said
+            time.sleep(1.5)
+        connection.close()
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()

@@ -89,7 +89,7 @@ def sample(
     options = SampleOptions(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)
     opened = open_source(source, table=table, splits=splits, configuration=configuration)
     with progress(quiet=as_json) as shown:
-        drawn = sample_pools(opened, pools, options, check=checks, say=shown.say, watch=_watch(shown, "check"))
+        drawn = sample_pools(opened, pools, options, check=checks, watch=_watch(shown, "check"))
     if as_json:
         print_json(drawn.as_json())
     else:
@@ -137,7 +137,7 @@ def import_(
     given = {"licence": licence, "label_origin": label_origin, "consent": consent}
     with progress(quiet=as_json) as shown:
         watch = _watch(shown, "make")
-        written = import_portraits(folder, home, table=table, given=given, crop=crop, watch=watch)
+        written = import_portraits(folder, home, table=table, given=given, crop=crop, say=shown.say, watch=watch)
     _tell(written, as_json)
 
 
@@ -186,16 +186,20 @@ def verify(home: Path, as_json: bool) -> None:
 
 @click.command()
 @click.argument("pools", type=_FOLDER)
+@click.option("--name", "names", multiple=True, help="A curator; each gets a link of their own. May be repeated.")
 @click.option("--curators", type=click.IntRange(1, 20), help="How many curators must decide a cell.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with the key.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with a link.")
 @click.option("--port", type=int, help="By default the first free one from 8470.")
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
-def curate(pools: Path, curators: int | None, host: str, port: int | None, browser: bool) -> None:
+def curate(
+    pools: Path, names: tuple[str, ...], curators: int | None, host: str, port: int | None, browser: bool
+) -> None:
     """Choose portraits among candidates, in the browser.
 
     POOLS comes from `stillme portraits sample`. You see one cell at a time: its candidates in random order,
-    without pool names, none preselected. Several people may work at once, each under their name. They settle
-    disagreements on a separate page. Every action is saved at once, so you can stop and resume at any time.
+    without pool names, none preselected. Several people may work at once, each with a link of their own. Nobody
+    sees another's choice before their own is final; then they settle disagreements. Every action is saved at
+    once, so you can stop and resume at any time.
     Needs `pip install "stillme[curate]"`.
     """
     from stillme.web import require
@@ -208,6 +212,7 @@ def curate(pools: Path, curators: int | None, host: str, port: int | None, brows
         serve(
             pools,
             curators=curators,
+            names=names,
             host=host,
             port=port,
             browser=browser,

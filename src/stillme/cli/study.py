@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from stillme.cli.options import Command, json_option, opened_run, print_json, print_next
+from stillme.cli.prolific import prolific
 from stillme.cli.terminal import echo
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -28,6 +29,7 @@ _HELP = """Have people rate edits, blind, and compare their ratings with the mod
 
 \b
 stillme study new my-audit            draw items from a run; writes my-audit/study
+stillme study preview my-audit/study  try it yourself, nothing is kept
 stillme study serve my-audit/study    consent, training, rating, completion codes
 stillme study status my-audit/study   progress, quality, agreement
 stillme study close my-audit/study    add the ratings to the run, as the judge `people`
@@ -114,7 +116,7 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
             f"Admin password, shown only now: {made.password}\n"
             f"Edit {made.folder / 'study.toml'} before you serve it."
         )
-        print_next("study", "serve", made.folder)
+        print_next("study", "preview", made.folder)
 
 
 @study_group.command()
@@ -130,13 +132,30 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
 def serve(study: Path, database: str | None, proxies: tuple[str, ...], **options: Any) -> None:
     """Serve a study until interrupted.
 
-    By default only this machine can connect. Every answer is on disk before the page confirms it.
+    By default only this machine can connect. Every answer is on disk before the page confirms it. Changed texts or
+    questions in study.toml are a new version, for people who have not begun.
     """
     from stillme.study.serving import ServeOptions
     from stillme.study.serving import serve as run
 
     run(study, ServeOptions(database=database, proxies=proxies, **options), echo)
     print_next("study", "status", study)
+
+
+@study_group.command()
+@_study_argument
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines.")
+@click.option("--port", type=int, help="By default the first free port from 8470.")
+def preview(study: Path, **options: Any) -> None:
+    """Show the whole study to yourself, on a database that is thrown away.
+
+    Every page from consent to the completion code, and the admin pages. Nothing of it is kept.
+    """
+    from stillme.study.serving import ServeOptions
+    from stillme.study.serving import preview as run
+
+    run(study, ServeOptions(**options), echo)
+    print_next("study", "serve", study)
 
 
 @study_group.command()
@@ -259,8 +278,8 @@ def close(
 ) -> None:
     """Stop taking answers and add the ratings to the run, as the judge `people`.
 
-    Each finished rater's ratings of an edit become one assessment. Raters can no longer be told apart then, so
-    nobody can withdraw any more. Running it again adds only new ratings.
+    Each finished rater's ratings of an edit become one assessment. Whose answers have been added can no longer
+    withdraw. Whoever is still rating is thanked and paid. Running it again adds only new ratings.
     """
     from stillme.study.closing import close_study
     from stillme.study.demographics import describe
@@ -272,8 +291,15 @@ def close(
     if as_json:
         print_json(done.as_json())
         return
-    if done.under_way:
-        echo(f"{done.under_way} tasks are in progress; close again when they are finished.", err=True)
+    if done.ended:
+        echo(f"{done.ended} tasks were under way and have been ended; their page says so and pays by code.", err=True)
+    if done.waits_until:
+        echo(
+            f"Closed. Participants may withdraw until the end of {done.waits_until}, so the answers of {done.raters} "
+            "raters are not in the run yet. Close again after that day."
+        )
+        print_next("study", "status", study)
+        return
     echo(
         f"{done.added:,} assessments by {done.raters} raters added to {done.run}"
         f"{f'; {done.already:,} were added before' if done.already else ''}"
@@ -284,3 +310,6 @@ def close(
     if described:
         echo(f"Table 17 describes {described.count} of the raters; nothing about single people was kept.")
     print_next("estimate", done.run)
+
+
+study_group.add_command(prolific)

@@ -60,7 +60,7 @@ def _curation(card: Card, curation: Curation) -> Iterator[str]:
         yield from ("", "Fewer candidates than asked for:", "")
         yield from (f"- {shortfall}" for shortfall in curation.shortfalls)
     if curation.passed_over:
-        yield from ("", f"{len(curation.passed_over)} pictures were passed over when the pools were drawn:", "")
+        yield from ("", "Passed over when the pools were drawn:", "")
         yield from (f"- {reason}" for reason in curation.passed_over)
     yield from ("", "## Pools and places", "", "Curators see no pools, and everybody has an order of their own.", "")
     yield from _spread("pool", curation.pools)

@@ -24,9 +24,26 @@ from stillme.types import Json, digest
 
 LOG = "curation.sqlite"
 
-Kind = Literal["open", "tick", "untick", "reject", "restore", "choose", "unchoose", "none", "undo", "settle", "rule"]
+Kind = Literal[
+    "open",
+    "tick",
+    "untick",
+    "tick_all",
+    "reject",
+    "restore",
+    "choose",
+    "unchoose",
+    "none",
+    "undo",
+    "compare",
+    "settle",
+    "rule",
+    "invite",
+]
 KINDS = frozenset(get_args(Kind))
-UNDOABLE = frozenset({"tick", "untick", "reject", "restore", "choose", "unchoose", "none", "settle"})
+CHOOSING: frozenset[Kind] = frozenset({"tick", "untick", "tick_all", "reject", "restore", "choose", "unchoose", "none"})
+"""What a curator does before seeing what others chose."""
+UNDOABLE = CHOOSING | {"settle"}
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS pools (key TEXT NOT NULL);

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from stillme.curation.candidate_pictures import inspect
-from stillme.curation.pools import NOT_STATED, PICTURES, Candidate, Pools, load_pools, write_pools
+from stillme.curation.faults import Faults
+from stillme.curation.pools import NOT_STATED, PASSED_OVER, PICTURES, Candidate, Pools, load_pools, write_pools
 from stillme.curation.sampling import Cell, Design, draw, levels_of, restricted
-from stillme.curation.sources import Row, Source
+from stillme.curation.sources import Row, Source, add_unreadable
 from stillme.errors import StillmeError, UnreadableImage
+from stillme.files import write_csv
 from stillme.types import digest
 
 
@@ -32,24 +34,29 @@ class SampleOptions:
     seed: int = 0
 
 
-def _quiet(_: str) -> None:
-    """Say nothing."""
-
-
-def sample(source: Source, folder: Path, options: SampleOptions, *, say: Callable[[str], None] = _quiet) -> Pools:
+def sample(source: Source, folder: Path, options: SampleOptions) -> Pools:
     """Draw pools from `source` into a new `folder`, which appears only when it is complete."""
     _refuse_existing(folder)
-    rows = list(source.rows())
+    faults = Faults()
+    rows = list(source.rows(faults))
+    if not rows:
+        raise _nothing_left(source, faults, "It has no rows.")
     design = _design(source, rows, options)
     rows = [row for row in rows if all(row.attributes.get(name) in levels for name, levels in options.only.items())]
+    for name in design.levels:
+        for row in rows:
+            if not row.attributes.get(name):
+                faults.add("empty", row.file, of=name)
     with _new_folder(folder) as draft:
-        copier = _PictureCopier(source, draft / PICTURES, say)
+        copier = _PictureCopier(source, draft / PICTURES, faults)
         drawn = draw(rows, design, usable=copier.copy)
         candidates = [
             copier.candidate(row, cell, [place for place, pool in enumerate(pools, start=1) if row in pool], design)
             for cell, pools in drawn.pools.items()
             for row in {row.file: row for pool in pools for row in pool}.values()
         ]
+        if not candidates:
+            raise _nothing_left(source, faults, f"None of {len(rows):,} rows is in a cell of the design.")
         # Ordered by id, which is a hash: neither pools nor the queue show in the file.
         candidates.sort(key=lambda candidate: candidate.id)
         drawn_pools = Pools(
@@ -59,35 +66,41 @@ def sample(source: Source, folder: Path, options: SampleOptions, *, say: Callabl
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             candidates=tuple(candidates),
             shortfalls=drawn.shortfalls,
-            passed_over=tuple(copier.passed_over),
+            passed_over=faults.sentences,
         )
         write_pools(draft, drawn_pools)
+        if faults:
+            write_csv(
+                draft / PASSED_OVER,
+                ("kind", "name", "column", "why"),
+                ({"kind": fault.kind, "name": fault.name, "column": fault.of, "why": fault.why} for fault in faults),
+            )
     return load_pools(folder)
 
 
 class _PictureCopier:
-    """Copies usable pictures and lists the others."""
+    """Copies usable pictures and counts the others."""
 
-    def __init__(self, source: Source, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, source: Source, folder: Path, faults: Faults) -> None:
         self._source = source
         self._folder = folder
-        self._say = say
+        self._faults = faults
         self._copied: dict[str, tuple[str, str]] = {}
         self._names: dict[str, str] = {}
-        self.passed_over: list[str] = []
         folder.mkdir()
 
     def copy(self, row: Row) -> bool:
         """Copy a row's picture; False, with the reason noted, where it cannot be used."""
         try:
             data = self._source.read(row)
+            sha256 = hashlib.sha256(data).hexdigest()
+            if sha256 in self._names:
+                # Before decoding: a table may list one picture under very many names.
+                self._faults.add("repeated", row.file, f"{row.file} is {self._names[sha256]}")
+                return False
             suffix = inspect(data, row.file).suffix
         except UnreadableImage as error:
-            self._pass_over(str(error))
-            return False
-        sha256 = hashlib.sha256(data).hexdigest()
-        if sha256 in self._names:
-            self._pass_over(f"{row.file} is the same file as {self._names[sha256]}.")
+            add_unreadable(self._faults, row.file, error)
             return False
         (self._folder / f"{sha256}{suffix}").write_bytes(data)
         self._names[sha256] = row.file
@@ -110,9 +123,10 @@ class _PictureCopier:
             consent=row.consent or NOT_STATED,
         )
 
-    def _pass_over(self, sentence: str) -> None:
-        self.passed_over.append(sentence)
-        self._say(f"Passed over: {sentence}")
+
+def _nothing_left(source: Source, faults: Faults, otherwise: str) -> StillmeError:
+    reasons = " ".join(faults.sentences) or otherwise
+    return StillmeError(f"{source.title} has no usable picture, so nothing was written. {reasons}")
 
 
 def _design(source: Source, rows: Sequence[Row], options: SampleOptions) -> Design:

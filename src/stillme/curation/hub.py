@@ -7,6 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
+from stillme.curation.faults import Faults
 from stillme.curation.sources import Problems, Row, plain_row, translate
 from stillme.curation.taxonomy import Taxonomy, taxonomy
 from stillme.errors import MissingExtra, StillmeError, UnreadableImage
@@ -35,7 +36,7 @@ class HubSource:
         """FairFace's design where the dataset carries FairFace's labels."""
         return self._taxonomy.levels if self._taxonomy else {}
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self, faults: Faults) -> Iterator[Row]:
         """All rows of all splits, pictures unopened."""
         for split, dataset in self._datasets.items():
             problems = Problems(f"{self._repository}, split {split}")

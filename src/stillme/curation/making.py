@@ -69,7 +69,7 @@ class Sampled:
         """For people."""
         pools = self.pools
         size = f"{pools.design.pools} pools over {len(pools.design.cells)} cells"
-        lines = [f"{len(pools.candidates)} candidates in {size}, from {pools.source}."]
+        lines = [f"{len(pools.candidates)} candidates in {size}, from {pools.source}.", *pools.passed_over]
         if pools.shortfalls:
             lines += [f"{len(pools.shortfalls)} cells have fewer candidates than asked for:"]
             lines += [f"  {shortfall_text(shortfall)}" for shortfall in pools.shortfalls]
@@ -97,11 +97,10 @@ def sample_pools(
     options: SampleOptions,
     *,
     check: bool,
-    say: Callable[[str], None],
     watch: Watch | None = None,
 ) -> Sampled:
     """Draw pools, then measure every candidate."""
-    pools = sample(source, folder, options, say=say)
+    pools = sample(source, folder, options)
     if not check:
         return Sampled(pools=pools, doubts={}, alike=())
     checks = check_missing(pools, watch=watch)
@@ -115,11 +114,22 @@ def sample_pools(
     return Sampled(pools=pools, doubts=doubts, alike=alike)
 
 
+def _quiet(_: str) -> None:
+    """Say nothing."""
+
+
 def import_portraits(
-    folder: Path, home: Path, *, table: Path | None, given: Mapping[str, str], crop: Crop, watch: Watch | None = None
+    folder: Path,
+    home: Path,
+    *,
+    table: Path | None,
+    given: Mapping[str, str],
+    crop: Crop,
+    say: Callable[[str], None] = _quiet,
+    watch: Watch | None = None,
 ) -> Written:
     """Make a data set of all of a user's own pictures."""
-    selected = read_own(folder, table, given)
+    selected = read_own(folder, table, given, say)
     return write_version(home, selected, _about(home, folder.resolve().name, None), crop, watch=watch)
 
 

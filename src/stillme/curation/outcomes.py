@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
@@ -27,6 +27,8 @@ class Opinion:
     chosen: list[str] = field(default_factory=list[str])
     nobody: str | None = None
     """Why no candidate fits; None where one does, or nothing was decided."""
+    compared: bool = False
+    """The curator has seen whether others agree; from then on the choice is final."""
 
     def decided(self, per_cell: int) -> bool:
         """Whether the curator has decided the cell."""
@@ -72,10 +74,19 @@ class Tally:
         self._settled: dict[Cell, Action] = {}
         self.needed = 1
         """How many curators must have decided before a cell counts."""
+        invited: dict[str, None] = {}
         for action in self._done:
-            self._apply(action)
+            if action.kind == "invite":
+                invited[str(action.detail["curator"])] = None
+            else:
+                self._apply(action)
         per_cell = pools.design.per_cell
         self.curators = tuple(dict.fromkeys(curator for curator, _ in self._opinions))
+        self.invited = tuple(invited | dict.fromkeys(self.curators))
+        """Who has a link, in order."""
+        self._by_cell: dict[Cell, dict[str, Opinion]] = {cell: {} for cell in pools.design.cells}
+        for (curator, cell), opinion in self._opinions.items():
+            self._by_cell.setdefault(cell, {})[curator] = opinion
         self.outcomes: Mapping[Cell, Outcome] = {cell: self._outcome(cell, per_cell) for cell in pools.design.cells}
 
     def opinion(self, curator: str, cell: Cell) -> Opinion:
@@ -83,17 +94,32 @@ class Tally:
         return self._opinions.get((curator, cell)) or Opinion()
 
     def last_action(self, curator: str, cell: Cell) -> Action | None:
-        """The action that undo reverts."""
+        """The action that undo reverts; a choice that was compared with others' is not taken back."""
+        undoable = frozenset({"settle"}) if self.opinion(curator, cell).compared else UNDOABLE
         own = (action for action in reversed(self._done) if action.curator == curator and action.cell == cell)
-        return next((action for action in own if action.kind in UNDOABLE), None)
+        return next((action for action in own if action.kind in undoable), None)
 
-    def agreement(self) -> Iterator[Agreement]:
-        """For every pair of curators, and for all together where there are more than two."""
+    def comparable(self, curator: str) -> list[Cell]:
+        """Cells that this curator and enough others have decided, and that the curator has not compared yet."""
+        enough = max(2, self.needed)
+        return [
+            cell
+            for cell, outcome in self.outcomes.items()
+            if curator in outcome.votes and len(outcome.votes) >= enough and not self.opinion(curator, cell).compared
+        ]
+
+    def seen_state(self, curator: str, cell: Cell) -> State:
+        """A cell's state as far as this curator may know it."""
+        return self.outcomes[cell].state if self.opinion(curator, cell).compared else "open"
+
+    def agreement(self, cells: Collection[Cell] | None = None) -> Iterator[Agreement]:
+        """For every pair of curators, and for all together where there are more than two; over these cells, or all."""
+        over = self.outcomes if cells is None else {cell: self.outcomes[cell] for cell in cells}
         pairs = list(combinations(self.curators, 2))
         if len(pairs) > 1:
-            yield self._agreement(self.curators, pairs)
+            yield self._agreement(self.curators, pairs, over)
         for pair in pairs:
-            yield self._agreement(pair, [pair])
+            yield self._agreement(pair, [pair], over)
 
     def places(self) -> list[tuple[int, list[tuple[int]]]]:
         """For every choice of every curator, its place on the screen among all places."""
@@ -139,6 +165,8 @@ class Tally:
                 opinion.order = list(detail["order"])
             case "tick":
                 opinion.ticked.setdefault(who, set()).add(detail["criterion"])
+            case "tick_all":
+                opinion.ticked.setdefault(who, set()).update(detail["criteria"])
             case "untick":
                 opinion.ticked.setdefault(who, set()).discard(detail["criterion"])
             case "reject":
@@ -156,26 +184,24 @@ class Tally:
                 opinion.chosen = [other for other in opinion.chosen if other != who]
             case "none":
                 opinion.chosen, opinion.nobody = [], str(detail.get("note", ""))
+            case "compare":
+                opinion.compared = True
             case "settle":
                 self._settled[action.cell] = action
-            case "undo":
+            case "undo" | "invite":
                 pass
 
     def _outcome(self, cell: Cell, per_cell: int) -> Outcome:
-        opinions = {
-            curator: opinion
-            for (curator, where), opinion in self._opinions.items()
-            if where == cell and opinion.decided(per_cell)
-        }
+        opinions = {curator: opinion for curator, opinion in self._by_cell[cell].items() if opinion.decided(per_cell)}
         votes = {curator: tuple(sorted(opinion.chosen)) for curator, opinion in opinions.items()}
         if not self._pools.cells[cell]:
             return Outcome(state="empty", chosen=(), votes={}, reason="no picture was found")
+        if len(votes) < self.needed or not votes:
+            return Outcome(state="open", chosen=(), votes=votes)
         if cell in self._settled:
             detail = self._settled[cell].detail
             chosen, note = tuple(sorted(detail["candidates"])), str(detail.get("note", ""))
             return Outcome(state="settled" if chosen else "empty", chosen=chosen, votes=votes, reason=note)
-        if len(votes) < self.needed or not votes:
-            return Outcome(state="open", chosen=(), votes=votes)
         half = len(votes) / 2
         if sum(not chosen for chosen in votes.values()) > half:
             reasons = sorted({opinion.nobody for opinion in opinions.values() if opinion.nobody})
@@ -186,12 +212,14 @@ class Tally:
             return Outcome(state="contested", chosen=(), votes=votes)
         return Outcome(state="agreed" if len(set(votes.values())) == 1 else "voted", chosen=approved, votes=votes)
 
-    def _agreement(self, curators: Sequence[str], pairs: Iterable[tuple[str, str]]) -> Agreement:
+    def _agreement(
+        self, curators: Sequence[str], pairs: Iterable[tuple[str, str]], over: Mapping[Cell, Outcome]
+    ) -> Agreement:
         per_cell = self._pools.design.per_cell
         same: list[float] = []
         chance: list[float] = []
         for first, second in pairs:
-            for cell, outcome in self.outcomes.items():
+            for cell, outcome in over.items():
                 if first in outcome.votes and second in outcome.votes:
                     a, b = set(outcome.votes[first]), set(outcome.votes[second])
                     same.append(float(a == b) if per_cell == 1 or not a or not b else len(a & b) / per_cell)

@@ -3,6 +3,7 @@
 pools.json        the design, its source and seed, cells that fell short, pictures passed over
 candidates.csv    one line per candidate; its id tells neither pool nor file
 pictures/         the files as they were, named by their SHA-256
+passed_over.csv   every row and file that was left out, and why; only where there are any
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from stillme import __version__
 from stillme.curation.sampling import Cell, Design, Shortfall
 from stillme.curation.sources import path_fault
 from stillme.errors import InvalidPortraits, Problem, StillmeError
-from stillme.files import write_whole
+from stillme.files import unmarked, write_csv, write_whole
 from stillme.types import Json, digest
 
 RECORD = "pools.json"
 CANDIDATES = "candidates.csv"
 PICTURES = "pictures"
+PASSED_OVER = "passed_over.csv"
 NOT_STATED = "not stated"
 _FORMAT = 1
 _OWN = ("id", "picture", "sha256", "pools", "source", "licence", "label_origin", "consent")
@@ -58,7 +60,7 @@ class Pools:
     candidates: tuple[Candidate, ...]
     shortfalls: tuple[Shortfall, ...]
     passed_over: tuple[str, ...]
-    """Pictures that would have been taken but cannot be used, one sentence each."""
+    """Rows and pictures that would have been taken but cannot be used, one sentence for each kind."""
 
     @cached_property
     def cells(self) -> Mapping[Cell, tuple[Candidate, ...]]:
@@ -124,25 +126,21 @@ def load_pools(folder: Path) -> Pools:
 def write_pools(folder: Path, pools: Pools) -> None:
     """Write the record and the table into the folder of the pictures."""
     attributes = list(pools.design.levels)
-    # Not `files.write_csv`: the table is read back, so its cells must stay as they are.
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=[*_OWN, *attributes], lineterminator="\n")
-    writer.writeheader()
-    for candidate in pools.candidates:
-        writer.writerow(
-            {
-                "id": candidate.id,
-                "picture": f"{PICTURES}/{candidate.path.name}",
-                "sha256": candidate.sha256,
-                "pools": " ".join(map(str, candidate.pools)),
-                "source": candidate.source,
-                "licence": candidate.licence,
-                "label_origin": candidate.label_origin,
-                "consent": candidate.consent,
-                **candidate.attributes,
-            }
-        )
-    write_whole(folder / CANDIDATES, buffer.getvalue())
+    rows = (
+        {
+            "id": candidate.id,
+            "picture": f"{PICTURES}/{candidate.path.name}",
+            "sha256": candidate.sha256,
+            "pools": " ".join(map(str, candidate.pools)),
+            "source": candidate.source,
+            "licence": candidate.licence,
+            "label_origin": candidate.label_origin,
+            "consent": candidate.consent,
+            **candidate.attributes,
+        }
+        for candidate in pools.candidates
+    )
+    write_csv(folder / CANDIDATES, [*_OWN, *attributes], rows)
     record: dict[str, Json] = {
         "format": _FORMAT,
         "stillme": __version__,
@@ -163,7 +161,8 @@ def _candidates(folder: Path, text: str) -> tuple[Candidate, ...]:
         raise InvalidPortraits(str(table), [Problem(place="line 1", message=hint)])
     candidates: list[Candidate] = []
     problems: list[Problem] = []
-    for cells in reader:
+    for marked in reader:
+        cells = {unmarked(name): unmarked(cell) for name, cell in marked.items()}
         if fault := path_fault(cells["picture"]):
             problems.append(Problem(place=f"line {reader.line_num}", message=fault))
             continue

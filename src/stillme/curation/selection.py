@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from stillme.curation.candidate_pictures import inspect
 from stillme.curation.criteria import load_criteria
+from stillme.curation.faults import Fault, Faults
 from stillme.curation.outcomes import Outcome, Tally
 from stillme.curation.pools import Pools
 from stillme.curation.sampling import Cell
-from stillme.curation.sources import path_fault, read_within
-from stillme.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage
-from stillme.portraits.folder import NO_ROWS, TABLE, TERMS, attributes_of, table_rows
+from stillme.curation.sources import Problems, add_unreadable, path_fault, read_within
+from stillme.errors import StillmeError, UnreadableImage
+from stillme.portraits.folder import NO_ROWS, OWN_COLUMNS, TABLE, TERMS, attributes_of, table_rows
 
 _HINTS = {
     "licence": "under which terms the picture may be used, such as CC0-1.0 or 'own study, not to be shared'",
@@ -80,28 +84,30 @@ def select(pools: Pools, tally: Tally) -> tuple[tuple[Selected, ...], tuple[tupl
     return tuple(selected), tuple(without)
 
 
-def read_own(folder: Path, table: Path | None, given: Mapping[str, str]) -> tuple[Selected, ...]:
+def read_own(
+    folder: Path, table: Path | None, given: Mapping[str, str], say: Callable[[str], None]
+) -> tuple[Selected, ...]:
     """All pictures of a user's folder. `given` answers for rows that leave licence, label_origin or consent empty."""
     if not folder.is_dir():
         raise StillmeError(f"{folder} is not a folder. Name one with pictures and a {TABLE}.")
     file = folder / TABLE if table is None else table if table.is_file() else folder / table
-    problems: list[Problem] = []
+    faults, outside = Faults(), list[tuple[str, str]]()
     selected: dict[str, Selected] = {}
-    columns: set[str] = set()
+    columns: dict[str, None] = {}
     unanswered: dict[str, list[str]] = {name: [] for name in TERMS}
     for place, cells in table_rows(file):
-        columns.update(cells)
+        columns |= dict.fromkeys(cells)
         for name in TERMS:
             if not (cells.get(name) or given.get(name)):
                 unanswered[name].append(place)
-        if fault := path_fault(cells["file"]) or _fault(folder, cells["file"]):
-            problems.append(Problem(place=place, message=fault))
+        if fault := path_fault(cells["file"]):
+            outside.append((place, fault))
             continue
         id_ = cells.get("id") or Path(cells["file"]).stem
-        if slug(id_) in {slug(other) for other in selected}:
-            problems.append(Problem(place=place, message=f"the id {id_!r} is used twice; ids must differ in letters"))
+        if slug(id_) in selected:
+            faults.add("same id", f"{id_} ({place})")
             continue
-        selected[id_] = Selected(
+        selected[slug(id_)] = Selected(
             id=id_,
             path=folder / cells["file"],
             sha256=cells.get("sha256", ""),
@@ -112,11 +118,22 @@ def read_own(folder: Path, table: Path | None, given: Mapping[str, str]) -> tupl
             label_origin=cells.get("label_origin") or given.get("label_origin", ""),
             consent=cells.get("consent") or given.get("consent", ""),
         )
-    problems = [*_questions(columns, unanswered), *problems]
-    if not selected and not problems:
-        problems.append(NO_ROWS)
-    if problems:
-        raise InvalidPortraits(str(file), problems)
+    _add_unreadable(folder, selected.values(), faults)
+    problems = Problems(str(file))
+    for name, places in unanswered.items():
+        if places:
+            place = places[0] if name in columns else "line 1"
+            problems.add(place, _question(name, len(places), name in columns), once=name)
+    for sentence in faults.sentences:
+        problems.add("", sentence)
+    for place, fault in outside:
+        problems.add(place, fault)
+    if not columns:
+        problems.add(NO_ROWS.place, NO_ROWS.message)
+    problems.raise_if_any()
+    for name in (name for name in columns if name not in OWN_COLUMNS):
+        if empty := [portrait.source for portrait in selected.values() if name not in portrait.attributes]:
+            say(Faults(Fault(kind="empty", name=file, of=name) for file in empty).sentences[0])
     return tuple(selected.values())
 
 
@@ -126,21 +143,28 @@ def slug(text: str) -> str:
     return plain or "unnamed"
 
 
-def _fault(folder: Path, file: str) -> str:
+def _add_unreadable(folder: Path, selected: Iterable[Selected], faults: Faults) -> None:
+    """Whatever cannot be found first: it costs little, and nobody waits for pictures that will not be used."""
+    chosen = list(selected)
+    if absent := [portrait for portrait in chosen if not portrait.path.is_file()]:
+        errors = map(partial(_error, folder), absent)
+    else:
+        with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as workers:
+            errors = list(workers.map(partial(_error, folder), chosen))
+    for portrait, error in zip(absent or chosen, errors, strict=True):
+        if error:
+            add_unreadable(faults, portrait.source, error)
+
+
+def _error(folder: Path, portrait: Selected) -> UnreadableImage | None:
     try:
-        inspect(read_within(folder, file), file)
+        inspect(read_within(folder, portrait.source), portrait.source)
     except UnreadableImage as error:
-        return str(error)
-    return ""
+        return error
+    return None
 
 
-def _questions(columns: set[str], unanswered: Mapping[str, list[str]]) -> list[Problem]:
-    problems: list[Problem] = []
-    for name, places in unanswered.items():
-        if not places:
-            continue
-        option = f"--{name.replace('_', '-')}"
-        missing = f"{name!r} is empty in {len(places)} rows" if name in columns else f"has no column {name!r}"
-        message = f"{missing}; say {_HINTS[name]}, row by row, or once for all with `{option} TEXT`"
-        problems.append(Problem(place=places[0] if name in columns else "line 1", message=message))
-    return problems
+def _question(name: str, rows: int, has_column: bool) -> str:
+    option = f"--{name.replace('_', '-')}"
+    missing = f"{name!r} is empty in {rows:,} rows" if has_column else f"has no column {name!r}"
+    return f"{missing}; say {_HINTS[name]}, row by row, or once for all with `{option} TEXT`"

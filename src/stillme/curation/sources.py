@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from stillme.curation.faults import Faults
 from stillme.curation.taxonomy import Taxonomy, taxonomy
 from stillme.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
 from stillme.portraits.folder import TABLE, TERMS, attributes_of, table_rows
@@ -50,8 +51,11 @@ class Source(Protocol):
         """The attributes and levels of its own design; empty where it has none."""
         ...
 
-    def rows(self) -> Iterator[Row]:
-        """All rows, pictures unopened. Raises `InvalidPortraits` with every problem found."""
+    def rows(self, faults: Faults) -> Iterator[Row]:
+        """All usable rows, pictures unopened; the others are added to `faults`.
+
+        Raises `InvalidPortraits` where the table itself is not what it should be.
+        """
         ...
 
     def read(self, row: Row) -> bytes:
@@ -97,9 +101,10 @@ class FolderSource:
         """The taxonomy's design, where there is one."""
         return self._taxonomy.levels if self._taxonomy else {}
 
-    def rows(self) -> Iterator[Row]:
-        """All rows of all tables; a file that is listed twice counts once if its labels agree."""
+    def rows(self, faults: Faults) -> Iterator[Row]:
+        """All rows of all tables; a file that is listed twice counts once if its labels agree, else not at all."""
         seen: dict[str, Row] = {}
+        contradicted: dict[str, None] = {}
         for table in self._tables:
             problems = Problems(str(table))
             for place, cells in table_rows(table):
@@ -108,10 +113,14 @@ class FolderSource:
                     continue
                 if row.file not in seen:
                     seen[row.file] = row
-                elif seen[row.file] != row:
-                    problems.add(place, f"{row.file!r} is listed twice, with different labels")
+                elif seen[row.file] == row:
+                    faults.add("listed again", f"{row.file} ({place})")
+                else:
+                    contradicted[row.file] = None
             problems.raise_if_any()
-        yield from seen.values()
+        for file in contradicted:
+            faults.add("contradicted", file)
+        yield from (row for file, row in seen.items() if file not in contradicted)
 
     def read(self, row: Row) -> bytes:
         """One picture's file. A link that leads out of the folder is not followed."""
@@ -140,6 +149,8 @@ def translate(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxonom
             known = ", ".join(cells) or "none"
             problems.add("line 1", f"has no column {attribute!r}; its columns are {known}")
             return None
+        if not cells[attribute]:
+            continue  # counted where it is known which attributes matter
         level = labels.get(cells[attribute])
         if level is None:
             hint = did_you_mean(cells[attribute], labels)
@@ -199,19 +210,39 @@ def path_fault(file: str) -> str:
     return ""
 
 
+class MissingPicture(UnreadableImage):
+    """A file that a table names and nobody finds."""
+
+
+class SpecialFile(UnreadableImage):
+    """A folder, a pipe or a device where a picture should be; reading it could wait for ever."""
+
+
 def read_within(folder: Path, file: str) -> bytes:
-    """Read a file of `folder`; `UnreadableImage` where it is missing or lies elsewhere."""
+    """Read a file of `folder`; `UnreadableImage` where it is missing, lies elsewhere or is no plain file."""
     path = folder / file
     try:
+        path.stat()  # says at once what is missing; resolving a path costs much more
         if not path.resolve(strict=True).is_relative_to(folder.resolve()):
             raise UnreadableImage(f"{file} leaves the folder; copy the picture into it.")
+        if not path.is_file():
+            raise SpecialFile(f"{file} is not a file but a folder, a pipe or a device.")
         return path.read_bytes()
     except FileNotFoundError:
-        raise UnreadableImage(f"{file} does not exist.") from None
-    except IsADirectoryError:
-        raise UnreadableImage(f"{file} is a folder, not a picture.") from None
-    except OSError as error:
-        raise UnreadableImage(f"{file} cannot be read ({error.strerror}).") from None
+        raise MissingPicture(f"{file} does not exist.") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+        raise UnreadableImage(f"{file} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+
+
+def add_unreadable(faults: Faults, file: str, error: UnreadableImage) -> None:
+    """Count a picture that could not be read, under what is wrong with it."""
+    match error:
+        case MissingPicture():
+            faults.add("missing", file)
+        case SpecialFile():
+            faults.add("special", file)
+        case _:
+            faults.add("unusable", file, str(error))
 
 
 def _chosen(published: Mapping[str, Path], splits: Sequence[str]) -> tuple[Path, ...]:

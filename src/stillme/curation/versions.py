@@ -10,7 +10,6 @@ DIR/v1/
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -34,7 +33,7 @@ from stillme.curation.measuring import measure
 from stillme.curation.selection import Selected, slug
 from stillme.curation.squares import METHODS, RESIZING, SIZE, Crop, make_square
 from stillme.errors import StillmeError, UnreadableImage
-from stillme.files import SUMS, sha256_of, sums_of
+from stillme.files import SUMS, sha256_of, sums_of, write_csv
 from stillme.images import read_rgb
 from stillme.portraits.folder import TABLE, load
 from stillme.portraits.sheet import CARD, write_sheet
@@ -179,12 +178,9 @@ def _write_tables(folder: Path, card: Card, content: str, crop: Crop) -> None:
     attributes = list(dict.fromkeys(name for portrait in card.portraits for name in portrait.selected.attributes))
     blocks = ["block"] if any(portrait.selected.block for portrait in card.portraits) else []
     columns = ["id", "file", "sha256", *attributes, *blocks, "licence", "label_origin", "consent"]
-    # Not `files.write_csv`: the table is read back, so its cells must stay as they are.
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(_table_row(portrait) for portrait in card.portraits)
-    (folder / TABLE).write_text(buffer.getvalue(), "utf-8")
+    write_csv(
+        folder / TABLE, columns, ({name: row[name] for name in columns} for row in map(_table_row, card.portraits))
+    )
     manifest = {
         "format": 1,
         "stillme": card.about.stillme,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stillme import images
 from stillme.errors import InvalidPortraits, Problem, UnreadableImage
+from stillme.files import unmarked
 from stillme.types import ImageFile, Portrait
 
 TABLE = "portraits.csv"
@@ -80,9 +81,11 @@ def colour_note(portraits: tuple[Portrait, ...]) -> str:
 def table_rows(table: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a CSV with a column `file`, one at a time, each with its place in the file."""
     try:
+        if table.exists() and not table.is_file():
+            raise _fault(table, 0, "is not a file; name a CSV")
         with table.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
-            columns = list(reader.fieldnames or ())
+            columns = reader.fieldnames = [unmarked(name) for name in reader.fieldnames or ()]
             if "file" not in columns:
                 raise _fault(table, 1, f"has no column 'file'; its columns are {', '.join(columns) or 'none'}")
             if repeated := [name for name, count in Counter(columns).items() if count > 1]:
@@ -91,7 +94,10 @@ def table_rows(table: Path) -> Iterator[tuple[str, dict[str, str]]]:
                 for cells in reader:
                     if None in cells:
                         raise csv.Error("more cells than the header")
-                    yield f"line {reader.line_num}", {name: (value or "").strip() for name, value in cells.items()}
+                    yield (
+                        f"line {reader.line_num}",
+                        {name: unmarked((value or "").strip()) for name, value in cells.items()},
+                    )
             except csv.Error as error:
                 raise _fault(table, reader.line_num, f"cannot be read ({error})") from None
     except FileNotFoundError:
@@ -117,6 +123,9 @@ def _portrait(folder: Path, place: str, row: Mapping[str, str], problems: list[P
         return None
     if not path.resolve().is_relative_to(folder.resolve()):
         problems.append(Problem(place=place, message=f"{row['file']!r} leaves the folder; copy the picture into it"))
+        return None
+    if path.exists() and not path.is_file():
+        problems.append(Problem(place=place, message=f"{row['file']!r} is not a file; name a picture of this folder"))
         return None
     try:
         image = ImageFile.of(path)

@@ -20,11 +20,11 @@ from stillme.study import assignment, keys
 from stillme.study import schema as t
 from stillme.study.agreement import agreements
 from stillme.study.context import Context, Form, StudyContext, client
-from stillme.study.export import export_study
+from stillme.study.export import comments, export_study
 from stillme.study.opening import Study
 from stillme.study.progress import progress
-from stillme.study.quality import rater_qualities
-from stillme.study.ratings import raters
+from stillme.study.quality import advice, check_answers, rater_qualities
+from stillme.study.ratings import Rater, raters
 from stillme.study.submissions import submissions
 from stillme.web import events
 from stillme.web.sessions import csrf_of, new_token, require_csrf, token_hash
@@ -65,12 +65,16 @@ def overview(request: Request, context: Context) -> Response:
     with study.database.writing() as connection:
         assignment.expire(connection, study.id, time.time())
     with study.database.reading() as connection:
+        qualities = rater_qualities(study, connection)
         return _page(
             context,
             token,
             "admin.html",
             progress=progress(study, connection),
-            qualities=rater_qualities(study, connection),
+            qualities=qualities,
+            advice={quality.rater: advice(quality) for quality in qualities if quality.flags},
+            missed=[answer for answer in check_answers(study, connection) if not answer.right],
+            comments=comments(study, connection),
             agreements=agreements(study, connection),
             titles={name: axis.title for name, axis in rubric.load().axes.items()},
         )
@@ -90,7 +94,7 @@ def login(request: Request, context: Context, form: Form) -> Response:
     with study.database.writing() as connection:
         connection.execute(
             t.admin_session.insert().values(
-                token_hash=token_hash(token), study=study.id, expires=time.time() + SESSION_HOURS * 3600
+                token_hash=_session_hash(study, token), study=study.id, expires=time.time() + SESSION_HOURS * 3600
             )
         )
         study.record(connection, "admin", "signed in")
@@ -103,7 +107,8 @@ def login(request: Request, context: Context, form: Form) -> Response:
 def logout(context: Context, token: Admin) -> Response:
     """End the session."""
     with context.study.database.writing() as connection:
-        connection.execute(t.admin_session.delete().where(t.admin_session.c.token_hash == token_hash(token)))
+        own = t.admin_session.c.token_hash == _session_hash(context.study, token)
+        connection.execute(t.admin_session.delete().where(own))
     response = _to_overview()
     context.admin_cookie.clear_on(response)
     return response
@@ -128,13 +133,17 @@ def log(context: Context, token: Admin) -> Response:
 
 
 @routes.post("/admin/release")
-def release(context: Context, form: CheckedForm) -> Response:
-    """Give a rater's place to somebody else."""
+def release(context: Context, form: CheckedForm, token: Admin) -> Response:
+    """Give a rater's place to somebody else, after asking once more."""
     reason, rater = form.get("reason", ""), form.get("rater", "")
     if reason not in _REASONS:
         raise HTTPException(400, "Choose why the place is released.")
+    if form.get("sure") != "yes":
+        with context.study.database.reading() as connection:
+            answers = _answers_in(connection, _rater_named(context.study, connection, rater).slot)
+        return _page(context, token, "admin-release.html", rater=rater, reason=reason, answers=answers)
     with context.study.database.writing() as connection:
-        slot = _slot_of(context.study, connection, rater)
+        slot = _rater_named(context.study, connection, rater).slot
         if not assignment.release(connection, slot, reason, time.time()):
             raise HTTPException(409, "This place is not held any more.")
         context.study.record(connection, "admin", "released", rater=rater, reason=reason)
@@ -144,13 +153,14 @@ def release(context: Context, form: CheckedForm) -> Response:
 @routes.post("/admin/exclude")
 def exclude(context: Context, form: CheckedForm) -> Response:
     """Exclude a rater from the results; without a reason, include them again."""
-    reason, rater = form.get("reason", "").strip()[:200], form.get("rater", "")
+    reason, name = form.get("reason", "").strip()[:200], form.get("rater", "")
     with context.study.database.writing() as connection:
-        slot = _slot_of(context.study, connection, rater)
-        who = connection.execute(sa.select(t.slot.c.participant).where(t.slot.c.id == slot)).scalar_one()
-        connection.execute(t.participant.update().where(t.participant.c.id == who).values(excluded=reason or None))
-        kind = "excluded" if reason else "included"
-        context.study.record(connection, "admin", kind, rater=rater, reason=reason)
+        rater = _rater_named(context.study, connection, name)
+        if reason:
+            assignment.exclude(connection, rater.participant, reason, time.time())
+        elif not assignment.include(connection, rater.participant):
+            raise HTTPException(409, "Somebody else has this rater's place by now, so they stay excluded.")
+        context.study.record(connection, "admin", "excluded" if reason else "included", rater=name, reason=reason)
     return _to_overview()
 
 
@@ -169,15 +179,24 @@ def export(context: Context) -> Response:
     return Response(buffer.getvalue(), media_type="application/zip", headers=headers)
 
 
+def _answers_in(connection: sa.Connection, slot: str) -> int:
+    return connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == slot)).scalar_one()
+
+
 def _signed_in(request: Request, context: StudyContext) -> str | None:
     token, study = context.admin_cookie.read(request) or "", context.study
     with study.database.reading() as connection:
         expires = connection.execute(
             sa.select(t.admin_session.c.expires).where(
-                t.admin_session.c.token_hash == token_hash(token), t.admin_session.c.study == study.id
+                t.admin_session.c.token_hash == _session_hash(study, token), t.admin_session.c.study == study.id
             )
         ).scalar()
     return token if expires and expires > time.time() else None
+
+
+def _session_hash(study: Study, token: str) -> str:
+    """Of the token and the password's hash: a new password ends every session, wherever the database is."""
+    return token_hash(f"{token}:{keys.load(study.folder).admin}")
 
 
 def _page(context: StudyContext, token: str, name: str, **values: object) -> Response:
@@ -189,8 +208,11 @@ def _to_overview() -> Response:
     return RedirectResponse("/admin", status_code=303)
 
 
-def _slot_of(study: Study, connection: sa.Connection, name: str) -> str:
+def _rater_named(study: Study, connection: sa.Connection, name: str) -> Rater:
+    """A rater about whom something can still be decided."""
     for rater in raters(study, connection):
         if rater.name == name:
-            return rater.slot
+            if rater.written:
+                raise HTTPException(409, "This rater's answers have been added to the run and stay there.")
+            return rater
     raise HTTPException(404, "No rater of that name holds a place.")

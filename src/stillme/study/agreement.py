@@ -53,7 +53,7 @@ def agreements(study: Study, connection: sa.Connection) -> list[AxisAgreement]:
     by_name = {(measure.axis, measure.measure): measure for measure in measures}
     return [
         _of_axis(by_name[axis, "alpha_nominal" if rubric.load().is_nominal(axis) else "alpha_interval"], kappa)
-        for axis in study.config.questions
+        for axis in study.questions
         if (kappa := by_name.get((axis, "fleiss_kappa")))
     ]
 

@@ -12,16 +12,19 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from stillme.study import schema as t
-from stillme.study.answers import NotAsked, PresentedItem, SaveRequest, StalePage
+from stillme.study.answers import NotAsked, NotSeen, PresentedItem, SaveRequest, StalePage
 from stillme.study.context import Context, Participant
 from stillme.study.entry import Visitor, move
 from stillme.study.page_data import feedback, training_items
+from stillme.study.screening import screen_out
 from stillme.web.sessions import require_csrf
 
 Value = Annotated[int, Field(ge=0, le=5)]
 
 _STALE = "This page is out of date: the task is open elsewhere, or its time ran out. Please reload."
+_CLOSED = "The study has been closed. Please reload: the next page explains what happens and how you are paid."
 _NOT_ASKED = "That was not asked."
+_NOT_SEEN = "The pictures of this item were not all shown, so it cannot be answered. Please reload."
 _ID = re.compile(r"[0-9a-f]{32}")
 
 routes = APIRouter()
@@ -59,10 +62,12 @@ def save(context: Context, visitor: ScriptSender, saving: SaveRequest) -> dict[s
     try:
         context.answers.save(visitor.participant, saving)
     except StalePage:
-        raise HTTPException(409, _STALE) from None
+        raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
     except NotAsked:
         raise HTTPException(422, _NOT_ASKED) from None
-    return {"saved": [answer.seq for answer in saving.answers]}
+    except NotSeen:
+        raise HTTPException(422, _NOT_SEEN) from None
+    return {"saved": [entry.seq for entry in (*saving.answers, *saving.comments)]}
 
 
 @routes.post("/api/complete")
@@ -72,7 +77,7 @@ def complete(context: Context, visitor: ScriptSender, completion: Completion) ->
     try:
         missing = context.answers.complete(visitor.participant, completion.epoch)
     except StalePage:
-        raise HTTPException(409, _STALE) from None
+        raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
     return {"missing": missing}
 
 
@@ -81,14 +86,15 @@ def train(context: Context, visitor: ScriptSender, practice: Practice) -> dict[s
     """Check the practice answers; whoever has all right goes on to the rating."""
     _require_state(visitor, "training")
     with context.study.database.writing() as connection:
-        shown = training_items(context.study, connection)
+        shown = training_items(context.study, connection, visitor.version)
         _require_shape(shown, practice)
         hints = [feedback(connection, item, given) for item, given in zip(shown, practice.answers, strict=False)]
         right = all(not hint for sides in hints for questions in sides for hint in questions)
         finished = right and len(hints) == len(shown)
         if finished:
             move(connection, visitor.participant, to="rating", only_from=("training",))
-    return {"feedback": hints, "finished": finished}
+        ended = not right and screen_out(connection, visitor.participant, context.study.config.checks.training_tries)
+    return {"feedback": hints, "finished": finished or ended}
 
 
 @routes.get("/img/{name}")
@@ -111,8 +117,9 @@ def _file_for(visitor: Visitor, name: str) -> sa.Select[str]:
         .join(t.slot, t.slot.c.id == t.presentation.c.slot)
         .where(t.slot.c.participant == visitor.participant, t.slot.c.state == "held")
     )
-    allowed = t.item.c.kind == "training" if visitor.state == "training" else t.item.c.id.in_(own_items)
-    may_look = visitor.state in ("training", "rating")
+    learning = visitor.state in ("guide", "training")
+    allowed = t.item.c.kind == "training" if learning else t.item.c.id.in_(own_items)
+    may_look = learning or visitor.state == "rating"
     return (
         sa.select(t.image.c.file)
         .join(t.item, t.item.c.id == t.image.c.item)

@@ -13,12 +13,29 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stillme.study import schema as t
 from stillme.study.assignment import finish
+from stillme.study.blinding import format_of
 from stillme.study.entry import move
 from stillme.study.opening import Study
-from stillme.study.pairs import anchors
+from stillme.study.pairs import anchors, is_pair
 
 CANNOT_TELL = 0
+AT_THE_END = -1
+"""The position of a comment on the whole task."""
+COMMENT_LENGTH = 2000
 _CACHED_SLOTS = 5000
+
+
+class Seen(BaseModel):
+    """What was on the screen when the answer was given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    pictures: int = Field(ge=0, le=10)
+    """How many of the item's pictures had been decoded."""
+    decoded: int = Field(ge=0, lt=100_000)
+    """Their smallest side in the file, in pixels."""
+    shown: int = Field(ge=0, lt=100_000)
+    """Their smallest side on the screen, in its own pixels."""
 
 
 class SubmittedAnswer(BaseModel):
@@ -32,6 +49,18 @@ class SubmittedAnswer(BaseModel):
     side: int = Field(ge=0, le=1)
     question: int = Field(ge=0, lt=20)
     value: int | None = Field(ge=0, le=5)
+    seen: Seen | None = None
+    """Needed for every value."""
+
+
+class SubmittedComment(BaseModel):
+    """What a rater wrote about an item; empty to remove it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    seq: int = Field(ge=1, lt=2**53)
+    item: int = Field(ge=0, lt=10_000)
+    text: str = Field(max_length=COMMENT_LENGTH)
 
 
 class Moment(BaseModel):
@@ -52,6 +81,7 @@ class SaveRequest(BaseModel):
 
     epoch: int = Field(ge=0, lt=2**31)
     answers: list[SubmittedAnswer] = Field(default=[], max_length=100)
+    comments: list[SubmittedComment] = Field(default=[], max_length=10)
     moments: list[Moment] = Field(default=[], max_length=200)
 
 
@@ -65,23 +95,27 @@ class PresentedItem:
     questions: tuple[str, ...]
     sides: int
     swapped: bool
+    pictures: int
 
 
 class StalePage(Exception):
     """The slot is no longer this participant's, or a later page of theirs holds it."""
 
 
+class NotSeen(Exception):
+    """An answer to an item whose pictures were not all on the screen."""
+
+
 class NotAsked(Exception):
     """An answer to something that was not asked."""
 
 
-def presented_items(connection: sa.Connection, slot: str) -> tuple[PresentedItem, ...]:
-    """The items of a slot in their order."""
+def presented_items(study: Study, connection: sa.Connection, slot: str) -> tuple[PresentedItem, ...]:
+    """The items of a slot in their order, with the questions of its version."""
     rows = connection.execute(
-        sa.select(
-            t.presentation.c.swapped, t.item.c.id, t.item.c.kind, t.item.c.prompt, t.item.c.questions, t.item.c.sides
-        )
+        sa.select(t.presentation.c.swapped, t.item, t.slot.c.version)
         .join(t.item, t.item.c.id == t.presentation.c.item)
+        .join(t.slot, t.slot.c.id == t.presentation.c.slot)
         .where(t.presentation.c.slot == slot)
         .order_by(t.presentation.c.position)
     )
@@ -90,12 +124,18 @@ def presented_items(connection: sa.Connection, slot: str) -> tuple[PresentedItem
             item=row.id,
             kind=row.kind,
             prompt=row.prompt,
-            questions=tuple(json.loads(row.questions)),
+            questions=study.asked(row.questions, row.version),
             sides=row.sides,
             swapped=bool(row.swapped),
+            pictures=pictures_of(row.questions, row.sides),
         )
         for row in rows
     )
+
+
+def pictures_of(questions: str, sides: int) -> int:
+    """How many pictures an item with these questions (as JSON) shows."""
+    return sides + (2 if is_pair(json.loads(questions)) else 1)
 
 
 class Answers:
@@ -109,12 +149,14 @@ class Answers:
         """Keep answers and moments in one transaction; on return they are on disk."""
         now = time.time()
         with self._study.database.writing() as connection:
-            slot = self._own_slot(connection, participant, saving.epoch, now)
+            slot, version = self._own_slot(connection, participant, saving.epoch, now)
             shown = self.shown(connection, slot)
-            self._check(shown, saving)
+            self._check(shown, saving, can_abstain=self._study.config_of(version).can_abstain)
             moments = [(moment.item, moment.kind, moment.amount) for moment in saving.moments]
             if saving.answers:
                 moments += self._store(connection, slot, saving.answers, now)
+            for comment in saving.comments:
+                self._keep_comment(connection, slot, comment.item, comment.text, comment.seq)
             if moments:
                 rows = [
                     {"slot": slot, "position": position, "kind": kind, "amount": amount, "at": now}
@@ -125,30 +167,54 @@ class Answers:
     def complete(self, participant: str, epoch: int) -> list[int]:
         """End the task, unless positions still lack an answer: those are returned."""
         with self._study.database.writing() as connection:
-            slot = self._own_slot(connection, participant, epoch, time.time())
+            slot, _ = self._own_slot(connection, participant, epoch, time.time())
             missing = _missing(connection, slot, self.shown(connection, slot))
             if not missing:
                 finish(connection, slot, time.time())
                 move(connection, participant, to="debrief", only_from=("rating",))
             return missing
 
+    def comment_at_the_end(self, participant: str, text: str) -> None:
+        """Keep what a participant says about the whole task."""
+        with self._study.database.writing() as connection:
+            if slot := _last_slot(connection, participant):
+                self._keep_comment(connection, slot, AT_THE_END, text[:COMMENT_LENGTH], time.time_ns() // 1000)
+
+    def last_words(self, participant: str) -> str:
+        """What a participant said about the whole task."""
+        with self._study.database.reading() as connection:
+            here = (t.comment.c.slot == _last_slot(connection, participant)) & (t.comment.c.position == AT_THE_END)
+            return connection.execute(sa.select(t.comment.c.text).where(here)).scalar() or ""
+
+    def _keep_comment(self, connection: sa.Connection, slot: str, position: int, text: str, seq: int) -> None:
+        pid = connection.execute(
+            sa.select(t.identity.c.pid)
+            .join(t.slot, t.slot.c.participant == t.identity.c.participant)
+            .where(t.slot.c.id == slot)
+        ).scalar()
+        if pid is not None:
+            # Comments are exported, and ids never are.
+            text = text.replace(self._study.keys.decrypt(pid), "[id]")
+        where = {"slot": slot, "position": position}
+        connection.execute(_COMMENT, {**where, "text": text.strip(), "seq": seq, "at": time.time()})
+
     def shown(self, connection: sa.Connection, slot: str) -> tuple[PresentedItem, ...]:
         """The items of a slot, cached."""
         if slot not in self._items:
             if len(self._items) > _CACHED_SLOTS:
                 self._items.clear()
-            self._items[slot] = presented_items(connection, slot)
+            self._items[slot] = presented_items(self._study, connection, slot)
         return self._items[slot]
 
-    def _own_slot(self, connection: sa.Connection, participant: str, epoch: int, now: float) -> str:
-        """The participant's slot, locked, with its lease renewed."""
+    def _own_slot(self, connection: sa.Connection, participant: str, epoch: int, now: float) -> tuple[str, int | None]:
+        """The participant's slot, locked, with its lease renewed, and its version."""
         until = now + 60 * self._study.config.lease_minutes
         row = connection.execute(_RENEW, {"participant": participant, "epoch": epoch, "until": until}).first()
         if row is None:
             raise StalePage
-        return row[0]
+        return row[0], row[1]
 
-    def _check(self, shown: Sequence[PresentedItem], saving: SaveRequest) -> None:
+    def _check(self, shown: Sequence[PresentedItem], saving: SaveRequest, *, can_abstain: bool) -> None:
         for answer in saving.answers:
             if answer.item >= len(shown):
                 raise NotAsked
@@ -157,10 +223,18 @@ class Answers:
                 raise NotAsked
             if (answer.value or 0) > len(anchors(item.questions[answer.question])):
                 raise NotAsked
-            if answer.value == CANNOT_TELL and not self._study.config.can_abstain:
+            if answer.value == CANNOT_TELL and not can_abstain:
                 raise NotAsked
+            if answer.value is not None and not self._was_seen(item, answer.seen):
+                raise NotSeen
+        if any(comment.item >= len(shown) for comment in saving.comments):
+            raise NotAsked
         if any(moment.item >= len(shown) for moment in saving.moments):
             raise NotAsked
+
+    def _was_seen(self, item: PresentedItem, seen: Seen | None) -> bool:
+        side = format_of(self._study.pictures).side
+        return seen is not None and (seen.pictures, seen.decoded) == (item.pictures, side) and seen.shown > 0
 
     def _store(
         self, connection: sa.Connection, slot: str, answers: Sequence[SubmittedAnswer], now: float
@@ -175,28 +249,40 @@ class Answers:
                     continue
                 if before[1] != answer.value:
                     revised.append((answer.item, "revised", 0.0))
-            connection.execute(_STORE, {**where, "value": answer.value, "seq": answer.seq, "at": now})
+            seen = answer.seen.model_dump() if answer.seen else dict.fromkeys(Seen.model_fields)
+            connection.execute(_STORE, {**where, **seen, "value": answer.value, "seq": answer.seq, "at": now})
         return revised
 
 
 # Plain SQL: every click runs these, and building the statements took longer than running them.
 _RENEW = sa.text(
     "UPDATE slot SET lease_until = :until WHERE participant = :participant AND state = 'held' AND epoch = :epoch "
-    "RETURNING id"
+    "RETURNING id, version"
 )
 _CURRENT = sa.text(
     "SELECT seq, value FROM answer "
     "WHERE slot = :slot AND position = :position AND side = :side AND question = :question"
 )
 _STORE = sa.text(
-    "INSERT INTO answer (slot, position, side, question, value, seq, at) "
-    "VALUES (:slot, :position, :side, :question, :value, :seq, :at) "
+    "INSERT INTO answer (slot, position, side, question, value, seq, at, pictures, decoded, shown) "
+    "VALUES (:slot, :position, :side, :question, :value, :seq, :at, :pictures, :decoded, :shown) "
     "ON CONFLICT (slot, position, side, question) DO UPDATE SET value = excluded.value, seq = excluded.seq, "
-    "at = excluded.at WHERE excluded.seq > answer.seq"
+    "at = excluded.at, pictures = excluded.pictures, decoded = excluded.decoded, shown = excluded.shown "
+    "WHERE excluded.seq > answer.seq"
+)
+_COMMENT = sa.text(
+    "INSERT INTO comment (slot, position, text, seq, at) VALUES (:slot, :position, :text, :seq, :at) "
+    "ON CONFLICT (slot, position) DO UPDATE SET text = excluded.text, seq = excluded.seq, at = excluded.at "
+    "WHERE excluded.seq > comment.seq"
 )
 _ADD_EVENTS = sa.text(
     "INSERT INTO event (slot, position, kind, amount, at) VALUES (:slot, :position, :kind, :amount, :at)"
 )
+
+
+def _last_slot(connection: sa.Connection, participant: str) -> str | None:
+    slots = sa.select(t.slot.c.id).where(t.slot.c.participant == participant)
+    return connection.execute(slots.order_by(t.slot.c.begun.desc())).scalar()
 
 
 def _missing(connection: sa.Connection, slot: str, shown: Sequence[PresentedItem]) -> list[int]:

@@ -12,6 +12,7 @@ from stillme.study import admin_routes, answer_routes, participant_routes
 from stillme.study.answers import Answers
 from stillme.study.context import StudyContext
 from stillme.study.opening import Study
+from stillme.study.prolific import webhook
 from stillme.web.app import Site, create_app
 from stillme.web.hosts import LOOPBACK
 from stillme.web.pages import Pages
@@ -21,12 +22,13 @@ from stillme.web.sessions import Cookie
 _TITLES = {401: "Please open your link again", 404: "There is nothing here"}
 
 
-def build(study: Study, *, hosts: tuple[str, ...] = LOOPBACK, secure: bool = False) -> FastAPI:
-    """The app of one study."""
-    site = Site(title=study.config.title, package="stillme.study", hosts=hosts, secure=secure)
+def build(study: Study, *, hosts: tuple[str, ...] = LOOPBACK, secure: bool = False, preview: bool = False) -> FastAPI:
+    """The app of one study; as a preview every page says that nothing is kept."""
+    site = Site(title=study.config.title, package="stillme.study", hosts=hosts, secure=secure, signed=(webhook.PATH,))
     app, limits = create_app(site), study.config.limits
     app.state.context = StudyContext(
         study=study,
+        preview=preview,
         pages=Pages(site),
         answers=Answers(study),
         cookie=Cookie(name="stillme-study", secure=secure),
@@ -37,7 +39,7 @@ def build(study: Study, *, hosts: tuple[str, ...] = LOOPBACK, secure: bool = Fal
     )
     app.add_exception_handler(HTTPException, _explain)
     app.add_exception_handler(OperationalError, _ask_to_wait)
-    for module in (participant_routes, answer_routes, admin_routes):
+    for module in (participant_routes, answer_routes, admin_routes, webhook):
         app.include_router(module.routes)
     return app
 

@@ -1,7 +1,7 @@
 """Give each participant one task, and each item exactly k raters.
 
-A batch has k slots that count. A slot that expires, is returned or withdrawn becomes void, and another with the same
-number takes its place; answers in a void slot never count. All of this happens inside the caller's
+A batch has k slots that count. A slot that expires, is returned, withdrawn or excluded becomes void, and another with
+the same number takes its place; answers in a void slot never count. All of this happens inside the caller's
 transaction: `BEGIN IMMEDIATE` on SQLite, row locks on PostgreSQL.
 """
 
@@ -19,6 +19,10 @@ from stillme.study.presenting import present
 
 RECLAIMABLE = ("expired",)
 """Reasons after which an owner who comes back gets the slot again, if nobody took it."""
+LEFT = ("returned", "timed out")
+"""Reasons after which somebody who comes with a new submission may begin anew."""
+EXCLUDED = "excluded"
+"""The reason of a finished slot that is void because its rater was excluded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,10 @@ class Full:
 
 @dataclass(frozen=True, slots=True)
 class PassedOn:
-    """The participant's slot ran out and somebody else has it now."""
+    """The participant's slot is not theirs any more."""
+
+    reason: str
+    """Why it became void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +60,38 @@ Claim = Held | Full | PassedOn | Closed
 def claim(connection: sa.Connection, study: str, participant: str, now: float) -> Claim:
     """The participant's own slot, or a new one from the most-filled batch that still has room."""
     # Two claims of one participant at once wait for each other here; others do not.
-    connection.execute(
-        sa.select(t.participant.c.id).where(t.participant.c.id == participant).with_for_update()
+    version = connection.execute(
+        sa.select(t.participant.c.version).where(t.participant.c.id == participant).with_for_update()
     ).scalar_one()
     own = _own(connection, participant)
     if own is not None:
         return own
-    state, lease = connection.execute(sa.select(t.study.c.state, t.study.c.lease_s).where(t.study.c.id == study)).one()
+    # Shared with other claims; closing waits for them, so that nobody gets a place after it.
+    open_now = sa.select(t.study.c.state, t.study.c.lease_s).where(t.study.c.id == study).with_for_update(read=True)
+    state, lease = connection.execute(open_now).one()
     if state == "closed":
         return Closed()
     before = connection.execute(
         sa.select(t.slot).where(t.slot.c.participant == participant).order_by(t.slot.c.ended.desc())
     ).first()
-    if before is not None:
+    if before is not None and not _began_again(connection, before):
         return _reclaim(connection, before, now + lease)
     expire(connection, study, now)
     slot = connection.execute(_next_open(study)).first()
     if slot is None:
         return Full()
-    _hold(connection, slot.id, participant, slot.epoch + 1, now, now + lease)
+    connection.execute(
+        t.slot.update()
+        .where(t.slot.c.id == slot.id)
+        .values(
+            state="held",
+            participant=participant,
+            epoch=slot.epoch + 1,
+            lease_until=now + lease,
+            begun=now,
+            version=version,
+        )
+    )
     present(connection, slot.id, slot.batch, slot.n)
     return Held(slot=slot.id, batch=slot.batch, n=slot.n, epoch=slot.epoch + 1, done=False)
 
@@ -98,15 +118,67 @@ def release(connection: sa.Connection, slot: str, reason: str, now: float) -> bo
     return True
 
 
+def end_held(connection: sa.Connection, study: str, reason: str, now: float) -> int:
+    """Void every slot that is still held; returns how many."""
+    held = connection.execute(
+        sa.select(t.slot.c.id)
+        .join(t.batch, t.batch.c.id == t.slot.c.batch)
+        .where(t.batch.c.study == study, t.slot.c.state == "held")
+    ).scalars()
+    return sum(release(connection, slot, reason, now) for slot in held.all())
+
+
 def finish(connection: sa.Connection, slot: str, now: float) -> None:
-    """Mark a slot as done: its answers count."""
-    connection.execute(t.slot.update().where(t.slot.c.id == slot).values(state="done", ended=now))
+    """Mark a slot as done: its answers count, unless its rater was excluded meanwhile."""
+    row = connection.execute(
+        sa.select(t.slot.c.batch, t.slot.c.n, t.slot.c.begun, t.participant.c.excluded)
+        .join(t.participant, t.participant.c.id == t.slot.c.participant)
+        .where(t.slot.c.id == slot)
+    ).one()
+    # The clock may have been set back since.
+    ended = max(now, row.begun)
+    connection.execute(t.slot.update().where(t.slot.c.id == slot).values(state="done", ended=ended))
+    if row.excluded:
+        _void(connection, slot, row.batch, row.n, EXCLUDED, ended)
 
 
-def create_slots(connection: sa.Connection, batches: Sequence[str], k: int) -> None:
-    """The k slots of each batch."""
-    rows = [_open_slot(batch, n) for batch in batches for n in range(k)]
-    connection.execute(t.slot.insert(), rows)
+def exclude(connection: sa.Connection, participant: str, reason: str, now: float) -> None:
+    """Have a participant's answers not count. A finished place opens again at once, a held one when its task ends."""
+    connection.execute(t.participant.update().where(t.participant.c.id == participant).values(excluded=reason))
+    own = _own(connection, participant)
+    if own is not None and own.done:
+        release(connection, own.slot, EXCLUDED, now)
+
+
+def include(connection: sa.Connection, participant: str) -> bool:
+    """Have a participant's answers count again; false if somebody else has the place by now."""
+    excluded = sa.select(t.slot).where(t.slot.c.participant == participant, t.slot.c.reason == EXCLUDED)
+    slot = connection.execute(excluded.with_for_update()).first()
+    if slot is not None:
+        if not _take_back_place(connection, slot):
+            return False
+        connection.execute(t.slot.update().where(t.slot.c.id == slot.id).values(state="done", reason=None))
+    connection.execute(t.participant.update().where(t.participant.c.id == participant).values(excluded=None))
+    return True
+
+
+def create_slots(connection: sa.Connection, batches: Sequence[str], places: Sequence[int]) -> None:
+    """Open slots with these numbers in each batch."""
+    rows = [_open_slot(batch, n) for batch in batches for n in places]
+    if rows:
+        connection.execute(t.slot.insert(), rows)
+
+
+def set_raters(connection: sa.Connection, study: str, k: int) -> int:
+    """Have k slots in every batch; returns how many there are now, as a slot that was taken stays."""
+    batches = connection.execute(sa.select(t.batch.c.id).where(t.batch.c.study == study)).scalars().all()
+    live = t.slot.c.batch.in_(batches) & (t.slot.c.state != "void")
+    before = 1 + connection.execute(sa.select(sa.func.max(t.slot.c.n)).where(live)).scalar_one()
+    taken = connection.execute(sa.select(sa.func.max(t.slot.c.n)).where(live, t.slot.c.state != "open")).scalar()
+    now = max(k, 0 if taken is None else taken + 1)
+    connection.execute(t.slot.delete().where(live, t.slot.c.n >= now))
+    create_slots(connection, batches, range(before, now))
+    return now
 
 
 def _own(connection: sa.Connection, participant: str) -> Held | None:
@@ -118,17 +190,17 @@ def _own(connection: sa.Connection, participant: str) -> Held | None:
     return Held(slot=row.id, batch=row.batch, n=row.n, epoch=row.epoch, done=row.state == "done")
 
 
+def _began_again(connection: sa.Connection, before: sa.Row[Any]) -> bool:
+    """Whether they agreed anew after they had left."""
+    agreed = connection.execute(sa.select(t.consent.c.at).where(t.consent.c.participant == before.participant)).scalar()
+    return before.reason in LEFT and agreed is not None and agreed >= before.ended
+
+
 def _reclaim(connection: sa.Connection, before: sa.Row[Any], until: float) -> Claim:
     if before.reason not in RECLAIMABLE:
-        return PassedOn()
-    spare = connection.execute(
-        sa.select(t.slot.c.id)
-        .where(t.slot.c.batch == before.batch, t.slot.c.n == before.n, t.slot.c.state == "open")
-        .with_for_update(skip_locked=True)
-    ).first()
-    if spare is None:
-        return PassedOn()
-    connection.execute(t.slot.delete().where(t.slot.c.id == spare.id))
+        return PassedOn(before.reason or "")
+    if not _take_back_place(connection, before):
+        return PassedOn(before.reason or "")
     # A new epoch, so that a page left open in another tab notices.
     epoch = before.epoch + 1
     connection.execute(
@@ -156,16 +228,23 @@ def _next_open(study: str) -> sa.Select[Any, Any, Any, Any]:
     )
 
 
-def _hold(connection: sa.Connection, slot: str, participant: str, epoch: int, now: float, until: float) -> None:
-    connection.execute(
-        t.slot.update()
-        .where(t.slot.c.id == slot)
-        .values(state="held", participant=participant, epoch=epoch, lease_until=until, begun=now)
-    )
+def _take_back_place(connection: sa.Connection, slot: sa.Row[Any]) -> bool:
+    """Remove the slot that was opened in place of a void one; false if somebody has it."""
+    spare = connection.execute(
+        sa.select(t.slot.c.id)
+        .where(t.slot.c.batch == slot.batch, t.slot.c.n == slot.n, t.slot.c.state == "open")
+        .with_for_update(skip_locked=True)
+    ).first()
+    if spare is None:
+        return False
+    connection.execute(t.slot.delete().where(t.slot.c.id == spare.id))
+    return True
 
 
 def _void(connection: sa.Connection, slot: str, batch: str, n: int, reason: str, now: float) -> None:
-    connection.execute(t.slot.update().where(t.slot.c.id == slot).values(state="void", reason=reason, ended=now))
+    # A task that was finished ended then.
+    ended = sa.func.coalesce(t.slot.c.ended, now)
+    connection.execute(t.slot.update().where(t.slot.c.id == slot).values(state="void", reason=reason, ended=ended))
     connection.execute(t.slot.insert().values(**_open_slot(batch, n)))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,24 @@ class BlindedPictures:
             with path.open("ab") as stream:
                 stream.truncate(length)
         return length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureFormat:
+    """What all pictures of a study have in common."""
+
+    side: int
+    """Pixels."""
+    length: int
+    """Bytes."""
+
+
+@cache
+def format_of(folder: Path) -> PictureFormat:
+    """The format of the blinded pictures in `folder`, which `BlindedPictures` made alike."""
+    file = next(path for path in folder.iterdir() if path.suffix == ".jpg")
+    with Image.open(file) as picture:
+        return PictureFormat(side=picture.width, length=file.stat().st_size)
 
 
 def blind(rgb: NDArray[np.uint8], side: int) -> bytes:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import sqlalchemy as sa
 
 from stillme.design import assessment_key
 from stillme.errors import StillmeError
@@ -14,9 +18,10 @@ from stillme.judges.people import People, PeopleParameters
 from stillme.store import AssessmentRow, Store
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
+from stillme.study.assignment import end_held
 from stillme.study.items import Output
 from stillme.study.opening import Study
-from stillme.study.ratings import Rating, raters, ratings
+from stillme.study.ratings import Rater, Rating, raters, ratings
 from stillme.types import Abstained, Assessment, Rated, Spec
 
 
@@ -29,8 +34,10 @@ class Closing:
     already: int
     raters: int
     excluded: int
-    under_way: int
-    """Tasks that were begun and may still be finished; closing again then adds them."""
+    ended: int
+    """Tasks that were under way; whoever was at them is thanked and paid."""
+    waits_until: str
+    """The day up to which participants may withdraw, if it is not over: nothing is added before."""
     run: str
     epochs: int
     """The most ratings that one edit has now."""
@@ -45,28 +52,47 @@ def close_study(study: Study, run: Path | None = None, *, wait: float = 0.0) -> 
     folder = run or Path(study.drawn.run)
     if not Store.exists(folder):
         raise StillmeError(f"{folder} is no run folder. Say where the run is now with `--run`.")
-    with study.database.writing() as connection:
-        connection.execute(t.study.update().where(t.study.c.id == study.id).values(state="closed"))
-        study.record(connection, "researcher", "closed")
-    with study.database.reading() as connection:
-        people = raters(study, connection)
-        finished = [person for person in people if person.state == "done"]
-        counted = [person for person in finished if not person.excluded]
-        rows = ratings(study, connection, counted)
-    judge = People(PeopleParameters()).spec
+    promised = max((day for config in study.versions.values() if (day := config.consent.withdraw_until)), default=None)
+    waits = promised is not None and datetime.now(UTC).date() <= promised
     with Store.writing(folder, wait=wait) as store:
-        ledger = _Ledger(store, judge)
+        with study.database.writing() as connection:
+            connection.execute(t.study.update().where(t.study.c.id == study.id).values(state="closed"))
+            ended = end_held(connection, study.id, "closed", time.time())
+            finished = [person for person in raters(study, connection) if person.finished]
+            counted = [person for person in finished if not person.excluded]
+            # Marked before they are written: from here on nobody of them can withdraw.
+            marked = [] if waits else _mark_written(connection, counted)
+            rows = [] if waits else ratings(study, connection, counted)
+            study.record(connection, "researcher", "closed")
+        ledger = _Ledger(store, People(PeopleParameters()).spec)
         made = list(ledger.new_rows(study, rows))
-        store.add_assessments(made)
+        try:
+            store.add_assessments(made)
+        except BaseException:
+            with study.database.writing() as connection:
+                connection.execute(t.participant.update().where(t.participant.c.id.in_(marked)).values(written=None))
+            raise
     return Closing(
         added=len(made),
         already=ledger.already,
         raters=len(counted),
         excluded=len(finished) - len(counted),
-        under_way=len(people) - len(finished),
+        ended=ended,
+        waits_until=str(promised) if waits else "",
         run=str(folder),
         epochs=ledger.most,
     )
+
+
+def _mark_written(connection: sa.Connection, people: Sequence[Rater]) -> list[str]:
+    """Mark whose answers are written now; returns who was not marked before."""
+    marked = connection.execute(
+        t.participant.update()
+        .where(t.participant.c.id.in_([person.participant for person in people]), t.participant.c.written.is_(None))
+        .values(written=time.time())
+        .returning(t.participant.c.id)
+    )
+    return list(marked.scalars())
 
 
 def _why_not(row: Rating) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Literal, cast
 
@@ -17,6 +19,11 @@ from stillme.types import Json, digest
 FILE = "study.toml"
 PROLIFIC_FLOOR = 8.0
 """US dollars an hour below which Prolific refuses a study."""
+
+WITHDRAWAL = (
+    "You can withdraw with the link on every page, and everything of yours is deleted. Once your answers have been "
+    "added to the results, they can no longer be taken out."
+)
 
 CodeKind = Literal["completed", "failed_attention", "no_consent", "screened_out", "incompatible_device", "other"]
 
@@ -39,6 +46,15 @@ class Texts(Section):
     debrief: str = Field(min_length=20)
 
 
+class Consent(Section):
+    """What the consent page states below its text, each by itself."""
+
+    retention: str = ""
+    """How long what is kept, and for what."""
+    withdraw_until: date | None = None
+    """The last day to withdraw. `stillme study close` refuses to add answers to the run before it is over."""
+
+
 class Pay(Section):
     """What a participant is paid for one task."""
 
@@ -54,12 +70,19 @@ class Pay(Section):
         """Pay per hour if tasks take as long as expected."""
         return 60 * self.amount / self.minutes
 
+    def __str__(self) -> str:
+        if not self.amount:
+            return "Nothing; you take part as a volunteer."
+        return f"{self.amount:.2f} {self.currency} for the whole task."
+
 
 class Checks(Section):
     """How attention is checked. Flags are advice; people decide."""
 
     seconds_per_item: float = Field(default=4.0, ge=0)
     """Active time under which an item counts as too fast."""
+    training_tries: int = Field(default=0, ge=0)
+    """Wrong tries at the training after which somebody is screened out; 0 is as many as they like."""
     send_failed_code: bool = False
     """Whether somebody who fails every attention check gets Prolific's code for that instead of `completed`."""
 
@@ -78,8 +101,10 @@ class Codes(Section):
 class Token(Section):
     """Prolific's signed entry tokens."""
 
-    keys: str
-    """A file with Prolific's public keys, saved from https://api.prolific.com/.well-known/study/jwks.json."""
+    keys: str = "jwks.json"
+    """The file with Prolific's public keys, in the study's folder."""
+    refresh: bool = True
+    """Whether the keys are fetched from Prolific: daily, and when a token names an unknown one."""
     audience: str
 
 
@@ -88,6 +113,8 @@ class Prolific(Section):
 
     study_id: str = ""
     """If given, entries for another study are refused."""
+    screen_out_reward: float = Field(default=0.0, ge=0)
+    """What somebody who is screened out is paid at once, where the workspace offers that; otherwise you review."""
     codes: Codes = Codes()
     token: Token | None = None
     """If given, only signed entries are let in."""
@@ -120,6 +147,7 @@ class Config(Section):
     min_width: int = Field(default=740, ge=0)
     """Narrower windows are refused at the device check."""
     texts: Texts
+    consent: Consent = Consent()
     pay: Pay = Pay()
     checks: Checks = Checks()
     prolific: Prolific | None = None
@@ -127,9 +155,35 @@ class Config(Section):
 
     @property
     def hash(self) -> str:
-        """The hash of everything that can change an answer."""
-        shown = self.model_dump(mode="json", include={"raters", "questions", "can_abstain", "texts"})
-        return digest([shown, rubric.load().version])
+        """The hash of everything that a participant reads or is asked: the version."""
+        shown = self.model_dump(
+            mode="json", include={"title", "contact", "questions", "can_abstain", "texts", "consent"}
+        )
+        return digest([shown, str(self.pay), self.pay.minutes, rubric.load().version])
+
+    @property
+    def consent_facts(self) -> Mapping[str, str]:
+        """What every consent must name, as the consent page shows it."""
+        until = self.consent.withdraw_until
+        last = f"Until the end of {until:%-d %B %Y}." if until else "Until the study is closed."
+        return {
+            "Time": f"About {self.pay.minutes:.0f} minutes.",
+            "Pay": str(self.pay),
+            "Kept": self.consent.retention,
+            "Withdrawing": f"{last} {WITHDRAWAL}",
+            "Contact": self.contact,
+        }
+
+    @property
+    def consent_shown(self) -> str:
+        """The consent page's text and facts."""
+        facts = "\n".join(f"- {name}: {fact}" for name, fact in self.consent_facts.items())
+        return f"{self.texts.consent.strip()}\n\n{facts}\n"
+
+    def with_settings_of(self, newer: Config) -> Config:
+        """What a participant of this version is shown, with the newer settings of how the study is run."""
+        current = {name: getattr(newer, name) for name in ("contact", "lease_minutes", "checks", "prolific", "limits")}
+        return self.model_copy(update=current)
 
     def code(self, kind: CodeKind) -> str:
         """Prolific's code of a kind, or the code `other` where that one is empty."""
@@ -161,6 +215,22 @@ def load(folder: Path) -> Config:
     return config
 
 
+def recorded(text: str) -> Config:
+    """A version as it was recorded. Settings that other releases of stillme knew are left out."""
+    data: dict[str, Json] = json.loads(text)
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        for detail in error.errors():
+            if detail["type"] == "extra_forbidden":
+                *path, name = detail["loc"]
+                section = data
+                for part in path:
+                    section = section[str(part)]
+                del section[str(name)]
+        return Config.model_validate(data)
+
+
 def warnings(config: Config) -> Iterator[str]:
     """What a researcher should consider before starting."""
     pay = config.pay
@@ -169,8 +239,18 @@ def warnings(config: Config) -> Iterator[str]:
         yield f"{rate} is below Prolific's floor of {PROLIFIC_FLOOR:.0f}; raise `pay.amount`."
     if pay.amount and pay.per_hour < pay.floor:
         yield f"{rate} is below this study's own floor of {pay.floor:.2f}; raise `pay.amount`."
-    if not config.contact:
-        yield "`contact` is empty, so participants do not know whom to ask; give an e-mail address."
+
+
+def lacking_for_people(config: Config, file: Path) -> list[Problem]:
+    """What a study must state before real people enter it."""
+    places = Places(file.read_text("utf-8-sig"))
+    needed: tuple[tuple[Location, str, str], ...] = (
+        (("contact",), config.contact, "is empty; name whom participants may ask, such as an e-mail address"),
+        (("consent", "retention"), config.consent.retention, "is empty; say how long answers and ids are kept"),
+    )
+    return [
+        Problem(place=places.place(where), message=message) for where, given, message in needed if not given.strip()
+    ]
 
 
 def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterator[tuple[Location, str]]:
@@ -183,12 +263,6 @@ def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterato
             )
     if len(set(config.questions)) < len(config.questions):
         yield ("questions",), "names a question twice; name each once"
-    for word in ("withdraw", "kept"):
-        if word not in config.texts.consent.lower():
-            yield (
-                ("texts", "consent"),
-                f"does not say {word!r}: consent must name how long data is kept and how to withdraw",
-            )
     if config.prolific:
         codes = config.prolific.codes
         if not (codes.completed and codes.other):
@@ -200,7 +274,7 @@ def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterato
             if code and not code.isalnum():
                 yield ("prolific", "codes", kind), f"{code!r} is not a code; codes are letters and digits"
         token = config.prolific.token
-        if token and not (folder / token.keys).is_file():
+        if token and not token.refresh and not (folder / token.keys).is_file():
             yield ("prolific", "token", "keys"), f"there is no file {token.keys!r} in {folder}"
     pay = cast("Mapping[str, Json]", data.get("pay") or {})
     if config.prolific and "amount" not in pay:

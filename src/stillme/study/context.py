@@ -25,6 +25,7 @@ class StudyContext:
     """One study as it is served; kept in `app.state.context`."""
 
     study: Study
+    preview: bool
     pages: Pages
     answers: Answers
     cookie: Cookie
@@ -36,7 +37,9 @@ class StudyContext:
     def page(self, name: str, visitor: Visitor | None = None, status: int = 200, /, **values: object) -> Response:
         """A participant's page."""
         csrf = csrf_of(visitor.token) if visitor else ""
-        return self.pages.show(name, status, config=self.study.config, visitor=visitor, csrf=csrf, **values)
+        config = self.study.config_of(visitor.version if visitor else None)
+        shown = {"config": config, "visitor": visitor, "csrf": csrf, "preview": self.preview}
+        return self.pages.show(name, status, **shown, **values)
 
     def visitor(self, request: Request) -> Visitor | None:
         """Whose session the request carries, if anybody's."""

@@ -27,9 +27,7 @@ def describe(study: Study, file: Path, run: Path) -> Participants:
     """Add the counts of the raters who finished and were not excluded to the run; returns them."""
     rows = _rows(file)
     with study.database.reading() as connection:
-        counted = {
-            rater.participant for rater in raters(study, connection) if rater.state == "done" and not rater.excluded
-        }
+        counted = {rater.participant for rater in raters(study, connection) if rater.counts}
         known = connection.execute(sa.select(t.participant.c.ext_hmac).where(t.participant.c.id.in_(counted))).scalars()
         pseudonyms = set(known)
     ours = [row for row in rows if study.keys.pseudonym("participant", f"prolific:{row[PERSON]}") in pseudonyms]

@@ -13,13 +13,14 @@ import numpy as np
 from stillme import images, rubric
 from stillme.audit.labels import PAPERS_LABELS, lacking_labels
 from stillme.errors import StillmeError
+from stillme.portraits import synthetic
 from stillme.results import Run
 from stillme.study import keys, pairs, template
 from stillme.study.blinding import SIDE, BlindedPictures
 from stillme.study.candidates import Compare, First, candidates
 from stillme.study.checks import CheckMaker, choose_portraits
 from stillme.study.config import FILE
-from stillme.study.items import Drawn, Item, Output
+from stillme.study.items import EXAMPLE, Drawn, Item, Output
 from stillme.study.sampling import Candidate, draw, share_out, shuffled
 from stillme.types import Portrait, Prompt
 
@@ -110,8 +111,13 @@ class _Maker:
         shown = 2 if in_pairs else 1
         made = list(real)
         people = list(self._portraits.values())
-        for n, portraits in enumerate(choose_portraits(people, TRAINING, stream, shown)):
-            made.append(make("training", f"t{n}", *portraits, turned=n % 2 == 1))
+        # People who do not exist and are in no item: practice must not be about what is rated afterwards.
+        names = [EXAMPLE, *(f"t{n}" for n in range(TRAINING))]
+        used = {portrait.image.sha256 for portrait in people}
+        strangers = [portrait for portrait in synthetic.portraits() if portrait.image.sha256 not in used]
+        shown_in_practice = choose_portraits(strangers or people, len(names), stream, shown)
+        for name, portraits in zip(names, shown_in_practice, strict=True):
+            made.append(make("training", name, *portraits, turned=name == names[-1]))
         for task in range(1 + max(tasks)):
             mine = [item for item in real if item.batch == task]
             for n, portraits in enumerate(choose_portraits(people, self._design.gold, stream, shown)):

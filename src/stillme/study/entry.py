@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import jwt
 import sqlalchemy as sa
 
-from stillme.errors import StillmeError
 from stillme.study import schema as t
+from stillme.study.assignment import LEFT
 from stillme.study.opening import Study
+from stillme.study.prolific.api import ADDRESS, PROLIFIC, TOKEN, ProlificApi
+from stillme.study.prolific.signed_keys import key_named
 from stillme.web.sessions import new_token, token_hash
 
 SESSION_SECONDS = 30 * 24 * 3600
 _MAX_LENGTH = 128
 _RECOGNISE = sa.text(
-    "SELECT p.id, p.state, p.origin FROM session s JOIN participant p ON p.id = s.participant "
+    "SELECT p.id, p.state, p.origin, p.version, p.written FROM session s JOIN participant p ON p.id = s.participant "
     "WHERE s.token_hash = :token AND s.expires > :now AND p.study = :study"
 )
 
@@ -48,6 +50,10 @@ class Visitor:
     participant: str
     state: str
     origin: str
+    version: int | None
+    """What they agreed to; None before."""
+    written: float | None
+    """When their answers were written into the run."""
 
 
 def arrival_from_prolific(study: Study, query: Mapping[str, str]) -> Arrival:
@@ -74,8 +80,8 @@ def arrival_from_invitation(study: Study, connection: sa.Connection, code: str) 
     return Arrival(origin="invitation", name=code)
 
 
-def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
-    """Begin or resume a participation; returns the session's token."""
+def enter(study: Study, connection: sa.Connection, arrival: Arrival, known: str | None = None) -> str:
+    """Begin or resume a participation; returns the session's token. `known` is whose session the browser has."""
     pseudonym = study.keys.pseudonym("participant", f"{arrival.origin}:{arrival.name}")
     now = time.time()
     insert = _insert_or_nothing(connection, t.participant)
@@ -94,13 +100,7 @@ def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
         sa.select(t.participant.c.id).where(t.participant.c.study == study.id, t.participant.c.ext_hmac == pseudonym)
     ).scalar_one()
     if arrival.origin == "prolific":
-        connection.execute(
-            _insert_or_nothing(connection, t.identity).values(
-                participant=participant,
-                pid=study.keys.encrypt(arrival.name),
-                submission=study.keys.encrypt(arrival.submission),
-            )
-        )
+        _check_link(study, connection, arrival, participant, known)
     token = new_token()
     connection.execute(
         t.session.insert().values(token_hash=token_hash(token), participant=participant, expires=now + SESSION_SECONDS)
@@ -108,12 +108,67 @@ def enter(study: Study, connection: sa.Connection, arrival: Arrival) -> str:
     return token
 
 
+def _check_link(study: Study, connection: sa.Connection, arrival: Arrival, participant: str, known: str | None) -> None:
+    """Refuse somebody who knows a Prolific id but not the submission that it came with.
+
+    Other researchers know the id; the submission is in the participant's own link. A new submission is let in where
+    Prolific has signed it, where the browser is the participant's, or where the one before has ended.
+    """
+    link = study.keys.pseudonym("link", f"{participant}:{arrival.submission}")
+    links = connection.execute(sa.select(t.arrival.c.link_hmac).where(t.arrival.c.participant == participant))
+    before = links.scalars().all()
+    if link in before:
+        return
+    left = begin_again(connection, participant) if before else False
+    signed = study.config.prolific is not None and study.config.prolific.token is not None
+    if before and not (left or signed or known == participant):
+        raise EntryRefused(
+            "Your Prolific ID has already been used here with another submission. Please go on in the browser where "
+            "you began. If you returned that submission, we have not heard of it yet: try again in a few minutes, or "
+            "ask us."
+        )
+    connection.execute(t.arrival.insert().values(participant=participant, link_hmac=link))
+    connection.execute(t.identity.delete().where(t.identity.c.participant == participant))
+    connection.execute(
+        t.identity.insert().values(
+            participant=participant,
+            pid=study.keys.encrypt(arrival.name),
+            submission=study.keys.encrypt(arrival.submission),
+        )
+    )
+
+
+def begin_again(connection: sa.Connection, participant: str) -> bool:
+    """Let somebody whose submission ended without being finished begin anew; false for everybody else."""
+    last = connection.execute(
+        sa.select(t.slot.c.state, t.slot.c.reason)
+        .where(t.slot.c.participant == participant)
+        .order_by(sa.case((t.slot.c.state != "void", 0), else_=1), t.slot.c.ended.desc())
+    ).first()
+    if last is None or last.state != "void" or last.reason not in LEFT:
+        return False
+    # They read and agree once more: what they agreed to before ended with that submission.
+    connection.execute(t.consent.delete().where(t.consent.c.participant == participant))
+    connection.execute(t.session.delete().where(t.session.c.participant == participant))
+    connection.execute(t.participant.update().where(t.participant.c.id == participant).values(state="consent"))
+    return True
+
+
 def recognise(study: Study, connection: sa.Connection, token: str | None) -> Visitor | None:
     """Whose session this is."""
     if not token or len(token) > _MAX_LENGTH:
         return None
     row = connection.execute(_RECOGNISE, {"token": token_hash(token), "now": time.time(), "study": study.id}).first()
-    return Visitor(token=token, participant=row.id, state=row.state, origin=row.origin) if row else None
+    if row is None:
+        return None
+    return Visitor(
+        token=token,
+        participant=row.id,
+        state=row.state,
+        origin=row.origin,
+        version=row.version,
+        written=row.written,
+    )
 
 
 def move(connection: sa.Connection, participant: str, *, to: str, only_from: Sequence[str]) -> bool:
@@ -142,14 +197,11 @@ def _claims(study: Study, token: str) -> Mapping[str, str]:
     settings = study.config.prolific and study.config.prolific.token
     assert settings
     try:
-        listed = json.loads((study.folder / settings.keys).read_text("utf-8"))["keys"]
-        known = {entry["kid"]: jwt.PyJWK(entry) for entry in cast("list[dict[str, Any]]", listed)}
-    except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
-        raise StillmeError(
-            f"{study.folder / settings.keys} is not a set of public keys ({error}). Download Prolific's keys again."
-        ) from None
-    try:
-        key = known[str(jwt.get_unverified_header(token).get("kid"))]
+        api = ProlificApi(os.environ.get(TOKEN, ""), os.environ.get(ADDRESS) or PROLIFIC) if settings.refresh else None
+        named = str(jwt.get_unverified_header(token).get("kid"))
+        key = key_named(study.folder / settings.keys, named, api)
+        if key is None:
+            raise KeyError(named)
         claims = jwt.decode(
             token,
             key,

@@ -15,9 +15,11 @@ from stillme.errors import MissingExtra
 from stillme.files import whole, write_csv, write_json_lines, write_whole
 from stillme.study import pairs
 from stillme.study import schema as t
+from stillme.study.agreement import agreements
 from stillme.study.answers import CANNOT_TELL
+from stillme.study.assignment import EXCLUDED
 from stillme.study.opening import Study
-from stillme.study.quality import rater_qualities
+from stillme.study.quality import check_answers, rater_qualities
 from stillme.study.ratings import pseudonym, raters, ratings
 
 Format = Literal["csv", "jsonl", "parquet"]
@@ -25,13 +27,16 @@ Row = Mapping[str, Any]
 
 
 def export_study(study: Study, folder: Path, kind: Format) -> list[Path]:
-    """Write `ratings`, `items`, `raters` and `exclusions`, and `codebook.md`; each whole or not at all."""
+    """Write the tables and `codebook.md`; each whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     with study.database.reading() as connection:
         tables = {
             "ratings": list(_ratings(study, connection)),
             "items": list(_items(study)),
-            "raters": [quality.as_json() for quality in rater_qualities(study, connection)],
+            "raters": list(_raters(study, connection)),
+            "checks": [answer.as_json() for answer in check_answers(study, connection)],
+            "comments": comments(study, connection),
+            "agreement": [agreement.as_json() for agreement in agreements(study, connection)],
             "exclusions": list(_exclusions(study, connection)),
         }
     files = [_WRITERS[kind](folder / f"{name}.{kind}", rows) for name, rows in tables.items()]
@@ -57,10 +62,42 @@ def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
             "cannot_tell": int(row.value == CANNOT_TELL),
             "neither": int(row.value != CANNOT_TELL and not row.is_score),
             # A time of day could be matched with Prolific's records; the time since the start cannot.
-            "seconds": round(row.at - rater.begun, 1),
-            "finished": int(rater.state == "done"),
+            # Never below zero, as the server's clock may have been set back.
+            "seconds": max(0.0, round(row.at - rater.begun, 1)),
+            "shown": row.shown,
+            "version": rater.version,
+            "finished": int(rater.finished),
             "excluded": rater.excluded,
         }
+
+
+def _raters(study: Study, connection: sa.Connection) -> Iterator[Row]:
+    """Quality, and what the device check noted."""
+    devices = {row.participant: row for row in connection.execute(sa.select(t.device))}
+    known = {rater.name: devices.get(rater.participant) for rater in raters(study, connection)}
+    for quality in rater_qualities(study, connection):
+        device = known.get(quality.rater)
+        screen = {
+            name: getattr(device, name, None)
+            for name in ("width", "height", "ratio", "full_brightness", "no_colour_filter")
+        }
+        yield {**quality.as_json(), **screen}
+
+
+def comments(study: Study, connection: sa.Connection) -> list[Row]:
+    """What raters wrote, under their pseudonyms."""
+    by_slot = {rater.slot: rater.name for rater in raters(study, connection)}
+    rows = connection.execute(
+        sa.select(t.comment, t.item.c.drawn)
+        .outerjoin(
+            t.presentation,
+            (t.presentation.c.slot == t.comment.c.slot) & (t.presentation.c.position == t.comment.c.position),
+        )
+        .outerjoin(t.item, t.item.c.id == t.presentation.c.item)
+        .where(t.comment.c.slot.in_(list(by_slot)), t.comment.c.text != "")
+        .order_by(t.comment.c.slot, t.comment.c.position)
+    )
+    return [{"rater": by_slot[row.slot], "item": row.drawn or "", "comment": row.text} for row in rows]
 
 
 def _items(study: Study) -> Iterator[Row]:
@@ -86,7 +123,7 @@ def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
     void = connection.execute(
         sa.select(t.slot.c.participant, t.slot.c.reason, t.slot.c.id)
         .join(t.batch, t.batch.c.id == t.slot.c.batch)
-        .where(t.batch.c.study == study.id, t.slot.c.state == "void")
+        .where(t.batch.c.study == study.id, t.slot.c.state == "void", t.slot.c.reason != EXCLUDED)
     )
     for row in void:
         count = connection.execute(sa.select(sa.func.count()).where(t.answer.c.slot == row.id)).scalar_one()
@@ -103,21 +140,27 @@ def _exclusions(study: Study, connection: sa.Connection) -> Iterator[Row]:
 def codebook_of(study: Study) -> str:
     """What every column means, with the exact wording that raters saw."""
     axes = rubric.load().axes
+    versions = "\n".join(
+        f"## Version {number}: configuration {config.hash}\n"
+        f"Questions: {', '.join(config.questions)}. "
+        f'{"With" if config.can_abstain else "Without"} the answer "cannot tell".\n\n'
+        f"### Consent of version {number}, exactly as shown\n{config.consent_shown}"
+        for number, config in study.versions.items()
+    )
     questions = "\n".join(
         f"### {name}: {axes[name].title}\n{axes[name].question}\n\n"
         + "\n".join(f"{value}. {text}" for value, text in enumerate(pairs.anchors(name), start=1))
         + "\n"
-        for name in study.config.questions
+        for name in study.questions
     )
     return _CODEBOOK.format(
         title=study.config.title,
-        hash=study.config.hash,
         rubric=rubric.load().version,
         raters=study.config.raters,
         design=json.dumps(dict(study.drawn.design), ensure_ascii=False),
         audit=study.drawn.audit,
         questions=questions,
-        consent=study.config.texts.consent.strip(),
+        versions=versions,
     )
 
 
@@ -146,7 +189,7 @@ _WRITERS = {"csv": _write_csv, "jsonl": write_json_lines, "parquet": _write_parq
 _CODEBOOK = """\
 # Codebook: {title}
 
-Configuration {hash}, rubric {rubric}, {raters} raters per item.
+Rubric {rubric}, {raters} raters per item.
 Drawn from the run with configuration {audit}: {design}.
 Raters are pseudonyms; nothing here names a participant or the time of day at which they took part.
 
@@ -164,6 +207,8 @@ One row per answer of every rater who holds or has finished a task.
 | cannot_tell | 1 if the rater could not tell; there is no score then |
 | neither | 1 if neither of two people is drawn as the target; there is no score then |
 | seconds | since the rater began |
+| shown | the smallest side of the item's pictures on the rater's screen, in pixels; all were decoded |
+| version | what the rater agreed to and was asked; see the versions below |
 | finished | 1 if the rater finished the task; only those count |
 | excluded | why the researcher excluded this rater; empty if not |
 
@@ -172,15 +217,25 @@ One row per output: editor, arm, prompt and strata (as JSON), which raters never
 
 ## raters
 Quality measures. `attention` [passed, seen]; `gold` share right; `seconds` median active time per item; `fast` share
-too fast; `straight` share of outputs with one number throughout; `entropy` in bits; `agreement` correlation with the
-mean of the others; `repeat` mean difference on repeats; `side` mean of A minus mean of B; `flags` are advice and
-exclude nobody.
+too fast; `cannot_tell` share of questions; `straight` share of outputs with one number throughout; `entropy` in bits;
+`agreement` correlation with the mean of the others; `repeat` mean difference on repeats, where both times could tell;
+`side` mean of A minus mean of B;
+`flags` are advice and exclude nobody. `width`, `height` and `ratio` (screen pixels per page pixel) of the window;
+`full_brightness` and `no_colour_filter` are what the rater said, 1 for yes.
+
+## checks
+One row per answer to an attention or gold item: `given`, the right answers from `lowest` to `highest`, and `right`.
+
+## comments
+What raters wrote, about an item or, with `item` empty, at the end. Ids that we knew are replaced by [id].
+
+## agreement
+Krippendorff's alpha and Fleiss' kappa by question, with 95 % intervals over portraits, or why there is none.
 
 ## exclusions
 Places that were given up, excluded raters, and how many withdrew.
 
 ## Questions, exactly as shown
 {questions}
-## Consent, exactly as shown
-{consent}
+{versions}
 """

@@ -13,6 +13,8 @@ from stillme.files import write_whole
 from stillme.types import Json
 
 FILE = "items.json"
+EXAMPLE = "example"
+"""The id of the training item that the guide shows."""
 
 Kind = Literal["real", "repeat", "gold", "attention", "training"]
 Expected = Mapping[str, tuple[int, int]]

@@ -7,7 +7,7 @@ import hmac
 import json
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from argon2 import PasswordHasher
@@ -29,6 +29,8 @@ class Keys:
     """Key that encrypts identities."""
     admin: str
     """argon2 hash."""
+    webhook: str = ""
+    """What Prolific signs its events with; empty without a webhook."""
 
     def pseudonym(self, what: str, value: str) -> str:
         """A stable pseudonym that cannot be reversed without the key."""
@@ -67,8 +69,13 @@ def create(folder: Path) -> str:
 def change_password(folder: Path) -> str:
     """Give the admin a new password."""
     keys, password = load(folder), secrets.token_urlsafe(15)
-    _write(folder, Keys(naming=keys.naming, sealing=keys.sealing, admin=PasswordHasher().hash(password)))
+    _write(folder, replace(keys, admin=PasswordHasher().hash(password)))
     return password
+
+
+def keep_webhook_secret(folder: Path, secret: str) -> None:
+    """Keep what Prolific signs its events with."""
+    _write(folder, replace(load(folder), webhook=secret))
 
 
 def load(folder: Path) -> Keys:
@@ -88,5 +95,5 @@ def _write(folder: Path, keys: Keys) -> None:
     draft.unlink(missing_ok=True)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        json.dump({"naming": keys.naming, "sealing": keys.sealing, "admin": keys.admin}, stream)
+        json.dump(asdict(keys), stream)
     draft.replace(folder / FILE)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import sqlalchemy as sa
 
 from stillme.errors import StillmeError
 from stillme.study import config as configs
-from stillme.study import items, keys
+from stillme.study import items, keys, shredding
 from stillme.study import schema as t
-from stillme.study.assignment import create_slots
+from stillme.study.assignment import create_slots, set_raters
 from stillme.study.blinding import FOLDER
 from stillme.study.config import Config
 from stillme.study.items import Drawn, Item
@@ -40,6 +41,10 @@ class Study:
     keys: Keys
     drawn: Drawn
     database: Database
+    version: int = 1
+    """Of whoever agrees from now on."""
+    versions: Mapping[int, Config] = field(default_factory=dict[int, Config])
+    """What people agreed to and were asked, by version."""
 
     @property
     def id(self) -> str:
@@ -57,68 +62,94 @@ class Study:
         with self.database.reading() as connection:
             return connection.execute(sa.select(t.study.c.state).where(t.study.c.id == self.id)).scalar() == "open"
 
+    def config_of(self, version: int | None) -> Config:
+        """What somebody of that version is shown; without one, what the next participant will be."""
+        recorded = self.versions.get(self.version if version is None else version)
+        return recorded.with_settings_of(self.config) if recorded else self.config
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """Everything that any version asks."""
+        return tuple(dict.fromkeys(name for config in self.versions.values() for name in config.questions))
+
+    def asked(self, questions: str, version: int | None) -> tuple[str, ...]:
+        """Which of an item's questions (as JSON) a version asks."""
+        # Not through `config_of`: every answer that is read asks this.
+        known = self.versions.get(version or self.version, self.config).questions
+        return tuple(name for name in json.loads(questions) if name in known)
+
     def record(self, connection: sa.Connection, actor: str, kind: str, **detail: Any) -> None:
         """Add a line to the audit log."""
         events.append(connection, t.audit, actor=actor, kind=kind, **detail)
 
 
 @contextmanager
-def open_study(folder: Path, database: str | None = None) -> Generator[Study]:
-    """The study in `folder`, on SQLite inside it unless `database` names PostgreSQL."""
-    config = configs.load(folder)
+def open_study(folder: Path, database: str | Path | None = None, *, renew: bool = False) -> Generator[Study]:
+    """The study in `folder`, on SQLite inside it unless `database` names PostgreSQL.
+
+    With `renew`, a study.toml with other texts or questions becomes a new version, for people who have not begun.
+    """
     drawn = items.read(folder)
     secret_keys = keys.load(folder)
     opened = open_database(database or folder / DATABASE)
     try:
-        study = Study(folder=folder, config=config, keys=secret_keys, drawn=drawn, database=opened)
-        _prepare(study)
+        study = _prepared(folder, drawn, secret_keys, opened, renew)
+        # What a crash kept from being shredded.
+        shredding.shred(opened, study.id, patience=0)
         yield study
     finally:
         opened.close()
 
 
-def _prepare(study: Study) -> None:
-    with study.database.writing() as connection:
-        if not study.database.is_sqlite:
+def _prepared(folder: Path, drawn: Drawn, secret_keys: Keys, database: Database, renew: bool) -> Study:
+    with database.writing() as connection:
+        if not database.is_sqlite:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         t.create(connection)
-        row = connection.execute(sa.select(t.study).where(t.study.c.id == study.id)).first()
+        row = connection.execute(sa.select(t.study).where(t.study.c.id == drawn.study)).first()
+        versions = _versions(connection, drawn.study)
+        try:
+            config = configs.load(folder)
+        except StillmeError:
+            # Progress and exports need only what was recorded.
+            if renew or not versions:
+                raise
+            config = versions[max(versions)]
         if row is None:
-            _fill(connection, study)
-        elif row.config_hash != study.config.hash:
-            if _has_begun(connection, study.id):
-                raise StillmeError(
-                    f"{study.folder / configs.FILE} has changed in `raters`, `questions`, `can_abstain` or `texts` "
-                    "since participants began. Restore it, or draw a new study for the new wording."
-                )
-            _empty(connection, study.id)
-            _fill(connection, study)
-        else:
-            connection.execute(
-                t.study.update().where(t.study.c.id == study.id).values(lease_s=60 * study.config.lease_minutes)
-            )
+            _fill(connection, drawn, config)
+        if not versions or (renew and versions[max(versions)].hash != config.hash):
+            versions[len(versions) + 1] = config
+            _add_version(connection, drawn.study, len(versions), config)
+        if renew and row is not None:
+            k = set_raters(connection, drawn.study, config.raters)
+            settings = {"lease_s": 60 * config.lease_minutes, "k": k}
+            connection.execute(t.study.update().where(t.study.c.id == drawn.study).values(**settings))
+        return Study(
+            folder=folder,
+            config=config,
+            keys=secret_keys,
+            drawn=drawn,
+            database=database,
+            version=max(versions),
+            versions=versions,
+        )
 
 
-def _has_begun(connection: sa.Connection, study: str) -> bool:
-    return connection.execute(sa.select(t.participant.c.id).where(t.participant.c.study == study)).first() is not None
+def _versions(connection: sa.Connection, study: str) -> dict[int, Config]:
+    rows = connection.execute(sa.select(t.version).where(t.version.c.study == study).order_by(t.version.c.number))
+    return {row.number: configs.recorded(row.config_json) for row in rows}
 
 
-def _empty(connection: sa.Connection, study: str) -> None:
-    items_of_study = sa.select(t.item.c.id).where(t.item.c.study == study)
-    batches = sa.select(t.batch.c.id).where(t.batch.c.study == study)
-    connection.execute(t.slot.delete().where(t.slot.c.batch.in_(batches)))
-    connection.execute(t.batch_item.delete().where(t.batch_item.c.batch.in_(batches)))
-    connection.execute(t.image.delete().where(t.image.c.item.in_(items_of_study)))
-    for table in (t.item, t.batch, t.invitation, t.admin_session):
-        connection.execute(table.delete().where(table.c.study == study))
-    connection.execute(t.study.delete().where(t.study.c.id == study))
+def _add_version(connection: sa.Connection, study: str, number: int, config: Config) -> None:
+    written = {"config_hash": config.hash, "config_json": config.model_dump_json()}
+    connection.execute(t.version.insert().values(study=study, number=number, at=time.time(), **written))
+    connection.execute(t.study.update().where(t.study.c.id == study).values(**written))
 
 
-def _fill(connection: sa.Connection, study: Study) -> None:
-    config, drawn = study.config, study.drawn
+def _fill(connection: sa.Connection, drawn: Drawn, config: Config) -> None:
     connection.execute(
         t.study.insert().values(
-            id=study.id,
+            id=drawn.study,
             config_json=config.model_dump_json(),
             config_hash=config.hash,
             k=config.raters,
@@ -129,25 +160,25 @@ def _fill(connection: sa.Connection, study: Study) -> None:
     )
     # Ids in the database are random: a browser must not learn the number or the kind of items from them.
     names = {item.id: secrets.token_hex(16) for item in drawn.items}
-    batches = [f"{study.id}-{number:04d}" for number in range(drawn.batches)]
-    connection.execute(t.batch.insert(), [{"id": batch, "study": study.id} for batch in batches])
-    connection.execute(t.item.insert(), [_item(study, item, names) for item in drawn.items])
+    batches = [f"{drawn.study}-{number:04d}" for number in range(drawn.batches)]
+    connection.execute(t.batch.insert(), [{"id": batch, "study": drawn.study} for batch in batches])
+    connection.execute(t.item.insert(), [_item(drawn.study, item, names) for item in drawn.items])
     connection.execute(t.image.insert(), [row for item in drawn.items for row in _images(item, names[item.id])])
     connection.execute(
         t.batch_item.insert(),
         [{"batch": batches[item.batch], "item": names[item.id]} for item in drawn.items if item.batch >= 0],
     )
-    create_slots(connection, batches, config.raters)
+    create_slots(connection, batches, range(config.raters))
 
 
-def _item(study: Study, item: Item, names: dict[str, str]) -> dict[str, Any]:
+def _item(study: str, item: Item, names: dict[str, str]) -> dict[str, Any]:
     return {
         "id": names[item.id],
-        "study": study.id,
+        "study": study,
         "drawn": item.id,
         "kind": item.kind,
         "prompt": item.prompt,
-        "questions": json.dumps([name for name in item.questions if name in study.config.questions]),
+        "questions": json.dumps(item.questions),
         "sides": len(item.outputs),
         "offset": secrets.randbelow(2),
         "repeats": names[item.repeats] if item.repeats else None,

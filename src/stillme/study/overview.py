@@ -33,9 +33,13 @@ class Overview:
     def as_text(self) -> str:
         """For people."""
         now = self.progress
-        tasks = f"{now.done} of {now.needed} tasks finished, {now.slots.get('held', 0)} under way"
-        lost = f"{now.slots.get('void', 0)} given up, {now.withdrawn} withdrawn"
-        lines = [f"{now.state}: {tasks}, {lost}; {now.answers:,} answers"]
+        tasks = f"{now.counting} of {now.needed} tasks finished that count, {now.under_way} under way"
+        lost = f"{now.slots.get('void', 0)} places given up, {now.excluded} raters excluded, {now.withdrawn} withdrawn"
+        lines = [f"{now.state}: {tasks}; {now.answers:,} answers", lost]
+        if now.state == "open":
+            lines.append(f"{now.raters_needed} raters still needed")
+        if now.deletion_pending:
+            lines.append("deletion of withdrawn data still to be finished: another program reads the database")
         if now.median_minutes is not None:
             pay = f", {now.per_hour:.2f} per hour" if now.per_hour is not None else ""
             lines.append(f"median {now.median_minutes:.1f} minutes per task{pay}")

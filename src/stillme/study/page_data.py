@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,55 +12,74 @@ import sqlalchemy as sa
 from stillme import rubric
 from stillme.study import pairs
 from stillme.study import schema as t
-from stillme.study.answers import PresentedItem
+from stillme.study.answers import PresentedItem, pictures_of
 from stillme.study.assignment import Held
+from stillme.study.blinding import format_of
 from stillme.study.checks import is_right
-from stillme.study.items import Expected
+from stillme.study.config import Config
+from stillme.study.items import EXAMPLE, Expected
 from stillme.study.opening import Study
 from stillme.types import digest
 
 
-def rating_data(study: Study, connection: sa.Connection, held: Held, shown: Sequence[PresentedItem]) -> dict[str, Any]:
+def rating_data(
+    study: Study, connection: sa.Connection, config: Config, held: Held, shown: Sequence[PresentedItem]
+) -> dict[str, Any]:
     """The rating page's data: items in the participant's own order, and what is answered already."""
     pictures = _pictures(connection, [item.item for item in shown])
     answers = connection.execute(sa.select(t.answer).where(t.answer.c.slot == held.slot)).all()
+    comments = connection.execute(sa.select(t.comment).where(t.comment.c.slot == held.slot)).all()
     return {
         "queue": digest(["queue", held.slot]),
         "epoch": held.epoch,
-        "seq": max((row.seq for row in answers), default=0),
-        "questions": _questions(study),
-        "abstain": study.config.can_abstain,
+        "seq": max((row.seq for row in (*answers, *comments)), default=0),
+        "picture": asdict(format_of(study.pictures)),
+        "questions": _questions(config),
+        "abstain": config.can_abstain,
         "items": [_item_data(item, pictures[item.item]) for item in shown],
         "answers": [[row.position, row.side, row.question, row.value] for row in answers],
+        "comments": [[row.position, row.text] for row in comments],
     }
 
 
-def training_items(study: Study, connection: sa.Connection) -> list[PresentedItem]:
-    """The practice items, the same for everybody."""
+def training_items(study: Study, connection: sa.Connection, version: int | None) -> list[PresentedItem]:
+    """The practice items, the same for everybody of a version."""
     rows = connection.execute(
         sa.select(t.item).where(t.item.c.study == study.id, t.item.c.kind == "training").order_by(t.item.c.drawn)
     )
-    return [
-        PresentedItem(
-            item=row.id,
-            kind=row.kind,
-            prompt=row.prompt,
-            questions=tuple(json.loads(row.questions)),
-            sides=row.sides,
-            swapped=False,
-        )
-        for row in rows
-    ]
+    return [_training_item(study, row, version) for row in rows if row.drawn != EXAMPLE]
 
 
-def training_data(study: Study, connection: sa.Connection) -> dict[str, Any]:
+def example_pictures(study: Study, connection: sa.Connection) -> list[str]:
+    """The pictures of the guide's example; none in studies that were drawn without one."""
+    row = connection.execute(
+        sa.select(t.item.c.id).where(t.item.c.study == study.id, t.item.c.drawn == EXAMPLE)
+    ).scalar()
+    return _pictures(connection, [row])[row] if row else []
+
+
+def _training_item(study: Study, row: sa.Row[Any], version: int | None) -> PresentedItem:
+    return PresentedItem(
+        item=row.id,
+        kind=row.kind,
+        prompt=row.prompt,
+        questions=study.asked(row.questions, version),
+        sides=row.sides,
+        swapped=False,
+        pictures=pictures_of(row.questions, row.sides),
+    )
+
+
+def training_data(study: Study, connection: sa.Connection, version: int | None) -> dict[str, Any]:
     """The training page's data."""
-    shown = training_items(study, connection)
+    config = study.config_of(version)
+    shown = training_items(study, connection, version)
     pictures = _pictures(connection, [item.item for item in shown])
     return {
-        "questions": _questions(study),
-        "abstain": study.config.can_abstain,
+        "questions": _questions(config),
+        "abstain": config.can_abstain,
         "items": [_item_data(item, pictures[item.item]) for item in shown],
+        "picture": asdict(format_of(study.pictures)),
         "answers": [],
     }
 
@@ -98,12 +118,12 @@ def _hint(question: str, expected: Expected) -> str:
     return f"Look again: here we would answer {right}."
 
 
-def _questions(study: Study) -> dict[str, Mapping[str, Any]]:
+def _questions(config: Config) -> dict[str, Mapping[str, Any]]:
     """The rubric's wording, exactly as the models get it."""
     axes = rubric.load().axes
     return {
         name: {"title": axes[name].title, "question": axes[name].question, "scale": list(pairs.anchors(name))}
-        for name in study.config.questions
+        for name in config.questions
     }
 
 

@@ -15,11 +15,12 @@ import sqlalchemy as sa
 from stillme.study import pairs
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL, presented_items
+from stillme.study.assignment import EXCLUDED
 from stillme.study.checks import is_right
 from stillme.study.config import Config
 from stillme.study.opening import Study
 from stillme.study.page_data import expectations
-from stillme.study.ratings import Rater, Rating, active_seconds, raters, ratings
+from stillme.study.ratings import Rater, Rating, active_seconds, minutes_taken, raters, ratings
 
 _FEWEST = 8
 """With fewer answers, agreement with others is not computed."""
@@ -30,14 +31,19 @@ class RaterQuality:
     """One rater's measures; None where there is nothing to measure yet."""
 
     rater: str
-    state: str
+    finished: bool
+    counts: bool
+    """Whether the answers count: finished and not excluded."""
     excluded: str
+    version: int
     answered: int
     asked: int
     attention: tuple[int, int]
     """Attention items passed, and seen."""
     gold: float | None
-    """Share of right answers among those with a known answer."""
+    """Share of right answers among those with a known answer; "cannot tell" is neither right nor wrong."""
+    cannot_tell: float | None
+    """Share of real questions answered with "cannot tell"."""
     seconds: float | None
     """Median active seconds per item."""
     fast: float | None
@@ -49,7 +55,7 @@ class RaterQuality:
     agreement: float | None
     """Correlation with the mean of the others on the same items."""
     repeat: float | None
-    """Mean absolute difference between the first and the second time."""
+    """Mean absolute difference between the first and the second time, where both times could tell."""
     side: float | None
     """Mean of A minus mean of B over all questions."""
     minutes: float | None
@@ -71,16 +77,78 @@ def rater_qualities(study: Study, connection: sa.Connection) -> list[RaterQualit
         by_rater[row.slot].append(row)
     others = _means(rows)
     return [
-        _quality(study.config, rater, by_rater[rater.slot], others, active_seconds(connection, rater.slot))
+        _quality(
+            study.config,
+            rater,
+            by_rater[rater.slot],
+            others,
+            active_seconds(connection, rater.slot),
+            minutes_taken(connection, rater),
+        )
         for rater in active
     ]
 
 
-def fails_every_check(connection: sa.Connection, participant: str) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckAnswer:
+    """One answer to an attention or gold item."""
+
+    rater: str
+    item: str
+    kind: str
+    output: int
+    axis: str
+    given: int
+    """0 for "cannot tell"."""
+    lowest: int
+    highest: int
+    """The right answers reach from `lowest` to `highest`."""
+    right: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """For exports."""
+        return asdict(self)
+
+
+def check_answers(study: Study, connection: sa.Connection) -> list[CheckAnswer]:
+    """Every answer with a known right one, rater by rater."""
+    return [
+        CheckAnswer(
+            rater=row.rater,
+            item=row.item,
+            kind=row.kind,
+            output=row.output + 1,
+            axis=row.axis,
+            given=row.value,
+            lowest=row.expected[0],
+            highest=row.expected[1],
+            right=_right(row),
+        )
+        for row in ratings(study, connection, raters(study, connection))
+        if row.kind in ("attention", "gold") and row.expected
+    ]
+
+
+_ADVICE = {
+    "attention": "Missed attention checks: look at the time per item before you decide; one slip is human.",
+    "gold": "Many known answers missed: see which below. Perhaps a scale was misread.",
+    "too fast": "Many items in less time than a look takes: compare with the answers' entropy.",
+    "straight-lining": "The same number throughout many outputs: does that fit what the pictures show?",
+    "inconsistent repeats": "Other answers to the same pictures: with few repeats this happens by chance.",
+    "often cannot tell": "Often cannot tell: ask whether the pictures were shown well.",
+    "side bias": "A and B are rated differently although sides are random: perhaps one side was not looked at.",
+}
+
+
+def advice(quality: RaterQuality) -> list[str]:
+    """A sentence for each flag. Nobody is excluded by a flag."""
+    return [_ADVICE[flag] for flag in quality.flags]
+
+
+def fails_every_check(study: Study, connection: sa.Connection, participant: str) -> bool:
     """Whether every attention check of a finished task went wrong."""
-    slot = connection.execute(
-        sa.select(t.slot.c.id).where(t.slot.c.participant == participant, t.slot.c.state == "done")
-    ).scalar()
+    finished = (t.slot.c.state == "done") | (t.slot.c.reason == EXCLUDED)
+    slot = connection.execute(sa.select(t.slot.c.id).where(t.slot.c.participant == participant, finished)).scalar()
     if slot is None:
         return False
     given = {
@@ -88,7 +156,7 @@ def fails_every_check(connection: sa.Connection, participant: str) -> bool:
         for row in connection.execute(sa.select(t.answer).where(t.answer.c.slot == slot))
     }
     failed: list[bool] = []
-    for position, item in enumerate(presented_items(connection, slot)):
+    for position, item in enumerate(presented_items(study, connection, slot)):
         if item.kind == "attention":
             expected = expectations(connection, item)
             failed.append(
@@ -116,20 +184,27 @@ def _means(rows: Sequence[Rating]) -> Means:
 
 
 def _quality(
-    config: Config, rater: Rater, rows: Sequence[Rating], others: Means, seconds: Mapping[int, float]
+    config: Config,
+    rater: Rater,
+    rows: Sequence[Rating],
+    others: Means,
+    seconds: Mapping[int, float],
+    minutes: float | None,
 ) -> RaterQuality:
     real = [row for row in rows if row.kind == "real" and row.is_score]
     timed = [seconds.get(position, 0.0) for position in sorted({row.position for row in rows})] if seconds else []
-    minutes = (rater.ended - rater.begun) / 60 if rater.ended else None
     paid = config.pay.amount
     quality = RaterQuality(
         rater=rater.name,
-        state=rater.state,
+        finished=rater.finished,
+        counts=rater.counts,
         excluded=rater.excluded,
+        version=rater.version,
         answered=len(rows),
         asked=rater.asked,
         attention=_attention(rows),
-        gold=_share([_right(row) for row in rows if row.kind == "gold" and row.expected]),
+        gold=_share([_right(row) for row in rows if row.kind == "gold" and row.expected and row.value != CANNOT_TELL]),
+        cannot_tell=_share([row.value == CANNOT_TELL for row in rows if row.kind == "real"]),
         seconds=median(timed) if timed else None,
         fast=_share([second < config.checks.seconds_per_item for second in timed]),
         straight=_straight(real),
@@ -147,11 +222,12 @@ def _quality(
 def _flagged(quality: RaterQuality) -> RaterQuality:
     passed, seen = quality.attention
     flags = [
-        ("attention", seen - passed >= 2 or (seen == 1 and passed == 0 and quality.state == "done")),
+        ("attention", seen - passed >= 2 or (seen == 1 and passed == 0 and quality.finished)),
         ("gold", quality.gold is not None and quality.gold < 0.6),
         ("too fast", quality.fast is not None and quality.fast > 0.3),
         ("straight-lining", quality.straight is not None and quality.straight > 0.5),
         ("inconsistent repeats", quality.repeat is not None and quality.repeat > 1.0),
+        ("often cannot tell", quality.cannot_tell is not None and quality.cannot_tell > 0.5),
         ("side bias", quality.side is not None and abs(quality.side) > 0.5 and quality.answered >= 5 * _FEWEST),
     ]
     return replace(quality, flags=tuple(name for name, raised in flags if raised))
@@ -204,10 +280,11 @@ def _agreement(real: Sequence[Rating], others: Means) -> float | None:
 
 
 def _repeat(rows: Sequence[Rating]) -> float | None:
-    first = {(row.item, row.output, row.axis): row.value for row in rows if row.kind == "real"}
+    told = [row for row in rows if row.value != CANNOT_TELL]
+    first = {(row.item, row.output, row.axis): row.value for row in told if row.kind == "real"}
     again = [
         _apart(row, first[row.repeats, row.output, row.axis])
-        for row in rows
+        for row in told
         if row.kind == "repeat" and (row.repeats, row.output, row.axis) in first
     ]
     return fmean(again) if again else None

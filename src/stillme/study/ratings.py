@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from stillme.study import pairs
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
+from stillme.study.assignment import EXCLUDED
 from stillme.study.opening import Study
 
 
@@ -30,6 +31,19 @@ class Rater:
     begun: float
     ended: float | None
     asked: int
+    version: int
+    written: bool
+    """Whether the answers have been written into the run; they stay there."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether every question was answered."""
+        return self.ended is not None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the answers count towards k."""
+        return self.finished and not self.excluded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +66,8 @@ class Rating:
     """1 to 5; of two people 1, 2 or `pairs.NEITHER`, in the order of the request; 0 for "cannot tell"."""
     at: float
     expected: tuple[int, int] | None
+    shown: int | None
+    """The smallest side of the item's pictures on the screen, in its own pixels."""
 
     @property
     def is_score(self) -> bool:
@@ -65,15 +81,18 @@ def pseudonym(study: Study, participant: str) -> str:
 
 
 def raters(study: Study, connection: sa.Connection) -> list[Rater]:
-    """Everybody whose slot counts: held or done."""
+    """Everybody who holds or has finished a task; those who were excluded too."""
     rows = connection.execute(
-        sa.select(t.slot, t.participant.c.excluded)
+        sa.select(t.slot, t.participant.c.excluded, t.participant.c.written)
         .join(t.batch, t.batch.c.id == t.slot.c.batch)
         .join(t.participant, t.participant.c.id == t.slot.c.participant)
-        .where(t.batch.c.study == study.id, t.slot.c.state.in_(("held", "done")))
+        .where(
+            t.batch.c.study == study.id,
+            t.slot.c.state.in_(("held", "done")) | (t.slot.c.reason == EXCLUDED),
+        )
         .order_by(t.slot.c.begun)
     ).all()
-    asked = _asked(study, connection)
+    shown = _shown(study, connection)
     return [
         Rater(
             name=pseudonym(study, row.participant),
@@ -83,8 +102,10 @@ def raters(study: Study, connection: sa.Connection) -> list[Rater]:
             state=row.state,
             excluded=row.excluded or "",
             begun=row.begun,
-            ended=row.ended,
-            asked=asked[row.batch],
+            ended=None if row.state == "held" else row.ended,
+            asked=sum(sides * len(study.asked(questions, row.version)) for sides, questions in shown[row.batch]),
+            version=row.version or 1,
+            written=row.written is not None,
         )
         for row in rows
     ]
@@ -107,7 +128,7 @@ def ratings(study: Study, connection: sa.Connection, by: Sequence[Rater]) -> lis
             .order_by(t.answer.c.position, t.answer.c.side, t.answer.c.question)
         )
         for row in rows:
-            axis = json.loads(row.questions)[row.question]
+            axis = study.asked(row.questions, rater.version)[int(row.question)]
             if axis == pairs.AXIS:
                 side, output, value = row.swapped, 0, pairs.turned(row.value) if row.swapped else row.value
             else:
@@ -125,6 +146,7 @@ def ratings(study: Study, connection: sa.Connection, by: Sequence[Rater]) -> lis
                     axis=axis,
                     value=value,
                     at=row.at,
+                    shown=row.shown,
                     expected=expected.get((row.drawn, output, axis)),
                 )
             )
@@ -141,17 +163,25 @@ def active_seconds(connection: sa.Connection, slot: str) -> dict[int, float]:
     return {row[0]: row[1] / 1000 for row in rows}
 
 
-def _asked(study: Study, connection: sa.Connection) -> dict[str, int]:
+def minutes_taken(connection: sa.Connection, rater: Rater) -> float | None:
+    """How long a finished rater took. By the page's own clock where the server's was set back."""
+    if rater.ended is None:
+        return None
+    active = sum(active_seconds(connection, rater.slot).values())
+    return max(rater.ended - rater.begun, active) / 60
+
+
+def _shown(study: Study, connection: sa.Connection) -> Mapping[str, Sequence[tuple[int, str]]]:
+    """By batch, the sides and questions of its items."""
     rows = connection.execute(
         sa.select(t.batch_item.c.batch, t.item.c.sides, t.item.c.questions)
         .join(t.item, t.item.c.id == t.batch_item.c.item)
         .where(t.item.c.study == study.id)
     )
-    """By batch, how many answers are asked."""
-    asked: Counter[str] = Counter()
+    shown: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for row in rows:
-        asked[row.batch] += row.sides * len(json.loads(row.questions))
-    return asked
+        shown[row.batch].append((row.sides, row.questions))
+    return shown
 
 
 def _expected(study: Study, connection: sa.Connection) -> dict[tuple[str, int, str], tuple[int, int]]:

@@ -14,12 +14,24 @@ study = sa.Table(
     "study",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
+    # Of the newest version.
     sa.Column("config_json", sa.Text, nullable=False),
     sa.Column("config_hash", sa.Text, nullable=False),
     sa.Column("k", sa.Integer, nullable=False),
     sa.Column("lease_s", sa.Double, nullable=False),
     sa.Column("state", sa.Text, sa.CheckConstraint("state IN ('open', 'closed')"), nullable=False),
     sa.Column("withdrawn", sa.Integer, nullable=False, default=0),
+    # 1 while something deleted may still be read in the database's files.
+    sa.Column("unshredded", sa.Integer),
+)
+version = sa.Table(
+    "version",
+    metadata,
+    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("config_hash", sa.Text, nullable=False),
+    sa.Column("config_json", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
 )
 item = sa.Table(
     "item",
@@ -70,6 +82,10 @@ participant = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("excluded", sa.Text),
     sa.Column("entered", sa.Double, nullable=False),
+    # The version agreed to; empty before.
+    sa.Column("version", sa.Integer),
+    # When the answers were written into the run; from then on they cannot be withdrawn.
+    sa.Column("written", sa.Double),
     sa.UniqueConstraint("study", "ext_hmac"),
 )
 identity = sa.Table(
@@ -78,6 +94,13 @@ identity = sa.Table(
     sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
     sa.Column("pid", sa.LargeBinary, nullable=False),
     sa.Column("submission", sa.LargeBinary, nullable=False),
+)
+arrival = sa.Table(
+    "arrival",
+    metadata,
+    # Hashes of the links that a participant came by, the second factor beside the Prolific id; kept after payment.
+    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
+    sa.Column("link_hmac", sa.Text, primary_key=True),
 )
 session = sa.Table(
     "session",
@@ -107,6 +130,19 @@ consent = sa.Table(
     sa.Column("decision", sa.Text, sa.CheckConstraint("decision IN ('agreed', 'declined')"), nullable=False),
     sa.Column("at", sa.Double, nullable=False),
 )
+device = sa.Table(
+    "device",
+    metadata,
+    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
+    sa.Column("width", sa.Integer, nullable=False),
+    sa.Column("height", sa.Integer, nullable=False),
+    # Screen pixels for one of the page.
+    sa.Column("ratio", sa.Double, nullable=False),
+    # What the participant said.
+    sa.Column("full_brightness", sa.Integer, nullable=False),
+    sa.Column("no_colour_filter", sa.Integer, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
 slot = sa.Table(
     "slot",
     metadata,
@@ -120,6 +156,7 @@ slot = sa.Table(
     sa.Column("begun", sa.Double),
     sa.Column("ended", sa.Double),
     sa.Column("reason", sa.Text),
+    sa.Column("version", sa.Integer),
     sa.CheckConstraint("(state = 'open') = (participant IS NULL) OR state = 'void'"),
     sa.Index("slot_once", "batch", "n", unique=True, sqlite_where=_not_void, postgresql_where=_not_void),
     sa.Index("slot_one_each", "participant", unique=True, sqlite_where=_not_void, postgresql_where=_not_void),
@@ -143,7 +180,21 @@ answer = sa.Table(
     sa.Column("value", sa.Integer, sa.CheckConstraint("value BETWEEN 0 AND 5")),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("at", sa.Double, nullable=False),
+    # What was on the screen: how many pictures had been decoded, and their smallest side in the file and on the screen.
+    sa.Column("pictures", sa.Integer),
+    sa.Column("decoded", sa.Integer),
+    sa.Column("shown", sa.Integer),
     sa.ForeignKeyConstraint(["slot", "position"], ["presentation.slot", "presentation.position"]),
+)
+comment = sa.Table(
+    "comment",
+    metadata,
+    sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), primary_key=True),
+    # -1 for what was said at the end.
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
 )
 event = sa.Table(
     "event",
@@ -160,6 +211,13 @@ audit = event_table(metadata, "audit")
 
 
 def create(connection: sa.Connection) -> None:
-    """Create what is missing."""
+    """Create what is missing, also columns that a database from before lacks."""
     metadata.create_all(connection)
+    inspector = sa.inspect(connection)
+    for table in metadata.sorted_tables:
+        known = {column["name"] for column in inspector.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in known:
+                kind = column.type.compile(connection.dialect)
+                connection.exec_driver_sql(f'ALTER TABLE "{table.name}" ADD COLUMN "{column.name}" {kind}')
     keep_append_only(connection, audit)

@@ -2,32 +2,34 @@
 
 An app is a package with `templates/` and `static/`, and a function that builds it:
 
-    from fastapi import Request
+    from typing import Annotated
+    from fastapi import Depends, Request
     from starlette.responses import RedirectResponse, Response
 
     from stillme.web.app import Site, create_app
     from stillme.web.forms import read_form
     from stillme.web.pages import Pages
-    from stillme.web.sessions import SingleUser
+    from stillme.web.sessions import Holder, KeyHolders, holder_of
     from stillme.web.serving import Server
 
     def build(server: Server) -> FastAPI:
         site = Site(title="Curate", package="stillme.curation.pages", hosts=server.hosts, secure=server.secure)
         app, pages = create_app(site), Pages(site)
-        user = SingleUser(site)                # one person, one key, printed in the terminal
-        user.protect(app)
+        holders = KeyHolders(site, secret, ["Ada", "Bo"])       # a key for each, printed in the terminal
+        holders.protect(app)
+        Visitor = Annotated[Holder, Depends(holder_of)]
 
         @app.get("/")
-        def home(request: Request) -> Response:
-            return pages.show("home.html", csrf=user.csrf)      # {{ csrf }} goes into every form
+        def home(visitor: Visitor) -> Response:
+            return pages.show("home.html", csrf=visitor.csrf)   # {{ csrf }} goes into every form
 
         @app.post("/keep")
-        async def keep(request: Request) -> Response:
+        async def keep(request: Request, visitor: Visitor) -> Response:
             form = await read_form(request)    # urlencoded, small; no uploads
-            user.require_csrf(form.get("csrf"))
+            visitor.require_csrf(form.get("csrf"))
             return RedirectResponse("/", status_code=303)
 
-        print(server.address + user.entry_path)  # http://127.0.0.1:8123/?key=…
+        print(server.address + holders.entry_path("Ada"))       # http://127.0.0.1:8123/?key=…
         return app
 
     server = Server.choose(port=None)          # a free port on 127.0.0.1; `host="0.0.0.0"` must be asked for

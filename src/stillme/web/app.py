@@ -31,12 +31,14 @@ class Site:
     """Names under which it is served; `*` for any."""
     secure: bool = False
     """Reached over https, as behind a reverse proxy."""
+    signed: tuple[str, ...] = ()
+    """Paths that other servers may post to; what they send must carry a signature that the route checks."""
 
 
 def create_app(site: Site) -> FastAPI:
     """An app that serves `/static`, refuses requests from other sites and has no documentation pages."""
     app = FastAPI(title=site.title, docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, hosts=site.hosts)
+    app.add_middleware(Guard, hosts=site.hosts, signed=site.signed)
     # Added last, so outermost: refusals carry the headers too.
     app.add_middleware(SecurityHeaders, secure=site.secure)
     app.add_exception_handler(RequestValidationError, _explain_invalid)

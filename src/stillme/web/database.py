@@ -19,6 +19,8 @@ from sqlalchemy.pool import QueuePool
 from stillme.errors import StillmeError
 
 _BUSY_MS = 20_000
+_SHRED_MS = 250
+"""How long shredding waits for readers. Writers wait for it meanwhile, so it is better tried again."""
 
 
 class Database:
@@ -27,6 +29,7 @@ class Database:
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
+        self.is_closed = False
         # SQLite has one writer. This lock is first come, first served; SQLite's own waiting polls and starves some.
         self._writer = threading.Lock() if self.is_sqlite else nullcontext()
 
@@ -46,17 +49,30 @@ class Database:
         with self.engine.connect() as connection:
             yield connection
 
-    def shred(self, *tables: str) -> None:
-        """Make deleted rows unrecoverable: overwritten in the file and gone from SQLite's write-ahead log."""
+    def shred(self, *tables: str) -> bool:
+        """Make deleted rows unrecoverable: overwritten in the file and gone from SQLite's write-ahead log.
+
+        False if another connection still reads the old pages; try again later.
+        """
         with self._writer, self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             if self.is_sqlite:
-                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-            else:
+                connection.exec_driver_sql(f"PRAGMA busy_timeout = {_SHRED_MS}")
+                busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+                connection.exec_driver_sql(f"PRAGMA busy_timeout = {_BUSY_MS}")
+                return not busy
+            connection.exec_driver_sql(f"SET lock_timeout = {_SHRED_MS}")
+            try:
                 for table in tables:
                     connection.exec_driver_sql(f"VACUUM FULL {table}")
+            except OperationalError:
+                return False
+            finally:
+                connection.exec_driver_sql("RESET lock_timeout")
+            return True
 
     def close(self) -> None:
         """Close every connection."""
+        self.is_closed = True
         self.engine.dispose()
 
 

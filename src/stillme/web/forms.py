@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 FIELDS = 200
+_DIGITS = 9
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
@@ -21,3 +22,11 @@ async def read_form(request: Request) -> Mapping[str, str]:
         return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=FIELDS, errors="strict"))
     except ValueError:
         raise HTTPException(400, "The form cannot be read.") from None
+
+
+def number_in(form: Mapping[str, str], name: str) -> int:
+    """A whole number of a form, 0 where it is empty; anything else is answered with 400."""
+    text = form.get(name, "")
+    if text and not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        raise HTTPException(400, "The form cannot be read. Open the page again and retry.")
+    return int(text or 0)

@@ -56,8 +56,11 @@ class SecurityHeaders:
 class Guard:
     """Refuses other hosts, changes requested by other sites, and bodies larger than any form of ours."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, limit: int = 65_536) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, limit: int = 65_536, signed: Iterable[str] = ()
+    ) -> None:
         self._app = app
+        self._signed = frozenset(signed)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._limit = limit
 
@@ -68,25 +71,25 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(str(scope["method"]), Headers(scope=scope))
+        refusal = self._refusal(str(scope["method"]), str(scope["path"]), Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, send)
         else:
             code, sentence = refusal
             await PlainTextResponse(sentence, status_code=code)(scope, receive, send)
 
-    def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
+    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
         host = headers.get("host", "")
         if not names_host(host, self._hosts):
             return 400, "Not served under this host name. Open the address that the terminal shows."
         if method in SAFE_METHODS:
             return None
-        if not _is_ours(headers, host):
+        if path not in self._signed and not _is_ours(headers, host):
             return 403, "This request did not come from our own page. Open the page again and retry."
         if "content-length" not in headers:
             return (411, "Send the length of the request (Content-Length).") if "transfer-encoding" in headers else None
         length = headers["content-length"]
-        if not length.isdigit() or int(length) > self._limit:
+        if not (length.isascii() and length.isdigit()) or len(length) > 9 or int(length) > self._limit:
             return 413, "The request is too large."
         return None
 

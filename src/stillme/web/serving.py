@@ -19,6 +19,7 @@ from fastapi import FastAPI
 
 from stillme.errors import StillmeError
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, host_name, is_loopback
+from stillme.web.patience import PatientProtocol, allow_many_files
 
 FIRST_PORT = 8470
 _PORTS_TRIED = 30
@@ -63,8 +64,12 @@ class Server:
 
     def run(self, app: FastAPI, *, trusted_proxies: Sequence[str] = ()) -> None:
         """Serve until interrupted or terminated. Only `trusted_proxies` may say who the client is."""
+        allow_many_files()
         config = uvicorn.Config(
             app,
+            http=PatientProtocol,
+            # No page of ours uses them, and a socket that speaks another protocol has no deadline.
+            ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from fastapi import FastAPI
@@ -16,6 +17,9 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stillme.web.app import Site
+
+_YEAR = 365 * 24 * 3600
+_HOLDER = "stillme.holder"
 
 
 def new_token() -> str:
@@ -34,8 +38,11 @@ def csrf_of(token: str) -> str:
 
 
 def require_csrf(token: str, given: str | None) -> None:
-    """Answer 403 unless `given` is the session's CSRF token."""
-    if not hmac.compare_digest(csrf_of(token), given or ""):
+    """Answer 403 unless `given` is the session's CSRF token, and 400 if it cannot be one."""
+    given = given or ""
+    if not given.isascii():
+        raise HTTPException(400, "The request cannot be read. Open the page again and retry.")
+    if not hmac.compare_digest(csrf_of(token), given):
         raise HTTPException(403, "The page is out of date. Open it again and retry.")
 
 
@@ -67,50 +74,71 @@ class Cookie:
         response.delete_cookie(self.full_name, path="/", secure=self.secure, httponly=True, samesite="lax")
 
 
-@dataclass(frozen=True)
-class SingleUser:
-    """An app for the one person who started it: other users of the machine do not have its key."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who sent a request: the person whose key the browser holds."""
 
-    site: Site
-    key: str = field(default_factory=new_token)
-
-    @property
-    def entry_path(self) -> str:
-        """The path that lets the browser in; add it to the server's address."""
-        return "/?" + urlencode({"key": self.key})
+    name: str
+    key: str
 
     @property
     def csrf(self) -> str:
-        """The CSRF token for forms and for the header `X-CSRF`."""
+        """The CSRF token for this person's forms and for the header `X-CSRF`."""
         return csrf_of(self.key)
 
     def require_csrf(self, given: str | None) -> None:
         """Answer 403 unless `given` is the CSRF token."""
         require_csrf(self.key, given)
 
+
+class KeyHolders:
+    """An app for people who each have a key of their own: others do not get in, and nobody can be somebody else."""
+
+    def __init__(self, site: Site, secret: str, names: Iterable[str]) -> None:
+        self._cookie = Cookie(name="stillme-key", secure=site.secure)
+        self.keys: Mapping[str, str] = {name: _key_of(secret, name) for name in names}
+        """By name."""
+        # Looked up by hash: how long that takes says nothing about a key.
+        self._holders = {token_hash(key): Holder(name=name, key=key) for name, key in self.keys.items()}
+
+    def entry_path(self, name: str) -> str:
+        """The path that lets this person's browser in; add it to the server's address."""
+        return "/?" + urlencode({"key": self.keys[name]})
+
     def protect(self, app: FastAPI) -> None:
-        """Let nobody in without the key. It moves from the address into a cookie at once."""
-        cookie = Cookie(name="stillme-key", secure=self.site.secure)
+        """Let nobody in without a key. It moves from the address into a cookie at once."""
         # Innermost, so that the guard comes first and its answers carry the security headers.
-        app.user_middleware.append(Middleware(_KeyGate, key=self.key, cookie=cookie))
+        app.user_middleware.append(Middleware(_KeyGate, holders=self._holders, cookie=self._cookie))
+
+
+async def holder_of(request: Request) -> Holder:
+    """Who sent this request."""
+    return request.scope[_HOLDER]
+
+
+def _key_of(secret: str, name: str) -> str:
+    return hmac.new(secret.encode(), name.encode(), hashlib.sha256).hexdigest()
 
 
 class _KeyGate:
-    def __init__(self, app: ASGIApp, *, key: str, cookie: Cookie) -> None:
-        self._app, self._key, self._cookie = app, key, cookie
+    def __init__(self, app: ASGIApp, *, holders: Mapping[str, Holder], cookie: Cookie) -> None:
+        self._app, self._holders, self._cookie = app, holders, cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        given = request.query_params.get("key")
-        if given is not None and hmac.compare_digest(given.encode(), self._key.encode()):
+        if entering := self._holder(request.query_params.get("key")):
             response: Response = RedirectResponse(request.url.path, status_code=303)
-            self._cookie.set_on(response, self._key)
+            self._cookie.set_on(response, entering.key, seconds=_YEAR)
             await response(scope, receive, send)
-        elif hmac.compare_digest((self._cookie.read(request) or "").encode(), self._key.encode()):
+        elif holder := self._holder(self._cookie.read(request)):
+            scope[_HOLDER] = holder
             await self._app(scope, receive, send)
         else:
-            refusal = "Open the address that the terminal shows: it holds the key."
+            refusal = "Open your own link, as the terminal shows it: it holds your key."
             await PlainTextResponse(refusal, status_code=403)(scope, receive, send)
+
+    def _holder(self, key: str | None) -> Holder | None:
+        return self._holders.get(token_hash(key)) if key else None

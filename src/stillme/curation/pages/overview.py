@@ -53,6 +53,7 @@ class Tile:
     mine: str
     """`chosen`, `nobody`, `begun`, or nothing."""
     state: str
+    """Of the cell, as far as this curator may know it."""
     others: int
     """Other curators who decided."""
     matches: bool
@@ -75,7 +76,7 @@ def tiles(workspace: Workspace, curator: str, chosen: Filter) -> list[Tile]:
     names = list(workspace.pools.design.levels)
     every_tile: list[Tile] = []
     for number, cell in enumerate(workspace.cells, start=1):
-        opinion, outcome = tally.opinion(curator, cell), tally.outcomes[cell]
+        opinion, state = tally.opinion(curator, cell), tally.seen_state(curator, cell)
         mine = (
             "nobody"
             if opinion.nobody is not None
@@ -89,8 +90,8 @@ def tiles(workspace: Workspace, curator: str, chosen: Filter) -> list[Tile]:
             "all": True,
             "todo": mine in ("", "begun") and bool(workspace.pools.cells[cell]),
             "mine": mine in ("chosen", "nobody"),
-            "contested": outcome.state == "contested",
-            "empty": outcome.state == "empty" or not workspace.pools.cells[cell],
+            "contested": state == "contested",
+            "empty": state == "empty" or mine == "nobody" or not workspace.pools.cells[cell],
         }[chosen.show]
         here = all(chosen.levels.get(name, level) == level for name, level in zip(names, cell, strict=True))
         every_tile.append(
@@ -99,8 +100,8 @@ def tiles(workspace: Workspace, curator: str, chosen: Filter) -> list[Tile]:
                 cell=cell,
                 candidates=len(workspace.pools.cells[cell]),
                 mine=mine,
-                state=outcome.state,
-                others=len(set(outcome.votes) - {curator}),
+                state=state,
+                others=len(set(tally.outcomes[cell].votes) - {curator}),
                 matches=shown and here,
             )
         )
@@ -124,4 +125,9 @@ def neighbours(cells: Sequence[Tile], number: int) -> tuple[int | None, int | No
 def progress(workspace: Workspace) -> Mapping[str, int]:
     """Cells that each curator has decided."""
     counted = Counter(name for outcome in workspace.tally.outcomes.values() for name in outcome.votes)
-    return {name: counted[name] for name in workspace.tally.curators}
+    return {name: counted[name] for name in workspace.tally.invited}
+
+
+def compared_cells(workspace: Workspace, curator: str) -> list[Cell]:
+    """Where this curator has seen whether others agree."""
+    return [cell for cell in workspace.cells if workspace.tally.opinion(curator, cell).compared]

@@ -1,12 +1,11 @@
-"""The pages: who are you, the grid, one cell, settling what curators disagree on."""
+"""The pages: the grid, one cell, settling what curators disagree on."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
-from urllib.parse import quote, unquote
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,15 +15,14 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from stillme.curation.criteria import load_criteria
 from stillme.curation.decisions import Kind
 from stillme.curation.pages.encoded_pictures import EncodedPictures, Size
-from stillme.curation.pages.overview import FILTERS, Filter, grid, neighbours, progress, tiles
-from stillme.curation.pages.workspace import MAX_NAME, NotAllowed, Workspace, clean_name
+from stillme.curation.pages.overview import FILTERS, Filter, compared_cells, grid, neighbours, progress, tiles
+from stillme.curation.pages.workspace import MAX_NAME, NotAllowed, Workspace
 from stillme.curation.sampling import Cell
 from stillme.types import Json, digest
 from stillme.web.forms import read_form
 from stillme.web.pages import Pages
-from stillme.web.sessions import Cookie, SingleUser, new_token
+from stillme.web.sessions import Holder, holder_of, new_token
 
-_YEAR = 365 * 24 * 3600
 _KEYS = {"frontal": "f", "focus": "o", "lighting": "l", "features": "i", "expression": "e", "upright": "p"}
 
 routes = APIRouter()
@@ -35,11 +33,19 @@ class ActionRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    curator: str = Field(max_length=MAX_NAME)
     cell: int
     kind: Kind
     token: str = Field(min_length=16, max_length=64)
     detail: dict[str, Json] = {}
+
+
+class ActionsRequest(BaseModel):
+    """All that waits in a browser, in order."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    curator: str = Field(max_length=MAX_NAME)
+    actions: list[ActionRequest] = Field(max_length=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +55,6 @@ class CurationContext:
     workspace: Workspace
     pages: Pages
     pictures: EncodedPictures
-    user: SingleUser
-    cookie: Cookie
-    """Holds the curator's name."""
-
-    def curator(self, request: Request) -> str:
-        """The name that the browser kept; empty where there is none."""
-        return clean_name(unquote(self.cookie.read(request) or ""))
-
-
-class NoName(Exception):
-    """The visitor has not given a name yet."""
 
 
 async def context_of(request: Request) -> CurationContext:
@@ -68,20 +63,13 @@ async def context_of(request: Request) -> CurationContext:
 
 
 Context = Annotated[CurationContext, Depends(context_of)]
+Curator = Annotated[Holder, Depends(holder_of)]
 
 
-async def curator_of(request: Request, context: Context) -> str:
-    """Who is asking; whoever has no name is sent to the first page."""
-    curator = context.curator(request)
-    if not curator:
-        raise NoName
-    return curator
-
-
-async def checked_form(request: Request, context: Context) -> Mapping[str, str]:
+async def checked_form(request: Request, curator: Curator) -> Mapping[str, str]:
     """A form that one of our own pages sent; 403 for one from elsewhere."""
     form = await read_form(request)
-    context.user.require_csrf(form.get("csrf"))
+    curator.require_csrf(form.get("csrf"))
     return form
 
 
@@ -90,23 +78,20 @@ async def numbered_cell(context: Context, number: int) -> Cell:
     return _cell(context.workspace, number)
 
 
-Curator = Annotated[str, Depends(curator_of)]
 Form = Annotated[Mapping[str, str], Depends(checked_form)]
 NumberedCell = Annotated[Cell, Depends(numbered_cell)]
 
 
 @routes.get("/")
-def home(request: Request, context: Context) -> Response:
-    """The grid of cells, or the question for a name."""
-    curator, workspace = context.curator(request), context.workspace
-    if not curator:
-        return _name_page(context)
+def home(request: Request, context: Context, curator: Curator) -> Response:
+    """The grid of cells."""
+    workspace, name = context.workspace, curator.name
     chosen = Filter.of(workspace, request.query_params)
-    cells = tiles(workspace, curator, chosen)
+    cells = tiles(workspace, name, chosen)
     return context.pages.show(
         "grid.html",
-        csrf=context.user.csrf,
-        curator=curator,
+        csrf=curator.csrf,
+        curator=name,
         levels=workspace.pools.design.levels,
         chosen=chosen,
         filters=FILTERS,
@@ -114,60 +99,47 @@ def home(request: Request, context: Context) -> Response:
         tiles=cells,
         first=next((tile.number for tile in cells if tile.matches), None),
         progress=progress(workspace),
-        agreement=list(workspace.tally.agreement()),
+        comparable=len(workspace.tally.comparable(name)),
+        agreement=[pair for pair in workspace.tally.agreement(compared_cells(workspace, name)) if pair.cells],
         needed=workspace.tally.needed,
         cells=len(workspace.cells),
         decidable=sum(map(bool, workspace.pools.cells.values())),
         contested=[tile for tile in cells if tile.state == "contested"],
-        page={"curator": curator, "csrf": context.user.csrf, "pools": workspace.pools.key},
+        page=_page(context, curator),
     )
 
 
-@routes.post("/name")
-def enter_name(context: Context, form: Form) -> Response:
-    """Keep the curator's name in a cookie."""
-    curator = clean_name(form.get("name", ""))
-    if not curator:
-        return _name_page(context, f"Give a name of 1 to {MAX_NAME} letters.")
-    response = RedirectResponse("/", status_code=303)
-    context.cookie.set_on(response, quote(curator), seconds=_YEAR)
-    return response
-
-
-@routes.post("/leave", dependencies=[Depends(checked_form)])
-def leave(context: Context) -> Response:
-    """Forget the curator's name."""
-    response = RedirectResponse("/", status_code=303)
-    context.cookie.clear_on(response)
-    return response
+@routes.post("/compare", dependencies=[Depends(checked_form)])
+def compare(context: Context, curator: Curator) -> Response:
+    """Show where curators disagree; from then on this curator's choices in these cells are final."""
+    context.workspace.compare(curator.name)
+    return RedirectResponse("/", status_code=303)
 
 
 @routes.get("/cell/{number}")
 def cell_page(request: Request, context: Context, curator: Curator, cell: NumberedCell, number: int) -> Response:
     """The candidates of one cell."""
-    workspace, criteria = context.workspace, load_criteria()
+    workspace, criteria, name = context.workspace, load_criteria(), curator.name
     chosen = Filter.of(workspace, request.query_params)
-    before, after = neighbours(tiles(workspace, curator, chosen), number)
+    before, after = neighbours(tiles(workspace, name, chosen), number)
     return context.pages.show(
         "cell.html",
-        curator=curator,
+        curator=name,
         number=number,
         names=list(workspace.pools.design.levels),
         cell=cell,
         cells=len(workspace.cells),
         per_cell=workspace.pools.design.per_cell,
-        candidates=workspace.open(curator, cell),
+        candidates=workspace.open(name, cell),
         criteria=criteria,
         keys=_KEYS,
         chosen=chosen,
         before=before,
         after=after,
-        contested=workspace.tally.outcomes[cell].state == "contested",
-        page={
-            "curator": curator,
+        contested=workspace.tally.seen_state(name, cell) == "contested",
+        page=_page(context, curator)
+        | {
             "cell": number,
-            "csrf": context.user.csrf,
-            "pools": workspace.pools.key,
             "keys": {letter: criterion for criterion, letter in _KEYS.items()},
             "titles": {criterion.key: criterion.title for criterion in criteria.all},
             "reasons": dict(criteria.reasons),
@@ -175,20 +147,27 @@ def cell_page(request: Request, context: Context, curator: Curator, cell: Number
             "before": f"/cell/{before}{chosen.query}" if before else None,
             "after": f"/cell/{after}{chosen.query}" if after else None,
             "grid": f"/{chosen.query}",
-            "state": workspace.state(curator, cell),
+            "state": workspace.state(name, cell),
         },
     )
 
 
 @routes.post("/act")
-def act(request: Request, context: Context, action: ActionRequest) -> Response:
-    """Log one action; on 200 it is on disk."""
-    context.user.require_csrf(request.headers.get("x-csrf"))
-    if action.curator != context.curator(request):
-        raise HTTPException(409, f"You are not {action.curator} any more. Open the page again.")
-    cell = _cell(context.workspace, action.cell)
-    context.workspace.act(action.curator, cell, action.kind, action.detail, action.token)
-    return JSONResponse(context.workspace.state(action.curator, cell))
+def act(request: Request, context: Context, curator: Curator, waiting: ActionsRequest) -> Response:
+    """Log actions in order; on 200 each is on disk, or refused with the reason."""
+    curator.require_csrf(request.headers.get("x-csrf"))
+    if waiting.curator != curator.name:
+        raise HTTPException(409, f"You are not {waiting.curator} any more.")
+    workspace = context.workspace
+    refused: dict[str, str] = {}
+    for action in waiting.actions:
+        try:
+            workspace.act(curator.name, workspace.cell(action.cell), action.kind, action.detail, action.token)
+        except NotAllowed as error:
+            refused[action.token] = str(error)
+    known = {action.cell for action in waiting.actions if 1 <= action.cell <= len(workspace.cells)}
+    states = {number: workspace.state(curator.name, workspace.cell(number)) for number in known}
+    return JSONResponse({"refused": refused, "states": states})
 
 
 @routes.get("/picture/{candidate}/{size}")
@@ -200,50 +179,63 @@ def picture(context: Context, candidate: str, size: Size) -> Response:
     return Response(webp, media_type="image/webp", headers={"Cache-Control": "private, max-age=86400"})
 
 
-@routes.get("/settle/{number}", dependencies=[Depends(curator_of)])
-def settle_page(context: Context, cell: NumberedCell, number: int) -> Response:
-    """What curators disagree on."""
-    return _settle_page(context, number, cell)
+@routes.get("/settle/{number}")
+def settle_page(context: Context, curator: Curator, cell: NumberedCell, number: int) -> Response:
+    """What curators disagree on, for whoever has decided the cell and compared."""
+    return _settle_page(context, curator, number, cell)
 
 
 @routes.post("/settle/{number}")
 def settle(context: Context, form: Form, cell: NumberedCell, curator: Curator, number: int) -> Response:
-    """Decide a cell for all curators."""
+    """Decide a cell for all curators, and go on to the next one."""
     candidates = [name.removeprefix("candidate-") for name in form if name.startswith("candidate-")]
     if not candidates and "nobody" not in form:
-        return _settle_page(context, number, cell, "Choose somebody, or say that no candidate fits.")
+        return _settle_page(context, curator, number, cell, "Choose somebody, or say that no candidate fits.")
+    if candidates and "nobody" in form:
+        return _settle_page(context, curator, number, cell, "Choose somebody or nobody, not both.")
     try:
         token = form.get("token", "") or new_token()
-        context.workspace.settle(curator, cell, candidates, form.get("note", ""), token)
+        context.workspace.settle(curator.name, cell, candidates, form.get("note", ""), token)
     except NotAllowed as error:
-        return _settle_page(context, number, cell, str(error))
-    return RedirectResponse("/?show=contested", status_code=303)
+        return _settle_page(context, curator, number, cell, str(error))
+    contested = _contested(context, curator)
+    after = next((other for other in contested if other > number), next(iter(contested), None))
+    return RedirectResponse(f"/settle/{after}" if after else "/", status_code=303)
 
 
-def _name_page(context: CurationContext, wrong: str = "") -> Response:
-    known = context.workspace.tally.curators
-    status = 422 if wrong else 200
-    return context.pages.show("name.html", status, csrf=context.user.csrf, known=known, wrong=wrong, longest=MAX_NAME)
-
-
-def _settle_page(context: CurationContext, number: int, cell: Cell, wrong: str = "") -> Response:
+def _settle_page(context: CurationContext, curator: Holder, number: int, cell: Cell, wrong: str = "") -> Response:
     workspace = context.workspace
-    outcome = workspace.tally.outcomes[cell]
-    voted = sorted({candidate for chosen in outcome.votes.values() for candidate in chosen})
+    try:
+        voted = workspace.votes(curator.name, cell)
+    except NotAllowed as error:
+        return context.pages.show("no-settling.html", 403, number=number, cell=cell, why=str(error))
     # Neither who chose whom nor how many: whoever settles looks at the pictures.
     random.Random(digest([cell, voted])).shuffle(voted)
+    contested = _contested(context, curator)
     return context.pages.show(
         "settle.html",
         422 if wrong else 200,
-        csrf=context.user.csrf,
+        csrf=curator.csrf,
         number=number,
         cell=cell,
         per_cell=workspace.pools.design.per_cell,
         candidates=[workspace.view(candidate, place) for place, candidate in enumerate(voted, start=1)],
+        left=len(contested),
         token=new_token(),
-        contested=outcome.state == "contested",
+        page=_page(context, curator) | {"perCell": workspace.pools.design.per_cell},
         wrong=wrong,
     )
+
+
+def _contested(context: CurationContext, curator: Holder) -> list[int]:
+    """The cells that this curator may settle, by number."""
+    tally, cells = context.workspace.tally, enumerate(context.workspace.cells, start=1)
+    return [number for number, cell in cells if tally.seen_state(curator.name, cell) == "contested"]
+
+
+def _page(context: CurationContext, curator: Holder) -> dict[str, Any]:
+    """What every page's script needs."""
+    return {"curator": curator.name, "csrf": curator.csrf, "pools": context.workspace.pools.key}
 
 
 def _cell(workspace: Workspace, number: int) -> Cell:

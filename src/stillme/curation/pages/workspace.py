@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from stillme.curation.criteria import Hint, hints, load_criteria
-from stillme.curation.decisions import Kind, Log, order_for
+from stillme.curation.decisions import CHOOSING, Kind, Log, order_for
 from stillme.curation.likeness import SimilarPair, find_similar
 from stillme.curation.measuring import Measured
 from stillme.curation.outcomes import Tally
@@ -19,7 +20,6 @@ from stillme.types import digest
 
 MAX_NAME = 40
 MAX_NOTE = 500
-_BY_CURATORS: frozenset[Kind] = frozenset({"tick", "untick", "reject", "restore", "choose", "unchoose", "none", "undo"})
 
 
 class NotAllowed(StillmeError):
@@ -99,23 +99,42 @@ class Workspace:
             },
             "chosen": list(opinion.chosen),
             "nobody": opinion.nobody,
+            "final": opinion.compared,
             "can_undo": self.tally.last_action(curator, cell) is not None,
         }
 
     def act(self, curator: str, cell: Cell, kind: Kind, detail: Mapping[str, Any], token: str) -> None:
         """Log one action of a curator, if it is valid."""
-        if kind not in _BY_CURATORS:
-            raise NotAllowed(f"There is no action {kind!r}.")
         if kind == "undo":
             # Looked up here: the page may be older than the log.
             last = self.tally.last_action(curator, cell)
             if last is not None:
                 self._log.append(curator, cell, "undo", {"action": last.id}, token=token)
             return
+        if kind not in CHOOSING:
+            raise NotAllowed(f"There is no action {kind!r}.")
+        if self.tally.opinion(curator, cell).compared:
+            raise NotAllowed(
+                "You have seen whether others agree here, so your choice is final. Settle the cell instead."
+            )
         self._log.append(curator, cell, kind, self._checked(cell, kind, detail), token=token)
+
+    def compare(self, curator: str) -> int:
+        """Show this curator where others disagree; choices in these cells are final from now on. Says how many."""
+        cells = self.tally.comparable(curator)
+        for cell in cells:
+            self._log.append(curator, cell, "compare", token=digest(["compare", curator, cell, self.pools.key]))
+        return len(cells)
+
+    def votes(self, curator: str, cell: Cell) -> list[str]:
+        """The candidates that curators chose, in no order that tells by whom; for a curator who may settle the cell."""
+        self._require_contested(curator, cell)
+        votes = self.tally.outcomes[cell].votes
+        return sorted({candidate for chosen in votes.values() for candidate in chosen})
 
     def settle(self, curator: str, cell: Cell, candidates: Sequence[str], note: str, token: str) -> None:
         """Decide a cell for all: these candidates, or none."""
+        self._require_contested(curator, cell)
         for candidate in candidates:
             self._known(cell, candidate)
         per_cell = self.pools.design.per_cell
@@ -124,10 +143,29 @@ class Workspace:
         detail = {"candidates": sorted(set(candidates)), "note": _short(note)}
         self._log.append(curator, cell, "settle", detail, token=token)
 
+    def invite(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Everybody who curates here: these people, and those of before."""
+        known = {name.casefold(): name for name in self.tally.invited}
+        for name in names:
+            kept = clean_name(name)
+            if not kept:
+                raise NotAllowed(f"{name!r} is no name for a curator; give 1 to {MAX_NAME} letters.")
+            if kept.casefold() not in known:
+                self._log.append("stillme", (), "invite", {"curator": kept})
+                known[kept.casefold()] = kept
+        return self.tally.invited
+
     def require_curators(self, count: int) -> None:
         """Set how many curators must decide a cell before it counts."""
         if self.tally.needed != count:
             self._log.append("stillme", (), "rule", {"curators": count})
+
+    def _require_contested(self, curator: str, cell: Cell) -> None:
+        tally = self.tally
+        if not tally.opinion(curator, cell).compared:
+            raise NotAllowed("Decide this cell yourself, then compare, before you see what others chose.")
+        if tally.outcomes[cell].state != "contested":
+            raise NotAllowed("There is nothing to settle here: curators agree, or somebody has settled it.")
 
     def _checked(self, cell: Cell, kind: Kind, detail: Mapping[str, Any]) -> dict[str, Any]:
         if kind == "none":
@@ -138,8 +176,11 @@ class Workspace:
             if criterion not in {known.key for known in load_criteria().all}:
                 raise NotAllowed(f"There is no criterion {criterion!r}.")
             kept["criterion"] = criterion
+        if kind == "tick_all":
+            kept["criteria"] = [known.key for known in load_criteria().all]
         if kind == "reject":
-            reasons = [str(reason) for reason in detail.get("reasons", ())]
+            given = detail.get("reasons")
+            reasons = [str(reason) for reason in cast("list[object]", given)] if isinstance(given, list) else []
             if not reasons or not set(reasons) <= set(load_criteria().reasons):
                 raise NotAllowed("Say why: choose at least one of the reasons.")
             kept |= {"reasons": sorted(set(reasons)), "note": _short(str(detail.get("note", "")))}
@@ -170,7 +211,7 @@ class Workspace:
 
 def clean_name(name: str) -> str:
     """A curator's name as it is kept; empty where it is not valid."""
-    kept = " ".join(name.split())
+    kept = " ".join(unicodedata.normalize("NFC", name).split())
     usable = kept.isprintable() and 0 < len(kept) <= MAX_NAME and kept.lower() != "stillme"
     return kept if usable else ""
 

@@ -19,6 +19,8 @@ function check() {
   width.className = wide ? "yes" : "no";
   storage.className = stores ? "yes" : "no";
   form.elements.width.value = window.innerWidth;
+  form.elements.height.value = window.innerHeight;
+  form.elements.ratio.value = Math.round(100 * window.devicePixelRatio);
   form.elements.storage.value = stores ? "yes" : "no";
   document.getElementById("go").disabled = !(wide && stores);
   document.getElementById("leave").hidden = wide && stores;

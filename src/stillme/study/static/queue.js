@@ -1,4 +1,4 @@
-// Answers on their way to the server: kept in IndexedDB until it has acknowledged them, through reloads and crashes.
+// Answers and comments on their way to the server: kept in IndexedDB until it has acknowledged them, through reloads and crashes.
 
 export class Queue {
   constructor(name, { send, onState }) {
@@ -91,16 +91,18 @@ export class Queue {
     let retry = false;
     try {
       for (;;) {
-        const answers = (await this.waiting()).slice(0, 100);
+        const answers = (await this.waiting()).slice(0, 10);
         const moments = this.moments.splice(0, 200);
         if (!answers.length && !moments.length) break;
         if (answers.length) this.onState("saving");
-        const outcome = await this.send({ answers, moments });
+        const outcome = await this.send({ entries: answers, moments });
         if (outcome === "saved") {
           await this.#write("answers", (store) => answers.forEach((answer) => store.put({ ...answer, sent: true })));
           this.wait = 1000;
         } else {
-          this.moments.unshift(...moments);
+          // What the server will never take must not block what comes after a reload.
+          if (outcome === "refused") await this.#write("answers", (store) => answers.forEach((answer) => store.delete(answer.seq)));
+          else this.moments.unshift(...moments);
           if (outcome === "retry") retry = true;
           else this.stopped = true;
           break;

@@ -7,7 +7,7 @@ const words = { saved: "✓ Saved", saving: "Saving…", offline: "Offline: kept
 const channel = "BroadcastChannel" in window ? new BroadcastChannel(`stillme-${data.queue}`) : null;
 
 function trouble(text) {
-  $("trouble").textContent = text;
+  $("trouble-text").textContent = text;
   $("trouble").hidden = false;
   window.scrollTo(0, 0);
 }
@@ -18,15 +18,16 @@ const queue = new Queue(data.queue, {
     $("saved").className = `saved is-${state}`;
   },
   async send(saving) {
-    const answers = saving.answers.map(({ seq, item, side, question, value }) => ({ seq, item, side, question, value }));
+    const answers = saving.entries.filter((entry) => "value" in entry).map(({ seq, item, side, question, value, seen }) => ({ seq, item, side, question, value, seen }));
+    const comments = saving.entries.filter((entry) => "text" in entry).map(({ seq, item, text }) => ({ seq, item, text }));
     let answer;
-    try { answer = await call("PUT", "/api/answers", { epoch: data.epoch, answers, moments: saving.moments }); }
+    try { answer = await call("PUT", "/api/answers", { epoch: data.epoch, answers, comments, moments: saving.moments }); }
     catch { return "retry"; }
     if (answer.ok) return "saved";
     if (answer.status === 429 || answer.status >= 500) return "retry";
     const said = await answer.json().catch(() => ({}));
     trouble(said.error ?? "Something is wrong with this page. Please reload it.");
-    return "stop";
+    return answer.status === 422 ? "refused" : "stop";
   },
 });
 
@@ -38,6 +39,7 @@ const task = new Task({
   },
   onMove() { refresh(); },
 });
+task.onComment = (comment) => queue.add(comment);
 task.onZoom = () => queue.note({ item: task.at, kind: "zoomed", amount: 0 });
 
 function refresh() {
@@ -45,8 +47,13 @@ function refresh() {
   $("progress").max = task.asked;
   $("progress").value = task.answered;
   $("back").disabled = task.at === 0;
+  // "Next" always means the next item; handing in has a button of its own.
   const last = task.at === data.items.length - 1;
-  $("next").textContent = last || task.answered === task.asked ? "Finish" : "Next";
+  const done = task.answered === task.asked;
+  $("finish").hidden = !done;
+  $("next").hidden = last && done;
+  $("next").textContent = last ? "To the first open item" : "Next";
+  $("next").classList.toggle("quiet", done);
   const buttons = $("items").querySelectorAll("button");
   buttons.forEach((button, at) => {
     const whole = task.isWhole(at);
@@ -59,10 +66,10 @@ function refresh() {
 
 function go(at, { push = true } = {}) {
   count();
-  task.show(at);
+  const shown = task.show(at);
   if (push) history.pushState({ at }, "", `#${at + 1}`);
   queue.note({ item: at, kind: "shown", amount: 0 });
-  task.focusNow();
+  shown.then(() => { if (task.at === at) task.focusNow(); });
 }
 
 data.items.forEach((_, at) => {
@@ -76,28 +83,31 @@ document.addEventListener("keydown", (event) => { if (event.key === "Escape") $(
 
 $("back").addEventListener("click", () => { if (task.at > 0) go(task.at - 1); });
 $("next").addEventListener("click", () => {
-  if ($("next").textContent === "Finish") finish();
-  else go(task.at + 1);
+  if (task.at < data.items.length - 1) { go(task.at + 1); return; }
+  const open = data.items.findIndex((_, at) => !task.isWhole(at));
+  if (open < 0) return;
+  go(open);
+  $("announce").textContent = `Item ${open + 1} still has open questions.`;
 });
+$("finish").addEventListener("click", () => $("sure").showModal());
+$("stay").addEventListener("click", () => $("sure").close());
+$("send").addEventListener("click", finish);
 
 async function finish() {
-  const open = data.items.findIndex((_, at) => !task.isWhole(at));
-  if (open >= 0) {
-    go(open);
-    $("announce").textContent = `Item ${open + 1} still has open questions.`;
-    return;
-  }
+  $("sure").close();
   count();
-  $("next").disabled = true;
+  $("finish").disabled = true;
   try {
     if (!(await queue.drained())) { trouble("Not everything is saved yet. Please wait for the connection and try again."); return; }
     const answer = await call("POST", "/api/complete", { epoch: data.epoch });
+    // A second click, or another tab, has handed in already: the next page tells.
+    if (answer.status === 409) { location.replace("/study"); return; }
     const said = await answer.json();
     if (!answer.ok) trouble(said.error);
     else if (said.missing.length) { go(said.missing[0]); trouble("Some answers have not arrived. Please answer the open questions once more."); }
     else location.replace("/study");
   } catch { trouble("There is no connection. Your answers are kept; please try again in a moment."); }
-  finally { $("next").disabled = false; }
+  finally { $("finish").disabled = false; }
 }
 
 // Active time: the page is in view, in focus, and something was done within the last half minute.
@@ -133,9 +143,13 @@ function place() {
 }
 
 // What was still on its way when the page was left comes before what the server knows.
-for (const { item, side, question, value } of await queue.open(data.seq)) task.values[item][side][question] = value;
+for (const entry of await queue.open(data.seq)) {
+  if ("text" in entry) task.comments[entry.item] = entry.text;
+  else task.values[entry.item][entry.side][entry.question] = entry.value;
+}
 const start = place();
 history.replaceState({ at: start }, "", `#${start + 1}`);
 go(start, { push: false });
 queue.pump();
+await task.shown;
 document.body.dataset.ready = "yes";

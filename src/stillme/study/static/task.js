@@ -1,10 +1,15 @@
 // One item on the page: pictures, instruction, questions as native radio buttons, and one-key answers.
 
+import { Zoom } from "./zoom.js";
+
 export const data = JSON.parse(document.getElementById("data").textContent);
 export const csrf = document.querySelector("meta[name=csrf]").content;
 const $ = (id) => document.getElementById(id);
 
 const pictures = new Map();
+const BUDGET = 200e6;
+const whole = data.items.flatMap((item) => item.pictures).length * data.picture.length <= BUDGET && !navigator.connection?.saveData;
+const pause = (time) => new Promise((done) => setTimeout(done, time));
 
 function picture(id) {
   if (!pictures.has(id)) {
@@ -18,11 +23,40 @@ function picture(id) {
   return pictures.get(id);
 }
 
-async function fill(image, id) {
-  for (let wait = 500; ; wait = Math.min(8000, wait * 2)) {
-    try { image.src = await picture(id); return; }
-    catch { await new Promise((done) => setTimeout(done, wait)); }
+// Until the picture is decoded, as large as it was made: what is not seen is not rated.
+async function fill(image, id, { onTrouble, isWanted }) {
+  for (let wait = 500; isWanted(); wait = Math.min(8000, wait * 2)) {
+    try {
+      image.src = await picture(id);
+      await image.decode();
+      if (image.naturalWidth === data.picture.side) return;
+      throw new Error("not the picture");
+    } catch {
+      pictures.delete(id);
+      onTrouble();
+      await pause(wait);
+    }
   }
+}
+
+// The whole task where it fits in memory, else what comes next; from the item in view on.
+let fetching = 0;
+async function fetchAhead(at) {
+  const mine = ++fetching;
+  const last = whole ? data.items.length : Math.min(data.items.length, at + 3);
+  const wanted = [...data.items.slice(at, last), ...(whole ? data.items.slice(0, at).reverse() : [])].flatMap((item) => item.pictures);
+  if (!whole) {
+    const keep = new Set([...(data.items[at - 1]?.pictures ?? []), ...wanted]);
+    for (const [id, loading] of pictures) if (!keep.has(id)) { pictures.delete(id); loading.then(URL.revokeObjectURL, () => {}); }
+  }
+  for (let wait = 1000; ;) {
+    const next = wanted.filter((id) => !pictures.has(id)).slice(0, 2);
+    if (mine !== fetching) return;
+    if (!next.length) break;
+    const results = await Promise.allSettled(next.map(picture));
+    if (results.some(({ status }) => status === "rejected")) { await pause(wait); wait = Math.min(15000, wait * 2); }
+  }
+  document.body.dataset.fetched = wanted.length;
 }
 
 function make(tag, properties = {}, ...children) {
@@ -37,12 +71,14 @@ export class Task {
     this.onMove = onMove;
     this.at = 0;
     this.now = [0, 0];
+    this.pointed = 0;
     this.undoable = [];
     this.values = data.items.map((item) => item.pictures.slice(item.sources).map(() => item.questions.map(() => null)));
     for (const [item, side, question, value] of data.answers) this.values[item][side][question] = value;
     document.addEventListener("keydown", (event) => this.#key(event));
     $("undo").addEventListener("click", () => this.undo());
-    $("smaller").addEventListener("click", () => $("zoom").close());
+    this.zoom = new Zoom(() => this.onZoom?.());
+    this.comments = Object.fromEntries(data.comments ?? []);
     const keys = $("keys");
     try { keys.checked = localStorage.getItem("stillme-keys") !== "off"; } catch { /* private windows may refuse */ }
     keys.addEventListener("change", () => {
@@ -60,8 +96,10 @@ export class Task {
   get answered() { return this.values.flat(2).filter((value) => value !== null).length; }
   get asked() { return this.values.flat(2).length; }
 
+  // Resolves once every picture is on the screen and the questions may be answered.
   show(at) {
     this.at = at;
+    this.ready = false;
     const { item } = this;
     $("prompt").textContent = item.prompt;
     const names = [
@@ -69,53 +107,109 @@ export class Task {
       ...(this.sides === 2 ? ["Image A", "Image B"] : [item.sources === 2 ? "Scene" : "Edited image"]),
     ];
     $("instruction-label").textContent = item.sources === 2 ? "Look at the scene" : "Instruction given to the editing program";
-    $("pictures").replaceChildren(...item.pictures.map((id, index) => {
-      const image = make("img", { alt: names[index], width: 768, height: 768 });
-      fill(image, id);
+    $("look").dataset.layout = item.sources === 2 ? "pair" : this.sides === 2 ? "three" : "two";
+    this.images = item.pictures.map((_, index) => make("img", { alt: names[index], width: data.picture.side, height: data.picture.side, draggable: false }));
+    $("pictures").replaceChildren(...this.images.map((image, index) => {
       const button = make("button", { type: "button" }, image);
       button.setAttribute("aria-label", `Enlarge: ${names[index]}`);
-      button.addEventListener("click", () => this.zoom());
+      button.addEventListener("click", (event) => this.zoom.open(this.images, event));
       return make("figure", { className: "picture" }, make("figcaption", { textContent: names[index] }), button);
     }));
-    $("questions").replaceChildren(...item.questions.map((name, index) => this.#question(name, index)));
+    $("questions").inert = true;
+    $("questions").replaceChildren(...item.questions.map((name, index) => this.#question(name, index)), ...this.#comment());
+    $("questions").scrollTop = 0;
     this.now = this.#firstOpen() ?? [0, 0];
     this.mark();
     window.scrollTo(0, 0);
-    for (const next of [at + 1, at + 2]) data.items[next]?.pictures.forEach((id) => picture(id).catch(() => {}));
-    const keep = new Set([at - 1, at, at + 1, at + 2].flatMap((near) => data.items[near]?.pictures ?? []));
-    for (const [id, loading] of pictures) {
-      if (!keep.has(id)) { pictures.delete(id); loading.then(URL.revokeObjectURL, () => {}); }
-    }
     this.onMove?.();
+    this.shown = this.#load(item);
+    fetchAhead(at);
+    return this.shown;
+  }
+
+  async #load(item) {
+    const images = this.images;
+    const isWanted = () => this.images === images;
+    const say = (text) => { if (isWanted()) { $("loading").textContent = text; $("loading").hidden = !text; } };
+    const slow = setTimeout(() => say("Loading the pictures…"), 300);
+    const onTrouble = () => { clearTimeout(slow); say("A picture cannot be loaded, so this item cannot be answered yet. Trying again: please check your connection, and that no browser extension blocks pictures."); };
+    await Promise.all(item.pictures.map((id, index) => fill(images[index], id, { onTrouble, isWanted })));
+    clearTimeout(slow);
+    if (!isWanted()) return;
+    say("");
+    $("questions").inert = false;
+    this.ready = true;
+    this.onShown?.();
+  }
+
+  get seen() {
+    const sides = this.images.map((image) => image.getBoundingClientRect()).map(({ width, height }) => Math.min(width, height));
+    return {
+      pictures: this.images.filter((image) => image.complete && image.naturalWidth > 0).length,
+      decoded: Math.min(...this.images.map((image) => image.naturalWidth)),
+      shown: Math.round(Math.min(...sides) * window.devicePixelRatio),
+    };
   }
 
   #question(name, index) {
     const { title, question, scale } = data.questions[name];
-    const letters = this.sides === 2 ? ["A", "B"] : [""];
+    const two = this.sides === 2;
     const anchors = scale.map((text, place) => [place + 1, text]);
     if (data.abstain) anchors.push([0, "Cannot tell"]);
-    const grid = make("div", { className: this.sides === 2 ? "scale" : "scale one" });
-    const head = (side) => make("span", { className: "head", id: `head-${index}-${side}`, textContent: letters[side] });
-    grid.append(head(0), make("span"));
-    if (this.sides === 2) grid.append(head(1));
+    const grid = make("div", { className: two ? "scale" : "scale one" });
+    const head = (side) => make("span", { className: "head", id: `head-${index}-${side}`, textContent: two ? "AB"[side] : "" });
+    if (two) grid.append(make("span"), head(0), head(1));
     for (const [value, text] of anchors) {
-      const label = make("span", { className: "anchor", id: `anchor-${index}-${value}` }, make("b", { textContent: value }), text);
-      grid.append(this.#choice(index, 0, value), label);
-      if (this.sides === 2) grid.append(this.#choice(index, 1, value));
+      // With one picture the words themselves can be clicked; with two they belong to both answers.
+      const anchor = make(two ? "span" : "label", { className: "anchor" }, make("b", { textContent: value }), make("span", { textContent: text }));
+      if (!two) anchor.htmlFor = `choice-${index}-0-${value}`;
+      grid.append(anchor);
+      for (let side = 0; side < this.sides; side++) grid.append(this.#choice(index, side, value));
     }
-    const legend = make("legend", {}, title, make("small", { textContent: question }));
-    const made = make("fieldset", { className: "question", id: `question-${index}` }, legend, grid);
+    const made = make("div", { className: "question", id: `question-${index}` },
+      make("div", { className: "asked" }, make("h2", { id: `title-${index}`, textContent: title }), make("p", { textContent: question })), grid);
+    made.setAttribute("role", "group");
+    made.setAttribute("aria-labelledby", `title-${index}`);
     return made;
+  }
+
+  #comment() {
+    if (!data.comments) return [];
+    const box = make("textarea", { id: "comment", rows: 2, maxLength: 2000, value: this.comments[this.at] ?? "" });
+    box.addEventListener("change", () => {
+      if ((this.comments[this.at] ?? "") === box.value) return;
+      this.comments[this.at] = box.value;
+      this.onComment({ item: this.at, text: box.value });
+    });
+    const details = make("details", { className: "comment", open: Boolean(box.value) }, make("summary", { textContent: "Comment on this item" }),
+      make("label", { htmlFor: "comment", textContent: "Anything odd about these pictures? Voluntary; please do not name yourself." }), box);
+    return [details];
   }
 
   #choice(index, side, value) {
     const input = make("input", { type: "radio", name: `q${index}-${side}`, value, id: `choice-${index}-${side}-${value}` });
     input.checked = this.values[this.at][side][index] === value;
     const which = this.sides === 2 ? `Image ${"AB"[side]}: ` : "";
-    input.setAttribute("aria-label", `${which}${value === 0 ? "" : `${value}, `}${$(`anchor-${index}-${value}`)?.textContent ?? this.#anchor(index, value)}`);
-    input.addEventListener("change", () => this.answer(side, index, value));
+    input.setAttribute("aria-label", `${which}${value === 0 ? "" : `${value}, `}${this.#anchor(index, value)}`);
+    input.addEventListener("change", () => {
+      this.answer(side, index, value);
+      // By mouse or finger the next question comes up by itself; arrow keys only move within this one.
+      if (performance.now() - this.pointed < 700) this.#goOn(index);
+    });
     input.addEventListener("focus", () => { this.now = [index, side]; this.mark(); });
-    return make("label", { className: "choice" }, input);
+    const label = make("label", { className: "choice" }, input, make("span", { className: "key", textContent: value === 0 ? "?" : value, ariaHidden: "true" }));
+    label.addEventListener("pointerup", () => { this.pointed = performance.now(); });
+    return label;
+  }
+
+  // To the next question with something open, once every side of this one is answered.
+  #goOn(question) {
+    if (this.values[this.at].some((side) => side[question] === null)) return;
+    const next = this.#order().find(([later, side]) => later > question && this.values[this.at][side][later] === null);
+    if (!next) return;
+    this.now = next;
+    this.mark();
+    this.#bringUp(next[0]);
   }
 
   #anchor(index, value) {
@@ -123,13 +217,14 @@ export class Task {
   }
 
   answer(side, question, value, { undoing = false } = {}) {
+    if (!this.ready) return;
     const before = this.values[this.at][side][question];
     if (before === value) return;
     if (!undoing) this.undoable.push({ at: this.at, side, question, before });
     this.values[this.at][side][question] = value;
     this.now = [question, side];
     this.reflect(this.at, side, question);
-    this.onAnswer({ item: this.at, side, question, value });
+    this.onAnswer({ item: this.at, side, question, value, seen: this.seen });
     this.mark();
   }
 
@@ -140,10 +235,11 @@ export class Task {
     for (const input of document.querySelectorAll(`input[name="q${question}-${side}"]`)) input.checked = Number(input.value) === value;
   }
 
-  undo() {
+  async undo() {
     const last = this.undoable.pop();
     if (!last) return;
-    if (last.at !== this.at) this.show(last.at);
+    if (last.at !== this.at) await this.show(last.at);
+    if (last.at !== this.at) return;
     this.answer(last.side, last.question, last.before, { undoing: true });
     $("announce").textContent = "Undone.";
     this.focusNow();
@@ -172,20 +268,22 @@ export class Task {
     const group = [...document.querySelectorAll(`input[name="q${question}-${side}"]`)];
     const target = group.find((input) => input.checked) ?? group[0];
     target?.focus({ preventScroll: true });
-    const box = $(`question-${question}`);
-    box?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    this.#bringUp(question);
   }
 
-  zoom() {
-    $("large").replaceChildren(...[...document.querySelectorAll(".picture img")].map((image) => make("img", { src: image.src, alt: image.alt })));
-    $("zoom").showModal();
-    this.onZoom?.();
+  #bringUp(question) {
+    const box = $(`question-${question}`);
+    const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+    const panel = $("questions");
+    // Within the panel the question in turn stands at the top, below the pictures; a window too low for a panel scrolls.
+    if (getComputedStyle(panel).overflowY === "auto") panel.scrollTo({ top: box.offsetTop - panel.offsetTop - 8, behavior });
+    else box.scrollIntoView({ block: "nearest", behavior });
   }
 
   #key(event) {
     if (event.ctrlKey && event.key === "z" && !event.shiftKey) { event.preventDefault(); this.undo(); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || !$("keys").checked || event.target.matches?.("textarea, input[type=text], select")) return;
-    if ($("zoom").open) { if (event.key.toLowerCase() === "z") { event.preventDefault(); $("zoom").close(); } return; }
+    if (document.querySelector("dialog[open]") || !this.ready) return;
     const value = Number(event.key);
     const [question, side] = this.now;
     const most = data.questions[this.item.questions[question]].scale.length;
@@ -196,11 +294,16 @@ export class Task {
       const place = order.findIndex(([q, s]) => q === question && s === side);
       const next = [...order.slice(place + 1), ...order.slice(0, place)].find(([q, s]) => this.values[this.at][s][q] === null);
       if (next) { this.now = next; this.mark(); this.focusNow(); }
-      else { $("announce").textContent = "All questions of this item are answered."; $("next").focus(); }
+      else { $("announce").textContent = "All questions of this item are answered."; this.focusOn(); }
     } else if (event.key.toLowerCase() === "n") { event.preventDefault(); $("next").click(); }
     else if (event.key.toLowerCase() === "p") { event.preventDefault(); $("back").click(); }
     else if (event.key.toLowerCase() === "u") { event.preventDefault(); this.undo(); }
-    else if (event.key.toLowerCase() === "z") { event.preventDefault(); this.zoom(); }
+    else if (event.key.toLowerCase() === "z") { event.preventDefault(); this.zoom.open(this.images); }
+  }
+
+  // Where somebody goes who has answered everything of this item.
+  focusOn() {
+    ($("finish")?.hidden === false ? $("finish") : $("next")).focus();
   }
 }
 

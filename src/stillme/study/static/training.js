@@ -51,11 +51,10 @@ function say(sides) {
     $("announce").textContent = `${wrong} ${wrong === 1 ? "answer differs" : "answers differ"} from ours; see the notes at the questions.`;
     document.querySelector(".said").scrollIntoView({ block: "center" });
   } else if (task.at + 1 < data.items.length) {
-    task.show(task.at + 1);
     $("announce").textContent = "All right. Here is the next practice item.";
-    task.focusNow();
+    task.show(task.at + 1).then(() => task.focusNow());
   }
 }
 
-task.show(0);
+await task.show(0);
 document.body.dataset.ready = "yes";

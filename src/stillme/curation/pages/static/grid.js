@@ -1,5 +1,10 @@
 // The grid: send what a cell page could not, then show where that leads.
 "use strict";
 if (read().length) {
-  send(() => read().length || location.reload(), () => {});
+  listener = () => {
+    if (read().length) return;
+    inside = true;
+    location.reload();
+  };
+  send();
 }

@@ -1,0 +1,182 @@
+"""Every item ends with exactly k ratings that count, whoever is excluded, rejected or returns, and whenever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from stillme.study import schema as t
+from stillme.study.opening import Study, open_study
+from stillme.study.overview import overview_of
+from stillme.study.ratings import raters, ratings
+from stillme.study.submissions import apply_statuses
+from tests.study.annotators import Annotator, Researcher, disturb, fill_up, serving
+from tests.study.conftest import Browser, Served
+from tests.study.studies import write_study
+
+
+def ratings_that_count(study: Study) -> Counter[tuple[str, int, str]]:
+    """How many ratings of each item, output and question count."""
+    with study.database.reading() as connection:
+        counting = [rater for rater in raters(study, connection) if rater.counts]
+        rows = ratings(study, connection, counting)
+    return Counter((row.item, row.output, row.axis) for row in rows if row.kind == "real")
+
+
+def decide(served: Served, admin: Browser, rater: str, reason: str) -> int:
+    page = admin.ask("GET", "/admin").text
+    csrf = page.split('name="csrf" value="')[1].split('"')[0]
+    return admin.ask("POST", "/admin/exclude", data={"csrf": csrf, "rater": rater, "reason": reason}).status_code
+
+
+def raters_needed(served: Served) -> int:
+    return overview_of(served.study).progress.raters_needed
+
+
+@pytest.fixture
+def small(serve: Callable[..., Served]) -> Served:
+    return serve(tasks=1, per_task=2, raters=2, checks=False)
+
+
+def test_excluding_a_finished_rater_opens_the_place_again(small: Served) -> None:
+    for name in ("one", "two"):
+        small.browser().take_part(name)
+    assert raters_needed(small) == 0
+    first, _ = overview_of(small.study).raters
+    admin = small.admin()
+    assert decide(small, admin, first.rater, "told us that they guessed") == 303
+    progress = overview_of(small.study).progress
+    assert (progress.counting, progress.excluded, progress.raters_needed) == (1, 1, 1)
+    assert "1 raters still needed" in overview_of(small.study).as_text()
+    small.browser().take_part("three")
+    assert raters_needed(small) == 0
+    assert set(ratings_that_count(small.study).values()) == {2}
+    # Coming back would make three.
+    assert decide(small, admin, first.rater, "") == 409
+    assert first.rater in {rater.rater for rater in overview_of(small.study).raters}, "excluded raters stay in sight"
+
+
+def test_a_rater_who_is_included_again_takes_the_place_back(small: Served) -> None:
+    small.browser().take_part("one")
+    (rater,) = overview_of(small.study).raters
+    admin = small.admin()
+    decide(small, admin, rater.rater, "by mistake")
+    assert raters_needed(small) == 2
+    assert decide(small, admin, rater.rater, "") == 303
+    assert raters_needed(small) == 1
+    small.browser().take_part("two")
+    assert set(ratings_that_count(small.study).values()) == {2}
+
+
+def test_somebody_excluded_while_rating_may_finish_and_does_not_count(small: Served) -> None:
+    browser = small.browser().enter("one").to_rating()
+    (rater,) = overview_of(small.study).raters
+    decide(small, small.admin(), rater.rater, "wrote that they were not looking")
+    assert raters_needed(small) == 2
+    assert browser.save(browser.answers()).status_code == 200
+    assert browser.complete().json() == {"missing": []}
+    assert browser.ask("GET", "/finish").headers["location"].endswith("cc=DONE1")
+    assert raters_needed(small) == 2
+    for name in ("two", "three"):
+        small.browser().take_part(name)
+    assert set(ratings_that_count(small.study).values()) == {2}
+
+
+def test_every_status_is_handled_by_itself(serve: Callable[..., Served], tmp_path: Path) -> None:
+    served = serve(tasks=3, per_task=2, raters=3, checks=False)
+    finished = ("approved", "partly", "rejected", "returned", "late")
+    for name in finished:
+        served.browser().take_part(name)
+    for name in ("left", "slow", "active"):
+        served.browser().enter(name).to_rating()
+    file = tmp_path / "export.csv"
+    rows = {
+        "approved": "APPROVED",
+        "partly": "Partially Approved",
+        "rejected": "REJECTED",
+        "returned": "RETURNED",
+        "late": "TIMED-OUT",
+        "left": "RETURNED",
+        "slow": "TIMED_OUT",
+        "active": "GONE FISHING",
+        "stranger": "RESERVED",
+    }
+    file.write_text("Participant id,Status\n" + "".join(f"{pid},{status}\n" for pid, status in rows.items()))
+    assert apply_statuses(served.study, file) == {
+        "identities purged": 2,
+        "excluded, places freed": 1,
+        "places freed": 3,
+        "timed out on Prolific but finished here: kept, please pay them": 1,
+        "with the status 'GONE FISHING', which is not known: nothing was done": 1,
+        "unknown here": 1,
+    }
+    progress = overview_of(served.study).progress
+    assert (progress.counting, progress.under_way, progress.raters_needed) == (3, 1, 5)
+    with served.study.database.reading() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(t.identity)).scalar_one() == 6
+    # Once more changes nothing.
+    again = apply_statuses(served.study, file)
+    assert overview_of(served.study).progress == progress
+    assert not {"places freed", "excluded, places freed", "identities purged"} & set(again)
+
+
+def test_an_earlier_submissions_status_does_not_free_the_place_of_a_later_one(served: Served, tmp_path: Path) -> None:
+    browser = served.browser().enter("again").to_rating()
+    file = tmp_path / "export.csv"
+    head = "Submission id,Participant id,Status\n"
+    file.write_text(head + "sother,again,RETURNED\n")
+    assert apply_statuses(served.study, file) == {"an earlier submission: nothing was done": 1}
+    assert browser.save(browser.answers()).status_code == 200
+    file.write_text(head + "sother,again,RETURNED\nsagain,again,RETURNED\n")
+    assert apply_statuses(served.study, file)["places freed"] == 1
+
+
+def test_more_raters_can_be_asked_for_and_fewer_only_where_nobody_sits(tmp_path: Path) -> None:
+    write_study(tmp_path, tasks=2, per_task=2, raters=2, checks=False)
+    file = tmp_path / "study.toml"
+
+    def needed(count: int) -> int:
+        text = file.read_text()
+        before = next(line for line in text.splitlines() if line.startswith("raters ="))
+        file.write_text(text.replace(before, f"raters = {count}"))
+        with open_study(tmp_path, renew=True) as study:
+            return overview_of(study).progress.needed
+
+    with open_study(tmp_path) as study:
+        assert overview_of(study).progress.needed == 4
+    assert needed(5) == 10
+    assert needed(1) == 2
+    assert needed(3) == 6
+
+
+# -- on the real server, many at once ---------------------------------------------------------------------------------
+
+TASKS, RATERS, DISTURBED = 4, 3, 6
+
+
+def test_exclusions_returns_and_withdrawals_in_the_middle_leave_exactly_k(tmp_path: Path) -> None:
+    password = write_study(tmp_path, tasks=TASKS, per_task=2, raters=RATERS, checks=False)
+    with serving(tmp_path) as server:
+        people = [Annotator(server.port, f"p{n}", mischief=n % 4 == 0) for n in range(TASKS * RATERS)]
+        researcher = Researcher(server.port, password)
+
+        async def work() -> None:
+            taking_part = (person.take_part() for person in people)
+            await asyncio.gather(disturb(researcher, people, DISTURBED), *taking_part)
+            await fill_up(server.port, researcher)
+
+        asyncio.run(work())
+    with open_study(tmp_path) as study:
+        counts = ratings_that_count(study)
+        progress = overview_of(study).progress
+    assert set(counts.values()) == {RATERS}
+    assert len(counts) == TASKS * 2 * 2 * 5
+    assert (progress.counting, progress.raters_needed) == (TASKS * RATERS, 0)
+    assert progress.excluded == 2
+    assert progress.withdrawn >= 2
+    assert progress.slots["void"] >= 4

@@ -1,0 +1,190 @@
+"""Texts and questions may change while a study runs; a preview leaves nothing behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from stillme.cli import cli
+from stillme.errors import StillmeError
+from stillme.study import schema as t
+from stillme.study.app import build
+from stillme.study.entry import invite
+from stillme.study.export import export_study
+from stillme.study.opening import open_study
+from stillme.study.overview import overview_of
+from stillme.study.serving import ServeOptions, preview
+from tests.study.annotators import free_port
+from tests.study.conftest import Browser, Served
+from tests.study.studies import write_study
+
+
+def change(folder: Path, old: str, new: str) -> None:
+    file = folder / "study.toml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Served]:
+    """As `stillme study serve` would after a restart."""
+    with open_study(folder, renew=True) as study:
+        yield Served(study, build(study), "")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_study(tmp_path / "study", tasks=1, per_task=2, raters=3, checks=False)
+    return tmp_path / "study"
+
+
+def test_a_new_wording_is_for_those_who_have_not_begun_and_deletes_nothing(folder: Path, tmp_path: Path) -> None:
+    with served(folder) as before:
+        (code,) = invite(before.study, 1)
+        begun = before.browser().enter("begun").to_rating()
+        reading = before.browser().enter("reading")
+        old_page = reading.page()
+        cookies = {name: dict(who.client.cookies) for name, who in (("begun", begun), ("reading", reading))}
+    change(folder, '"edit_success", "skin_tone", ', '"skin_tone", ')
+    change(folder, "## What this study is about", "## A new heading")
+    with served(folder) as after:
+        assert after.study.version == 2
+
+        def back(name: str) -> Browser:
+            browser = after.browser()
+            browser.client.cookies.update(cookies[name])
+            return browser
+
+        begun, reading = back("begun"), back("reading")
+        assert begun.data()[0]["items"][0]["questions"][0] == "edit_success", "what they agreed to stays"
+        assert begun.save(begun.answers()).status_code == 200
+        assert begun.complete().json() == {"missing": []}
+        # Somebody who had the old text before them reads the new one first.
+        csrf = old_page.split('name="csrf" value="')[1].split('"')[0]
+        stale = {"csrf": csrf, "decision": "agree", "version": "1"}
+        assert reading.ask("POST", "/study/consent", data=stale).status_code == 303
+        assert "A new heading" in reading.page()
+        assert reading.agree().page().count("Is your screen ready?") == 1
+        invited = after.browser()
+        assert invited.ask("GET", f"/i/{code}").status_code == 303
+        invited.to_training()
+        data, csrf = invited.data()
+        assert data["items"][0]["questions"][0] == "skin_tone"
+        answers = [[[3, 1, 1, 3] for _ in item["pictures"][1:]] for item in data["items"]]
+        assert invited.api("POST", "/api/training", {"answers": answers}, csrf).json()["finished"]
+        assert invited.save(invited.answers(lambda i, s, q: 4)).status_code == 200
+        assert invited.complete().json() == {"missing": []}
+        export_study(after.study, tmp_path / "out", "csv")
+    with (tmp_path / "out" / "ratings.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    asked = {version: {row["axis"] for row in rows if row["version"] == version} for version in "12"}
+    assert asked["1"] - asked["2"] == {"edit_success"}
+    # Whatever the version, an answer is filed under the question that was asked.
+    assert {row["score"] for row in rows if row["version"] == "1"} == {"3"}
+    assert {row["score"] for row in rows if row["version"] == "2"} == {"4"}
+    codebook = (tmp_path / "out" / "codebook.md").read_text()
+    assert "## Version 1" in codebook
+    assert "A new heading" in codebook.split("## Version 2")[1]
+
+
+def test_status_and_export_work_whatever_study_toml_says(folder: Path, tmp_path: Path) -> None:
+    with served(folder) as first:
+        first.browser().take_part("one")
+    for old, new in (("## What", "## Whatever"), ("raters = 3", "raters = nonsense")):
+        change(folder, old, new)
+        for words in (["status"], ["export", "--to", str(tmp_path / "out")]):
+            said = CliRunner().invoke(cli, ["study", words[0], str(folder), *words[1:]])
+            assert said.exit_code == 0, said.output
+    with pytest.raises(StillmeError, match="is not TOML"):
+        CliRunner().invoke(cli, ["study", "serve", str(folder)], catch_exceptions=False)
+    with open_study(folder) as study:
+        assert (study.version, overview_of(study).progress.counting) == (1, 1), "looking makes no version"
+
+
+def test_a_database_from_before_is_read(folder: Path) -> None:
+    with served(folder) as first:
+        first.browser().take_part("one")
+        with first.study.database.writing() as connection:
+            for table, column in (("slot", "version"), ("participant", "written"), ("study", "unshredded")):
+                connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
+            for table in (t.version, t.comment, t.device):
+                connection.exec_driver_sql(f"DROP TABLE {table.name}")
+    with open_study(folder) as study:
+        assert overview_of(study).progress.counting == 1
+
+
+def test_a_version_recorded_by_another_release_is_read(folder: Path) -> None:
+    with served(folder) as first:
+        first.browser().take_part("one")
+        with first.study.database.writing() as connection:
+            recorded = json.loads(connection.execute(sa.select(t.version.c.config_json)).scalar_one())
+            recorded["font"] = "serif"
+            recorded["prolific"]["codes"]["bonus"] = "X"
+            connection.execute(t.version.update().values(config_json=json.dumps(recorded)))
+    with open_study(folder) as study:
+        assert overview_of(study).progress.counting == 1
+
+
+# -- preview ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_preview_shows_everything_and_keeps_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(folder, 'contact = "ask@study.example"', 'contact = ""')
+    before = sorted(path.name for path in folder.iterdir())
+    said: list[str] = []
+    seen: list[str] = []
+
+    def walk(server: object, app: object, **_: object) -> None:
+        """Instead of serving until Ctrl+C, a person who takes part and leaves."""
+        browser = Served(app.state.context.study, app, "").browser()  # type: ignore[attr-defined]
+        server.listening.close()  # type: ignore[attr-defined]
+        (link,) = re.findall(r"http://\S+(/i/\S+)", " ".join(said))
+        browser.ask("GET", link)
+        seen.append(browser.page())
+        browser.to_rating()
+        browser.save(browser.answers())
+        assert browser.complete().json() == {"missing": []}
+        seen.append(browser.page())
+
+    monkeypatch.setattr("stillme.web.serving.Server.run", walk)
+    preview(folder, ServeOptions(), said.append)
+    assert all("Preview: nothing is kept" in page for page in seen)
+    assert any("Before participants come" in line and "contact" in line for line in said)
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_preview_command_serves_until_interrupted(folder: Path, tmp_path: Path) -> None:
+    port, scratch = free_port(), tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "stillme", "study", "preview", str(folder), "--port", str(port)]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as running:
+        for _ in range(600):
+            try:
+                with urlopen(f"http://127.0.0.1:{port}/") as answer:
+                    assert answer.status == 200
+                    break
+            except OSError:
+                time.sleep(0.1)
+        assert list(scratch.glob("stillme-preview-*"))
+        running.send_signal(signal.SIGINT)
+        said, _ = running.communicate(timeout=60)
+    assert f"Preview at http://127.0.0.1:{port}/i/" in said
+    assert running.returncode == 0
+    assert not list(scratch.glob("stillme-preview-*"))
+    assert not (folder / "study.sqlite").exists()
