@@ -58,7 +58,7 @@ def contrasts(
     compared: list[Contrast] = []
     for factor in settings.factors:
         reference = settings.reference.get(factor)
-        plan = design.by_factor(columns, factor, reference)
+        plan = design.by_factor(columns, factor, settings)
         for kind in against:
             pairs = _pairs(plan, kind, reference)
             if pairs:

@@ -74,8 +74,8 @@ def paired_effects(
         if quantities is None or pair.name in quantities
     ]
     pairs = list(pooled(pairs)) if pool else pairs
-    plans = [design.everyone(columns)]
-    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    plans = [design.everyone(columns, settings)]
+    plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     effects = [effect for plan in plans for effect in _of_plan(columns, plan, pairs, settings)]
     return sorted(effects, key=order_of)
 

@@ -59,8 +59,8 @@ def corrected(
     table = ratings_of(columns, [judge, people])
     offered = dict.fromkeys(measured.name for measured in columns.measured([judge]) if measured.judge)
     chosen = list(offered) if quantities is None else [*quantities]
-    plans = [design.everyone(columns)]
-    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    plans = [design.everyone(columns, settings)]
+    plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     estimates: list[Corrected] = []
     order = columns.order
     for editor in sorted(edits.editors):
