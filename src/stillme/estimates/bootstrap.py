@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from scipy.special import expit
 
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantiles import normal_quantile, t_quantile, wilson
@@ -29,6 +30,9 @@ BATCH = 16
 
 MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
+
+SHARED_FREEDOM = 4.0
+"""How many degrees of freedom of all groups' design effect a small group borrows."""
 
 MAX_DEGENERATE = 0.01
 """The share of resamples without any spread above which bootstrap-t is not trusted."""
@@ -217,6 +221,19 @@ class _Sides:
         rates: list[float] = snapped(total[::2] / total[1::2] + self.centre).tolist()
         return rates
 
+    def each(self) -> list[_Side]:
+        """Each side by itself."""
+        units = np.concatenate([moments[:, : self.width] for _, _, moments in self.strata])
+        total = units.sum(axis=0)
+        parts: list[_Side] = []
+        for side, rate in enumerate(self.rates()):
+            sums, counts = units[:, 2 * side], units[:, 2 * side + 1]
+            active = self.active[side]
+            residuals = (sums - total[2 * side] / total[2 * side + 1] * counts) / total[2 * side + 1]
+            variance = active / (active - 1) * float((residuals**2).sum()) if active > 1 else math.inf
+            parts.append(_Side(rate, variance, active, self.portraits[side], self.edits[side]))
+        return parts
+
     def _total(self) -> Floats:
         return sum((moments[:, : self.width].sum(axis=0) for _, _, moments in self.strata), np.zeros(self.width))
 
@@ -308,12 +325,14 @@ def _outcome(
     if sides.comparison.scale == "log ratio" and sides.rates()[1] <= 0:
         return NotEstimable(reason="the rate of the other side is 0, so there is no ratio to it")
     error = math.sqrt(sides.variance)
-    if result.is_stable:
+    if result.is_stable and quantity.is_rate and sides.comparison.against is None:
+        low, high = logit_limits(sides.value, error, t_quantile(tail, sides.freedom()))
+        method = f"Student's t of the logit over {plan.noun}"
+    elif result.is_stable:
         keep = result.has_error
         t = (result.values[keep] - sides.value) / np.sqrt(result.variances[keep])
-        low_t, high_t = (float(quantile) for quantile in np.quantile(t, [1 - tail, tail]))
-        low, high = sides.value - high_t * error, sides.value - low_t * error
-        method = f"bootstrap-t over {plan.noun}"
+        low, high = widest_limits(sides.value, error, t, sides.freedom(), confidence)
+        method = f"bootstrap-t and Student's t over {plan.noun}, the wider limits"
     elif quantity.is_rate:
         low, high = _score_interval(sides, clustering, confidence)
         method = f"Wilson on the effective number of edits, by {plan.noun}"
@@ -327,6 +346,21 @@ def _outcome(
     if sides.comparison.scale == "difference":
         low, high = clipped(low, high, quantity, sides.comparison)
     return interval(sides.value, low, high, confidence=confidence, method=method)
+
+
+def logit_limits(rate: float, error: float, quantile: float) -> tuple[float, float]:
+    """Symmetric limits on the logit scale, which keeps them between 0 and 1 and follows a rate's skewness."""
+    logit, half = math.log(rate / (1 - rate)), quantile * error / (rate * (1 - rate))
+    return float(expit(logit - half)), float(expit(logit + half))
+
+
+def widest_limits(value: float, error: float, t: Floats, freedom: float, confidence: float) -> tuple[float, float]:
+    """On each side the wider of bootstrap-t's limit and Student's: with a dozen units either alone is too narrow."""
+    tail = (1 + confidence) / 2
+    # The quantiles of (B + 1): with 400 resamples the usual ones cut the tails too early.
+    low_t, high_t = (float(quantile) for quantile in np.quantile(t, [1 - tail, tail], method="weibull"))
+    student = t_quantile(tail, freedom)
+    return value - max(high_t, student) * error, value - min(low_t, -student) * error
 
 
 def too_few_units(units: int, comparison: Comparison) -> NotEstimable:
@@ -362,22 +396,42 @@ class _Clustering:
         design_effect = clustered / independent if independent > 0 else math.inf
         return cls(design_effect, sum(group.active[0] - 1 for group in groups))
 
-    def effective(self, edits: float, portraits: int, confidence: float) -> float:
+    def effective(self, side: _Side, confidence: float) -> float:
         """The number of independent edits that carry the same information: at least one a portrait."""
-        if self.design_effect >= edits / portraits:
-            return float(portraits)
+        design_effect, freedom = self._shrunk(side)
+        if design_effect >= side.edits / side.portraits:
+            return float(side.portraits)
         tail = (1 + confidence) / 2
-        penalty = (normal_quantile(tail) / t_quantile(tail, self.freedom)) ** 2
-        return max(float(portraits), edits / max(1.0, self.design_effect) * penalty)
+        penalty = (normal_quantile(tail) / t_quantile(tail, freedom)) ** 2
+        return max(float(side.portraits), side.edits / max(1.0, design_effect) * penalty)
+
+    def _shrunk(self, side: _Side) -> tuple[float, float]:
+        """The side's own design effect, drawn towards that of all groups as far as its few units leave it unknown."""
+        spread = side.rate * (1 - side.rate)
+        if spread <= NOISE or side.units < 2:
+            return self.design_effect, self.freedom
+        own, freedom = side.edits * side.variance / spread, side.units - 1
+        shared = min(SHARED_FREEDOM, max(0.0, self.freedom - freedom))
+        pooled = self.design_effect if math.isfinite(self.design_effect) else own
+        return (freedom * own + shared * pooled) / (freedom + shared), freedom + shared
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side's rate, and what its spread between units is known from."""
+
+    rate: float
+    variance: float
+    units: int
+    portraits: int
+    edits: float
 
 
 def _score_interval(sides: _Sides, clustering: _Clustering, confidence: float) -> tuple[float, float]:
     """Wilson for one group; for two, Newcombe's squares of the distances to each one's limits."""
-    rates = sides.rates()
-    limits = [
-        wilson(rate, clustering.effective(edits, portraits, confidence), confidence)
-        for rate, portraits, edits in zip(rates, sides.portraits, sides.edits, strict=True)
-    ]
+    both = sides.each()
+    rates = [side.rate for side in both]
+    limits = [wilson(side.rate, clustering.effective(side, confidence), confidence) for side in both]
     if len(rates) == 1:
         return limits[0]
     if sides.comparison.scale == "log ratio":

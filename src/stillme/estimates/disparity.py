@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stillme.estimates.bootstrap import BATCH, Resampled
 from stillme.estimates.design import PermutationDesign, Plan
-from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE, p_value, permutations
+from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE, p_value, permutations, smallest_permuted_p
 from stillme.estimates.quantiles import normal_quantile, t_quantile
 from stillme.estimates.quantities import Floats, Quantity, sums_by
 from stillme.estimates.rounding import interval as rounded_interval
@@ -39,6 +39,8 @@ class NullBand:
 
     The test to rely on: it detects two groups that differ from five others better than the range does.
     """
+    smallest_p: float = 0.0
+    """The smallest p-value that so few units can give; a test that cannot reject is no part of a family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,7 @@ def _batch(
             kept = membership if keep.all() else membership[keep]
             ranges[row, done:end], squares[row, done:end] = _differences(kept @ unit_sums[:, 0], kept @ unit_sums[:, 1])
         done = end
+    smallest = smallest_permuted_p(design)
     as_labelled = np.stack([design.level == level for level in range(len(plan.levels))]).astype(np.float64)
     for row, (unit_sums, keep) in enumerate(zip(sums, usable, strict=True)):
         if keep.sum() < 2:
@@ -154,6 +157,7 @@ def _batch(
             high=rounded(float(np.quantile(under_chance, settings.confidence))),
             p=p_value(under_chance, float(observed[0][0])),
             omnibus=p_value(squares[row][np.isfinite(squares[row])], float(observed[1][0])),
+            smallest_p=smallest,
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from stillme.estimates.bootstrap import BATCH, MAX_COUNTS
 from stillme.estimates.design import PermutationDesign, Plan
@@ -57,6 +59,19 @@ def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDAr
         yield permuted
 
 
+def smallest_permuted_p(design: PermutationDesign) -> float:
+    """The smallest p-value that permuting these labels can give: one in all arrangements that differ."""
+    arrangements = symmetric = 0.0
+    for block in np.unique(design.within).tolist():
+        sizes = np.bincount(design.level[design.within == block])
+        arrangements += float(gammaln(sizes.sum() + 1) - gammaln(sizes + 1).sum())
+    sizes = np.bincount(design.level)
+    if len(set(sizes.tolist())) == 1:
+        # Groups of one size may swap their labels: the difference between them stays the same.
+        symmetric = float(gammaln(len(sizes) + 1))
+    return min(1.0, math.exp(symmetric - arrangements))
+
+
 def p_value(permuted: Floats, observed: float) -> float:
     """The share of permutations whose statistic reaches the observed one, which counts as one of them."""
     extreme = int(np.count_nonzero(permuted >= _threshold(np.array(observed))))
@@ -91,13 +106,21 @@ def permutation_tests(
 
 def sign_flip_p(units: Floats, settings: Settings, names: Sequence[str]) -> float:
     """The p-value of a sum of independent parts, each symmetric around 0 under the null: their signs are flipped."""
-    stream = np.random.default_rng(int(digest([settings.seed, "flip", list(names)]), 16))
-    total, chunk = PERMUTATIONS_PER_REPLICATE * settings.replicates, max(1, MAX_COUNTS // max(1, len(units)))
-    flipped = [
-        np.abs((2.0 * stream.integers(0, 2, size=(min(chunk, total - start), len(units))) - 1.0) @ units)
-        for start in range(0, total, chunk)
-    ]
+    flipped = [np.abs(signs @ units) for signs in sign_flips(len(units), settings, names)]
     return p_value(np.concatenate(flipped), abs(float(units.sum())))
+
+
+def sign_flips(size: int, settings: Settings, names: Sequence[str]) -> Iterator[Floats]:
+    """Chunks of flips × units: each unit's sign."""
+    stream = np.random.default_rng(int(digest([settings.seed, "flip", list(names)]), 16))
+    total, chunk = PERMUTATIONS_PER_REPLICATE * settings.replicates, max(1, MAX_COUNTS // max(1, size))
+    for start in range(0, total, chunk):
+        yield 2.0 * stream.integers(0, 2, size=(min(chunk, total - start), size)) - 1.0
+
+
+def smallest_p(units: Floats) -> float:
+    """The smallest p-value that flipping the signs of these units can give: only units that differ from 0 count."""
+    return min(1.0, 2.0 ** (1 - int(np.count_nonzero(np.abs(units) > NOISE))))
 
 
 def _between_two(
