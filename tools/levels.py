@@ -2,9 +2,9 @@
 
     python tools/levels.py [SCENARIO ...] [--audits N] [--processes N]
 
-Prints the tables "At twelve portraits a group" of docs/statistics.md: each line is a share over N simulated audits, with
-seeds 0 to N - 1 and 400 replicates. An audit has 84 portraits (7 races × 2 genders × 6 ages, one each; gender × age is the
-block) and 20 prompts. With 1,000 audits a share near .95 is accurate to about ±.014.
+Prints the table "At twelve portraits a group" of docs/statistics.md: each line is a share over N simulated audits,
+with seeds 0 to N - 1 and 400 replicates. An audit has 84 portraits (7 races × 2 genders × 6 ages, one each; gender ×
+age is the block) and 20 prompts. With 1,000 audits a share near .95 is accurate to about ±.014.
 """
 
 from __future__ import annotations
@@ -79,9 +79,7 @@ def settings(seed: int, *factors: str) -> Settings:
     return Settings(factors=factors or FACTORS, replicates=400, seed=seed)
 
 
-def columns(
-    values: Floats, *, axis: str = "race_change", arms: tuple[str, ...] = ("baseline",)
-) -> tuple[Edits, Scores]:
+def columns(values: Floats, *, arms: tuple[str, ...] = ("baseline",)) -> tuple[Edits, Scores]:
     """Rows of portraits × prompts × arms."""
     full = values.reshape(values.shape + (1,) * (3 - values.ndim))
     portrait, prompt, arm = np.indices(full.shape).reshape(3, -1).astype(np.int32)
@@ -99,7 +97,8 @@ def columns(
         editors=("editor",),
         arms=arms,
     )
-    return edits, Scores(judge="judge", axis=axis, value=full.ravel().astype(float), state=zeros + RatingState.RATED)
+    rated = zeros + RatingState.RATED
+    return edits, Scores(judge="judge", axis="race_change", value=full.ravel().astype(float), state=rated)
 
 
 # A fault is a score of 3 or more (`race_changed`); its rate is set, and portraits differ on the logit scale.
@@ -337,7 +336,7 @@ def asymmetry(seed: int) -> Shares:
 
 
 def disparity(seed: int) -> Shares:
-    """max - min: no gap, and one of 13 points."""
+    """Max - min: no gap, and one of 13 points."""
     shares: Shares = {}
     for name, more in (("no gap", 0.0), ("13 points", 0.13)):
         stream = np.random.default_rng([seed, int(100 * more)])

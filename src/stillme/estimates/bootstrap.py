@@ -31,8 +31,8 @@ BATCH = 16
 MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
 
-SHARED_FREEDOM = 4.0
-"""How many degrees of freedom of all groups' design effect a small group borrows."""
+SHARED_FREEDOM = 2.0
+"""How many degrees of freedom a small group borrows from the design effect of all groups."""
 
 MAX_DEGENERATE = 0.01
 """The share of resamples without any spread above which bootstrap-t is not trusted."""
@@ -406,14 +406,18 @@ class _Clustering:
         return max(float(side.portraits), side.edits / max(1.0, design_effect) * penalty)
 
     def _shrunk(self, side: _Side) -> tuple[float, float]:
-        """The side's own design effect, drawn towards that of all groups as far as its few units leave it unknown."""
+        """The side's own design effect, drawn towards that of all groups, and never below it.
+
+        A group of few portraits may be more volatile than the others. Its own design effect is hardly known, so it
+        counts with its own few degrees of freedom, and only to make the interval wider.
+        """
         spread = side.rate * (1 - side.rate)
         if spread <= NOISE or side.units < 2:
             return self.design_effect, self.freedom
         own, freedom = side.edits * side.variance / spread, side.units - 1
         shared = min(SHARED_FREEDOM, max(0.0, self.freedom - freedom))
         pooled = self.design_effect if math.isfinite(self.design_effect) else own
-        return (freedom * own + shared * pooled) / (freedom + shared), freedom + shared
+        return max(pooled, (freedom * own + shared * pooled) / (freedom + shared)), freedom + shared
 
 
 @dataclass(frozen=True, slots=True)

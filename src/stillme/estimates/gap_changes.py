@@ -1,9 +1,9 @@
 """Which gaps between groups one editor or arm has that another has not: paired changes of all pairs of groups.
 
-The difference of two ranges (max - min) is biased, because noise inflates the range of groups that are alike. So no range
-is compared here. For every pair of groups the change of their gap is the difference of two paired changes, which is
-unbiased. The intervals of all pairs hold together: signs of the units' residuals are flipped, and the largest t-value of
-all pairs sets their width (max-T).
+The difference of two ranges (max - min) is biased, because noise inflates the range of groups that are alike. So no
+range is compared here. For every pair of groups the change of their gap is the difference of two paired changes, which
+is unbiased. The intervals of all pairs hold together: signs of the units' residuals are flipped, and the largest
+t-value of all pairs sets their width (max-T).
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class _Influence:
     """Places of the levels that have pairs in at least two units."""
     means: Floats
     units: Floats
-    """Units × levels: what each unit's residual adds to the level's mean; scaled so that squares add up to a variance."""
+    """Units × levels: what each unit's residual adds to the level's mean, scaled so that squares sum to a variance."""
     sizes: Floats
     """Units of each level."""
     products: Floats

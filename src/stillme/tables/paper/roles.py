@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from stillme import numbers
 from stillme.estimates import Adherence, Genders, adherence
 from stillme.tables.paper.source import BASELINE, Source
