@@ -31,6 +31,9 @@ BATCH = 16
 MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
 
+LARGE = 500
+"""Units on each side from which nothing is resampled: the estimate's distribution is then normal to three digits."""
+
 SHARED_FREEDOM = 2.0
 """How many degrees of freedom a small group borrows from the design effect of all groups."""
 
@@ -91,16 +94,43 @@ def _results(
 def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[list[_Result]]:
     table = [[_Sides.of(plan, quantity, comparison) for comparison in plan.comparisons] for quantity in quantities]
     shape = (len(quantities), len(plan.comparisons), settings.replicates)
-    value, variance = np.empty(shape), np.empty(shape)
+    value, variance = np.full(shape, np.nan), np.full(shape, np.nan)
+    small = [
+        (row, column, sides)
+        for row, of_quantity in enumerate(table)
+        for column, sides in enumerate(of_quantity)
+        if not sides.is_large
+    ]
     done = 0
-    for counts in draws(plan, settings):
+    for counts in draws(plan, settings) if small else ():
         end = done + len(counts[0])
-        for row, sides_of_quantity in enumerate(table):
-            for column, sides in enumerate(sides_of_quantity):
-                value[row, column, done:end], variance[row, column, done:end] = sides.under(counts)
+        for row, column, sides in small:
+            value[row, column, done:end], variance[row, column, done:end] = sides.under(counts)
         done = end
     for row in range(len(quantities)):
+        value[row] = _with_normal_levels(plan, table[row], value[row], settings)
         yield [_Result(*result) for result in zip(table[row], value[row], variance[row], strict=True)]
+
+
+def _with_normal_levels(plan: Plan, table: Sequence[_Sides], values: Floats, settings: Settings) -> Floats:
+    """The levels that are too large to be resampled, drawn from their normal limit: max - min needs them jointly."""
+    large = [place for place, sides in enumerate(table[: len(plan.levels)]) if sides.is_large]
+    if not large:
+        return values
+    influence = [np.concatenate(table[place].residuals()) for place in large]
+    error = np.array([math.sqrt(table[place].variance) for place in large])
+    if plan.paired and len({len(part) for part in influence}) == 1:
+        units = np.stack(influence, axis=1)
+        units = units - units.mean(axis=0)
+        scale = np.sqrt((units**2).sum(axis=0))
+        correlation = (units.T @ units) / np.outer(scale, scale).clip(min=NOISE**2)
+    else:
+        correlation = np.eye(len(large))
+    stream = np.random.default_rng(int(digest([settings.seed, "normal", list(plan.levels)]), 16))
+    drawn = stream.standard_normal((settings.replicates, len(large)))
+    root = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(large)))
+    values[large] = np.array([table[place].value for place in large])[:, None] + error[:, None] * (root @ drawn.T)
+    return values
 
 
 def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
@@ -188,6 +218,11 @@ class _Sides:
         """Whether units differ by more than rounding errors."""
         return not all(self.flat) and self.variance > (NOISE * (1 + abs(self.centre))) ** 2
 
+    @property
+    def is_large(self) -> bool:
+        """Whether there are so many units that nothing needs to be resampled."""
+        return min(self.active) >= LARGE
+
     def under(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
         """The value and its linearised variance in each of these resamples."""
         sums = [(size, _totals(counts[place], moments)) for place, size, moments in self.strata]
@@ -210,10 +245,13 @@ class _Sides:
 
     def variances(self) -> list[float]:
         """The variance in the rows themselves, stratum by stratum; from residuals, which do not cancel."""
+        return [len(part) / (len(part) - 1) * float(((part - part.mean()) ** 2).sum()) for part in self.residuals()]
+
+    def residuals(self) -> list[Floats]:
+        """How far each unit moves the value, stratum by stratum."""
         with np.errstate(divide="ignore", invalid="ignore"):
             weights = np.concatenate(self._linearised(self._total()[None, :])[1])
-            residuals = [moments[:, : self.width] @ weights for _, _, moments in self.strata]
-            return [len(part) / (len(part) - 1) * float(((part - part.mean()) ** 2).sum()) for part in residuals]
+            return [moments[:, : self.width] @ weights for _, _, moments in self.strata]
 
     def rates(self) -> list[float]:
         """The rate of each side."""
@@ -312,7 +350,7 @@ class _Result:
         """Whether bootstrap-t can be trusted here."""
         if min(self.sides.active) < MIN_UNITS or any(self.sides.flat) or not self.sides.has_spread:
             return False
-        return bool(np.mean(~self.has_error) <= MAX_DEGENERATE)
+        return self.sides.is_large or bool(np.mean(~self.has_error) <= MAX_DEGENERATE)
 
 
 def _outcome(
@@ -328,12 +366,12 @@ def _outcome(
     if result.is_stable and quantity.is_rate and sides.comparison.against is None:
         low, high = logit_limits(sides.value, error, t_quantile(tail, sides.freedom()))
         method = f"Student's t of the logit over {plan.noun}"
-    elif result.is_stable:
+    elif result.is_stable and not sides.is_large:
         keep = result.has_error
         t = (result.values[keep] - sides.value) / np.sqrt(result.variances[keep])
         low, high = widest_limits(sides.value, error, t, sides.freedom(), confidence)
         method = f"bootstrap-t and Student's t over {plan.noun}, the wider limits"
-    elif quantity.is_rate:
+    elif quantity.is_rate and not result.is_stable:
         low, high = _score_interval(sides, clustering, confidence)
         method = f"Wilson on the effective number of edits, by {plan.noun}"
     elif not sides.has_spread:

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from stillme.estimates import design
-from stillme.estimates.bootstrap import by_unit
+from stillme.estimates.bootstrap import LARGE, by_unit
 from stillme.estimates.design import Plan
 from stillme.estimates.pairing import Paired, pair_arms
 from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE, p_value, sign_flips
@@ -26,7 +26,7 @@ from stillme.estimates.quantities import Columns, Floats, Quantity
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Interval
+from stillme.types import Interval, digest
 
 GapVerdict = Literal["grew", "shrank", "reversed", "unclear"]
 
@@ -169,6 +169,13 @@ class _Influence:
         units = (sums - means * counts) / counts.sum(axis=0) * np.sqrt(sizes / (sizes - 1))
         return cls(levels, means, units, sizes, units.T @ units, plan.paired)
 
+    @property
+    def root(self) -> Floats:
+        """A root of the covariance of the levels' means."""
+        shared = self.products if self.paired else np.diag(np.diag(self.products))
+        eigenvalues, vectors = np.linalg.eigh(shared)
+        return (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T
+
     def errors(self, flipped: Floats | None = None) -> Floats:
         """Levels × levels: the variance of each difference; with `flipped`, in each of these sign flips."""
         own = np.diag(self.products)
@@ -200,18 +207,27 @@ def _largest_t(plan: Plan, influences: Sequence[_Influence], settings: Settings)
     """For each quantity, the largest t-value of all pairs in every sign flip."""
     total = PERMUTATIONS_PER_REPLICATE * settings.replicates
     largest = [np.zeros(total) for _ in influences]
+    if len(plan.names) >= LARGE * len(plan.levels):
+        # Sums of so many are normal: flips need not be drawn.
+        stream = np.random.default_rng(int(digest([settings.seed, "normal flips", list(plan.levels)]), 16))
+        for place, influence in enumerate(influences):
+            if len(influence.levels) > 1:
+                drawn = stream.standard_normal((total, len(influence.levels)))
+                largest[place] = _max_t(influence, drawn @ influence.root)
+        return largest
     done = 0
     for signs in sign_flips(len(plan.names), settings, plan.names):
         end = done + len(signs)
         for place, influence in enumerate(influences):
             if len(influence.levels) > 1:
-                largest[place][done:end] = _max_t(influence, signs)
+                flipped = [signs @ influence.units[:, level] for level in range(influence.units.shape[1])]
+                largest[place][done:end] = _max_t(influence, np.stack(flipped, axis=1))
         done = end
     return largest
 
 
-def _max_t(influence: _Influence, signs: Floats) -> Floats:
-    flipped = np.stack([signs @ influence.units[:, level] for level in range(influence.units.shape[1])], axis=1)
+def _max_t(influence: _Influence, flipped: Floats) -> Floats:
+    """From flips × levels, by how much each level's mean moved."""
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.abs(flipped[:, :, None] - flipped[:, None, :]) / np.sqrt(influence.errors(flipped))
     # A pair without any spread says nothing about how large chance is.

@@ -20,7 +20,7 @@ import numpy as np
 from stillme.errors import StillmeError
 from stillme.estimates import design
 from stillme.estimates.agreement.raters import ratings_of
-from stillme.estimates.bootstrap import MAX_DEGENERATE, MIN_UNITS, by_unit, draws, logit_limits, widest_limits
+from stillme.estimates.bootstrap import LARGE, MAX_DEGENERATE, MIN_UNITS, by_unit, draws, logit_limits, widest_limits
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantiles import t_quantile
@@ -239,8 +239,9 @@ def _interval(
         low, high = logit_limits(float(value), error, t_quantile(tail, freedom))
         noun = "Student's t of the logit"
     else:
-        t = _t_values(plan, sums, weight, (float(value), float(variance)), settings) if error > NOISE else np.zeros(0)
-        if sums.units >= MIN_UNITS and len(t) >= (1 - MAX_DEGENERATE) * settings.replicates:
+        few = error > NOISE and MIN_UNITS <= sums.units < LARGE
+        t = _t_values(plan, sums, weight, (float(value), float(variance)), settings) if few else np.zeros(0)
+        if few and len(t) >= (1 - MAX_DEGENERATE) * settings.replicates:
             low, high = widest_limits(float(value), error, t, freedom, settings.confidence)
             noun = "bootstrap-t and Student's t, the wider limits"
         else:
