@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from stillme.cli.options import json_option, out_option, print_json, print_next
 from stillme.cli.terminal import echo
 from stillme.errors import StillmeError
+
+if TYPE_CHECKING:
+    from stillme.exchange import ColumnMapping
 
 
 @click.group("import")
@@ -29,7 +32,12 @@ def import_() -> None:
 )
 @click.option("--map", "names", multiple=True, metavar="OURS=THEIRS", help="A column, or an axis, under its own name.")
 @click.option("--set", "fixed", multiple=True, metavar="OURS=VALUE", help="What holds for all rows, as in arm=feature.")
-@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Take only rows that have this.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="Take only rows that have this; the same column again means or, COLUMN!=VALUE leaves rows out.",
+)
 @click.option("--ignore", "ignored", multiple=True, metavar="COLUMN", help="Do not read this column; may be repeated.")
 @click.option("--wait", type=float, default=0.0, metavar="SECONDS", help="Wait so long if another process is writing.")
 @out_option
@@ -60,17 +68,38 @@ def judgements(
     Every bad row is reported with its line, and then nothing is imported. So is a column that looks like a misspelt
     name, and an axis of the judge without any score. Importing the same file again does nothing.
     """
-    from stillme.exchange import ColumnMapping, import_judgements
+    from stillme.exchange import import_judgements
 
-    mapping = ColumnMapping(
-        names=_pairs("--map", names), fixed=_pairs("--set", fixed), where=_pairs("--where", where), ignored=ignored
-    )
+    mapping = _mapping(names, fixed, where, ignored)
     summary = import_judgements(file, audit, judge, mapping, out=out, declare=declare, wait=wait)
     if as_json:
         print_json(summary.as_json())
     else:
         echo(summary.as_text())
         print_next("estimate", audit, out=out)
+
+
+def _mapping(
+    names: tuple[str, ...], fixed: tuple[str, ...], where: tuple[str, ...], ignored: tuple[str, ...]
+) -> ColumnMapping:
+    from stillme.exchange import ColumnMapping
+
+    wanted: dict[str, tuple[str, ...]] = {}
+    unwanted: dict[str, tuple[str, ...]] = {}
+    for text in where:
+        name, equals, value = text.partition("=")
+        conditions = unwanted if name.endswith("!") else wanted
+        name = name.removesuffix("!")
+        if not (name and equals):
+            raise StillmeError(f"--where {text!r} is neither COLUMN=VALUE nor COLUMN!=VALUE.")
+        conditions[name] = (*conditions.get(name, ()), value)
+    return ColumnMapping(
+        names=_pairs("--map", names),
+        fixed=_pairs("--set", fixed),
+        where=wanted,
+        unless=unwanted,
+        ignored=ignored,
+    )
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
