@@ -79,6 +79,73 @@ def judgements(
         print_next("estimate", audit, out=out)
 
 
+@import_.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--into", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The run that is made.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="COLUMN", help="Attribute of the portraits to compare; may be repeated."
+)
+@click.option("--people", multiple=True, metavar="JUDGE", help="This judge is people; may be repeated.")
+@click.option("--reference", multiple=True, metavar="COLUMN=LEVEL", help="The group that others are compared with.")
+@click.option("--map", "names", multiple=True, metavar="OURS=THEIRS", help="A column, or an axis, under its own name.")
+@click.option("--set", "fixed", multiple=True, metavar="OURS=VALUE", help="What holds for all rows.")
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="Take only rows that have this; the same column again means or, COLUMN!=VALUE leaves rows out.",
+)
+@click.option("--ignore", "ignored", multiple=True, metavar="COLUMN", help="Do not read this column; may be repeated.")
+@click.option("--title", default="", help="The run's title.")
+@click.option(
+    "--confidence", type=click.FloatRange(0.5, 1, max_open=True), default=0.95, show_default=True, help="Of intervals."
+)
+@json_option
+def rows(
+    file: Path,
+    into: Path,
+    groups: tuple[str, ...],
+    people: tuple[str, ...],
+    reference: tuple[str, ...],
+    names: tuple[str, ...],
+    fixed: tuple[str, ...],
+    where: tuple[str, ...],
+    ignored: tuple[str, ...],
+    title: str,
+    confidence: float,
+    as_json: bool,
+) -> None:
+    r"""Make a run of finished scores: no audit.toml, editor or picture is needed.
+
+    FILE is .csv, .jsonl or .parquet with one row for each edit and judge. Columns are `portrait`, the groups, and
+    scores on the rubric's axes (or `axis` and `score`); `editor`, `prompt`, `arm`, `seed`, `judge`, `rater`, `block`
+    and `state` (edited, refused or failed) where there are several.
+
+    \b
+    stillme import rows scores.csv --into my-run --group race --group gender \
+        --map portrait=image_id --map race_change="Race drift" --people raters
+
+    Then `stillme estimate`, `statistics`, `tables`, `report`, `compare` and `gate` work on the run as on any other.
+    Every bad row is reported with its line, and then nothing is imported.
+    """
+    from stillme.exchange import RowsAsked, import_rows
+
+    asked = RowsAsked(
+        groups=groups,
+        people=people,
+        reference=_pairs("--reference", reference),
+        title=title,
+        confidence=confidence,
+    )
+    mapping = _mapping(names, fixed, where, ignored)
+    summary = import_rows(file, into, asked, mapping, watch=lambda done: echo(f"{done:,} rows read", err=True))
+    if as_json:
+        print_json(summary.as_json())
+    else:
+        echo(summary.as_text())
+        print_next("estimate", into)
+
+
 def _mapping(
     names: tuple[str, ...], fixed: tuple[str, ...], where: tuple[str, ...], ignored: tuple[str, ...]
 ) -> ColumnMapping:

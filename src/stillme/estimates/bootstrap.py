@@ -99,7 +99,7 @@ def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> It
         (row, column, sides)
         for row, of_quantity in enumerate(table)
         for column, sides in enumerate(of_quantity)
-        if not sides.is_large
+        if not (sides.is_large or sides.comparison.for_spread)
     ]
     done = 0
     for counts in draws(plan, settings) if small else ():

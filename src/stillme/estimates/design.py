@@ -39,6 +39,8 @@ class Comparison:
     against: Flags | None = None
     scale: Literal["difference", "log ratio"] = "difference"
     """How the two sides are compared."""
+    for_spread: bool = False
+    """Whether it is here only because the spread within groups is pooled over it; nobody reads its interval."""
 
     @property
     def everyone(self) -> Flags:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from stillme.estimates.bootstrap import BATCH, Resampled
 from stillme.estimates.design import PermutationDesign, Plan
 from stillme.estimates.permuting import (
+    CLEARLY_LARGE,
+    FIRST,
     PERMUTATIONS_PER_REPLICATE,
     is_large,
     level_sums,
@@ -148,14 +150,20 @@ def _batch(
     levels = len(plan.levels)
     ranges = np.empty((len(quantities), PERMUTATIONS_PER_REPLICATE * settings.replicates))
     squares = np.empty_like(ranges)
-    done = 0
-    for sums in _permuted(design, levels, units, settings):
-        end = done + sums.shape[1]
-        for row, keep in enumerate(usable):
-            ranges[row, done:end], squares[row, done:end] = _differences(*np.moveaxis(sums[keep, :, row], -1, 0))
-        done = end
     smallest = smallest_permuted_p(design)
     as_labelled = level_sums(design.level[None, :], levels, units)
+    ranges[:], squares[:] = np.nan, np.nan
+    done, going = 0, list(range(len(quantities)))
+    for sums in _permuted(design, levels, units, settings):
+        end = done + sums.shape[1]
+        for row in going:
+            keep = usable[row]
+            ranges[row, done:end], squares[row, done:end] = _differences(*np.moveaxis(sums[keep, :, row], -1, 0))
+        done = end
+        if done >= FIRST * ranges.shape[1]:
+            going = [row for row in going if _is_open(as_labelled[usable[row], :, row], ranges[row], squares[row])]
+            if not going:
+                break
     for row, keep in enumerate(usable):
         if keep.sum() < 2:
             yield None
@@ -169,6 +177,16 @@ def _batch(
             omnibus=p_value(squares[row][np.isfinite(squares[row])], float(observed[1][0])),
             smallest_p=smallest,
         )
+
+
+def _is_open(as_labelled: Floats, ranges: Floats, squares: Floats) -> bool:
+    """Whether one of the two p-values may still be small, so that it needs more permutations."""
+    observed = _differences(*np.moveaxis(as_labelled, -1, 0))
+    return any(
+        p_value(drawn[np.isfinite(drawn)], float(value[0])) < CLEARLY_LARGE
+        for drawn, value in zip((ranges, squares), observed, strict=True)
+        if np.isfinite(value[0])
+    )
 
 
 def _permuted(design: PermutationDesign, levels: int, units: Floats, settings: Settings) -> Iterator[Floats]:

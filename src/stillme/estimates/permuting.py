@@ -19,6 +19,12 @@ from stillme.estimates.rows import Flags
 from stillme.estimates.settings import Settings
 from stillme.types import digest
 
+FIRST = 0.2
+"""The share of permutations after which a test stops whose p-value is clearly large."""
+
+CLEARLY_LARGE = 0.1
+"""Such a p-value decides nothing, so it needs no more digits (Besag and Clifford's sequential test)."""
+
 PERMUTATIONS_PER_REPLICATE = 5
 """More permutations than bootstrap replicates: a p-value must be able to get small enough to survive Holm."""
 
@@ -49,8 +55,8 @@ def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDAr
     stream = np.random.default_rng(int(digest([settings.seed, "permute", list(design.names)]), 16))
     size = len(design.level)
     by_block = np.argsort(design.within, kind="stable")
-    chunk = max(1, MAX_COUNTS // max(1, size * (1 + int(design.level.max()))))
     total = PERMUTATIONS_PER_REPLICATE * settings.replicates
+    chunk = max(1, min(int(FIRST * total), MAX_COUNTS // max(1, size * (1 + int(design.level.max())))))
     for start in range(0, total, chunk):
         rows = min(chunk, total - start)
         shuffled = np.argsort(design.within + stream.random((rows, size)), axis=1)
@@ -93,15 +99,14 @@ def permutation_tests(
         return
     for start in range(0, len(quantities), BATCH):
         moments = np.stack([_moments(design, quantity) for quantity in quantities[start : start + BATCH]], axis=1)
-        extreme, family_extreme = _count_extreme(design, moments, family, settings)
+        extreme, family_extreme = _shares(design, moments, family, settings)
         for place, sides in enumerate(family):
             if not (sides[0] | sides[1]).all():
                 extreme[:, place] = _between_two(design, moments, sides, settings)
-        total = 1 + PERMUTATIONS_PER_REPLICATE * settings.replicates
-        for row in range(moments.shape[1]):
+        for alone_by_place, together_by_place in zip(extreme.tolist(), family_extreme.tolist(), strict=True):
             yield tuple(
-                PermutationTest(p=(1 + alone) / total, max_t=(1 + together) / total)
-                for alone, together in zip(extreme[row].tolist(), family_extreme[row].tolist(), strict=True)
+                PermutationTest(p=alone, max_t=together)
+                for alone, together in zip(alone_by_place, together_by_place, strict=True)
             )
 
 
@@ -129,7 +134,7 @@ def smallest_p(units: Floats) -> float:
     return min(1.0, 2.0 ** (1 - int(np.count_nonzero(np.abs(units) > NOISE))))
 
 
-def _between_two(design: PermutationDesign, moments: Floats, sides: Sides, settings: Settings) -> NDArray[np.int64]:
+def _between_two(design: PermutationDesign, moments: Floats, sides: Sides, settings: Settings) -> Floats:
     inside = (sides[0] | sides[1])[design.level]
     part = replace(
         design,
@@ -138,13 +143,13 @@ def _between_two(design: PermutationDesign, moments: Floats, sides: Sides, setti
         names=tuple(name for name, keep in zip(design.names, inside, strict=True) if keep),
     )
     two = (np.array([True, False]), np.array([False, True]))
-    return _count_extreme(part, moments[inside], [two], settings)[0][:, 0]
+    return _shares(part, moments[inside], [two], settings)[0][:, 0]
 
 
-def _count_extreme(
+def _shares(
     design: PermutationDesign, moments: Floats, family: Sequence[Sides], settings: Settings
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """By quantity and comparison, count permutations that reach the observed t: there, and anywhere in the family.
+) -> tuple[Floats, Floats]:
+    """By quantity and comparison, the share of permutations that reach the observed t: there, and in the family.
 
     `moments` are units × quantities × six sums.
     """
@@ -152,14 +157,21 @@ def _count_extreme(
     observed = level_sums(design.level[None, :], levels, moments)
     thresholds = _threshold(np.stack([_t_value(observed, sides)[0] for sides in family], axis=1))
     extreme = np.zeros((moments.shape[1], len(family)), dtype=np.int64)
-    family_extreme = np.zeros_like(extreme)
+    family_extreme, done = np.zeros_like(extreme), np.zeros_like(extreme)
+    going = np.arange(moments.shape[1])
+    total = PERMUTATIONS_PER_REPLICATE * settings.replicates
     for sums in _permuted_sums(design, levels, moments, settings):
-        t = np.stack([_t_value(sums, sides) for sides in family])
+        t = np.stack([_t_value(sums[:, :, going], sides) for sides in family])
         largest = t.max(axis=0)
         for place in range(len(family)):
-            extreme[:, place] += np.count_nonzero(t[place] >= thresholds[:, place], axis=0)
-            family_extreme[:, place] += np.count_nonzero(largest >= thresholds[:, place], axis=0)
-    return extreme, family_extreme
+            extreme[going, place] += np.count_nonzero(t[place] >= thresholds[going, place], axis=0)
+            family_extreme[going, place] += np.count_nonzero(largest >= thresholds[going, place], axis=0)
+        done[going] += sums.shape[1]
+        if done.max() >= FIRST * total:
+            going = going[(extreme[going] < CLEARLY_LARGE * done[going]).any(axis=1)]
+            if not len(going):
+                break
+    return (1 + extreme) / (1 + done), (1 + family_extreme) / (1 + done)
 
 
 def _permuted_sums(design: PermutationDesign, levels: int, moments: Floats, settings: Settings) -> Iterator[Floats]:
@@ -167,9 +179,9 @@ def _permuted_sums(design: PermutationDesign, levels: int, moments: Floats, sett
     if is_large(design):
         yield from _normal_sums(design, levels, moments, settings)
         return
+    # In parts, so that memory does not grow with the number of quantities, and tests can stop early.
+    rows = max(1, MAX_COUNTS // (levels * moments.shape[1] * moments.shape[2]))
     for permuted in permutations(design, settings):
-        # In parts, so that memory does not grow with the number of quantities.
-        rows = max(1, MAX_COUNTS // (levels * moments.shape[1] * moments.shape[2]))
         for start in range(0, len(permuted), rows):
             yield level_sums(permuted[start : start + rows], levels, moments)
 

@@ -103,7 +103,7 @@ class Layout:
         for row in rows:
             try:
                 yield from self._answers(row)
-            except _Unreadable as error:
+            except Unreadable as error:
                 problems.append(Problem(place=row.place, message=str(error)))
 
     @property
@@ -129,7 +129,11 @@ class Layout:
         """Columns without a meaning. One that is close to a name without a column is an error: it may hold scores."""
         expected = [name for name in self._known if not self._long or name not in self._axes]
         read = {column for name in expected if (column := self._column(name))}
-        unread = [name for name in self.columns if name not in (*read, *self._mapping.where, *self._mapping.unless, *self._mapping.ignored)]
+        unread = [
+            name
+            for name in self.columns
+            if name not in (*read, *self._mapping.where, *self._mapping.unless, *self._mapping.ignored)
+        ]
         absent = [name for name in expected if not self._column(name) and name not in self._mapping.fixed]
         problems: list[Problem] = []
         for column in unread:
@@ -147,6 +151,10 @@ class Layout:
         named = self._mapping.names.get(ours, ours)
         return named if named in self.columns and named not in self._mapping.ignored else ""
 
+    def has(self, ours: str) -> bool:
+        """Whether the file has a column of this meaning."""
+        return bool(self._column(ours))
+
     def cell(self, row: Row, ours: str) -> str:
         """What a row says under one of our names; empty where it says nothing."""
         column = self._column(ours)
@@ -158,27 +166,28 @@ class Layout:
         epoch = _count(written, "epoch") if written else None
         rater = self.cell(row, "rater")
         if self._column("rater") and not rater:
-            raise _Unreadable("no rater; fill it in, or remove the column if there was only one")
-        for axis, rating in self._ratings(row):
+            raise Unreadable("no rater; fill it in, or remove the column if there was only one")
+        for axis, rating in self.ratings(row):
             yield Answer(place=row.place, which=which, epoch=epoch, rater=rater, axis=axis, rating=rating)
 
-    def _ratings(self, row: Row) -> Iterator[tuple[str, Rating]]:
+    def ratings(self, row: Row) -> Iterator[tuple[str, Rating]]:
+        """Every axis that a row has a score on."""
         if not self._long:
             scores = {axis: score for axis, name in self._axis_columns.items() if (score := row.cells.get(name, ""))}
             if not scores:
-                raise _Unreadable("no score at all; remove the row")
+                raise Unreadable("no score at all; remove the row")
             yield from ((axis, _rating(self._axes[axis], score, "", "")) for axis, score in scores.items())
             return
         word = self.cell(row, "axis")
         axis = self._axis_by_word.get(word)
         if axis is None:
             near = did_you_mean(word, self._axis_by_word)
-            raise _Unreadable(f"no axis {word!r}.{near} Name it with --map AXIS={word!r}, or leave it out with --where")
+            raise Unreadable(f"no axis {word!r}.{near} Name it with --map AXIS={word!r}, or leave it out with --where")
         outcome, reason = self.cell(row, "outcome"), self.cell(row, "reason")
         yield axis, _rating(self._axes[axis], self.cell(row, "score"), outcome, reason)
 
 
-class _Unreadable(ValueError):
+class Unreadable(ValueError):
     """A row that cannot be read, with the reason."""
 
 
@@ -188,23 +197,23 @@ def _rating(axis: Axis, score: str, outcome: str, reason: str) -> Rating:
     if outcome == "failed":
         return Failed(error=reason or "no reason given", retryable=False)
     if outcome not in ("", "rated"):
-        raise _Unreadable(f"unknown outcome {outcome!r}; write rated, abstained or failed")
+        raise Unreadable(f"unknown outcome {outcome!r}; write rated, abstained or failed")
     try:
         value = float(score)
     except ValueError:
-        raise _Unreadable(f"{axis.name} = {score!r} is not a number; write one, or {_ABSTAINED}") from None
+        raise Unreadable(f"{axis.name} = {score!r} is not a number; write one, or {_ABSTAINED}") from None
     if not math.isfinite(value):
-        raise _Unreadable(f"{axis.name} = {score} is not a score; write a number, or {_ABSTAINED}")
+        raise Unreadable(f"{axis.name} = {score} is not a score; write a number, or {_ABSTAINED}")
     if axis.is_scale and not 1 <= value <= len(axis.scale):
-        raise _Unreadable(f"{axis.name} = {score} is not on its scale, 1 to {len(axis.scale)}")
+        raise Unreadable(f"{axis.name} = {score} is not on its scale, 1 to {len(axis.scale)}")
     if axis.name == "role_target" and value not in _PERSONS:
-        raise _Unreadable(f"{axis.name} = {score} is neither person 1 nor 2")
+        raise Unreadable(f"{axis.name} = {score} is neither person 1 nor 2")
     return Rated(score=value, evidence=reason)
 
 
 def _count(cell: str, name: str) -> int:
     if not cell.isdecimal():
-        raise _Unreadable(f"{name} = {cell!r} is not a whole number; number answers from 0")
+        raise Unreadable(f"{name} = {cell!r} is not a whole number; number answers from 0")
     return int(cell)
 
 

@@ -225,7 +225,9 @@ def _row(key: str, matched: MatchedAssessment, judge: JudgeRecord, provenance: M
         edit=matched.target.request.key,
         epoch=matched.epoch,
         judge=judge.spec,
-        assessment=Assessment(ratings=matched.ratings, effective={**provenance, "places": list(matched.places)} | matched.said_by),
+        assessment=Assessment(
+            ratings=matched.ratings, effective={**provenance, "places": list(matched.places)} | matched.said_by
+        ),
         attempts=1,
         seconds=0.0,
         cost=0.0,
