@@ -161,7 +161,9 @@ class _Sides:
     comparison: Comparison
     is_rate: bool
     strata: tuple[tuple[int, int, Floats], ...]
-    """Stratum, its number of units, and per unit the sums and their products."""
+    """Stratum, its number of units with any value, and for each of them the sums and their products."""
+    seen: tuple[Flags | None, ...]
+    """For each of these strata, which units have a value; None where all have."""
     sizes: tuple[int, ...]
     """Units of every stratum of the plan."""
     width: int
@@ -193,15 +195,19 @@ class _Sides:
         flat = tuple(_is_flat(columns[place], columns[place + 1], centre) for place in range(0, len(columns), 2))
         products = [sides[:, i] * sides[:, j] for i in range(sides.shape[1]) for j in range(i, sides.shape[1])]
         moments = np.column_stack([sides, *products])
+        counted = sides[:, 1::2].any(axis=1)
         strata = tuple(
-            (place, len(units), np.asfortranarray(moments[units]))
+            (place, int(np.count_nonzero(counted[units])), np.asfortranarray(moments[units[counted[units]]]))
             for place, units in enumerate(plan.strata)
-            if moments[units].any()
+            if counted[units].any()
         )
         bare = cls(
             comparison=comparison,
             is_rate=quantity.is_rate,
             strata=strata,
+            seen=tuple(
+                None if counted[plan.strata[place]].all() else counted[plan.strata[place]] for place, _, _ in strata
+            ),
             sizes=tuple(len(units) for units in plan.strata),
             width=sides.shape[1],
             centre=centre,
@@ -225,7 +231,10 @@ class _Sides:
 
     def under(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
         """The value and its linearised variance in each of these resamples."""
-        sums = [(size, _totals(counts[place], moments)) for place, size, moments in self.strata]
+        sums = [
+            (size, _totals(counts[place] if seen is None else counts[place][:, seen], moments))
+            for (place, size, moments), seen in zip(self.strata, self.seen, strict=True)
+        ]
         total = sum((part[:, : self.width] for _, part in sums), np.zeros((len(counts[0]), self.width)))
         with np.errstate(divide="ignore", invalid="ignore"):
             value, weights = self._linearised(total)
@@ -240,12 +249,14 @@ class _Sides:
         """Degrees of freedom, after Welch where the strata vary unequally."""
         variances = self.variances()
         sizes = [size for _, size, _ in self.strata]
-        scale = sum(variance * variance / (size - 1) for variance, size in zip(variances, sizes, strict=True))
-        return sum(variances) ** 2 / scale if scale > 0 else min(sizes) - 1.0
+        scale = sum(variance * variance / max(1, size - 1) for variance, size in zip(variances, sizes, strict=True))
+        return sum(variances) ** 2 / scale if scale > 0 else max(1.0, min(sizes) - 1.0)
 
     def variances(self) -> list[float]:
         """The variance in the rows themselves, stratum by stratum; from residuals, which do not cancel."""
-        return [len(part) / (len(part) - 1) * float(((part - part.mean()) ** 2).sum()) for part in self.residuals()]
+        return [
+            len(part) / max(1, len(part) - 1) * float(((part - part.mean()) ** 2).sum()) for part in self.residuals()
+        ]
 
     def residuals(self) -> list[Floats]:
         """How far each unit moves the value, stratum by stratum."""
@@ -315,7 +326,7 @@ def _stratum_variance(size: int, part: Floats, weights: Sequence[Floats]) -> Flo
         for j in range(i, width):
             second += (1 if i == j else 2) * weights[i] * weights[j] * part[:, column]
             column += 1
-    return size / (size - 1) * (second - first * first / size)
+    return size / max(1, size - 1) * (second - first * first / size)
 
 
 def by_unit(plan: Plan, mask: Flags, values: Floats) -> Floats:

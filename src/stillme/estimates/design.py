@@ -197,7 +197,8 @@ def _matched_sets(
         for chosen in combinations(others, size):
             names: dict[str, int] = {}
             unit = np.full(len(codes), -1, dtype=np.intp)
-            for place in np.flatnonzero(part).tolist():
+            members: list[int] = np.flatnonzero(part).tolist()
+            for place in members:
                 alike = "/".join(portraits[place].attributes.get(other, "") for other in chosen)
                 unit[place] = names.setdefault(alike, len(names))
             cells = unit[part] * (int(codes.max()) + 1) + codes[part]
@@ -223,7 +224,7 @@ def _permutation(columns: Columns, codes: Places, enough: list[int], units: _Uni
             unit=np.where(part, place[units.unit], -1),
             level=label[first],
             within=np.zeros(len(kept), dtype=np.intp),
-            names=tuple(units.names[unit] for unit in kept.tolist()),
+            names=tuple(np.array(units.names)[kept].tolist()),
         )
     places = np.flatnonzero(part)
     portraits = [portrait for portrait, inside in zip(columns.portraits, part, strict=True) if inside]

@@ -90,8 +90,11 @@ class GapChanges:
     @property
     def verdict(self) -> GapVerdict:
         """Of the clearest change; a gap that grew counts before one that shrank."""
-        verdicts = [pair.verdict for pair in self.pairs]
-        return next((verdict for verdict in _FIRST if verdict in verdicts), "unclear")
+        verdicts = {pair.verdict for pair in self.pairs}
+        for verdict in _FIRST:
+            if verdict in verdicts:
+                return verdict
+        return "unclear"
 
     @property
     def clearest(self) -> PairChange:

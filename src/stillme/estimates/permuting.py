@@ -126,7 +126,8 @@ def sign_flips(size: int, settings: Settings, names: Sequence[str]) -> Iterator[
     stream = np.random.default_rng(int(digest([settings.seed, "flip", list(names)]), 16))
     total, chunk = PERMUTATIONS_PER_REPLICATE * settings.replicates, max(1, MAX_COUNTS // max(1, size))
     for start in range(0, total, chunk):
-        yield 2.0 * stream.integers(0, 2, size=(min(chunk, total - start), size)) - 1.0
+        signs: Floats = 2.0 * stream.integers(0, 2, size=(min(chunk, total - start), size)) - 1.0
+        yield signs
 
 
 def smallest_p(units: Floats) -> float:
@@ -158,7 +159,7 @@ def _shares(
     thresholds = _threshold(np.stack([_t_value(observed, sides)[0] for sides in family], axis=1))
     extreme = np.zeros((moments.shape[1], len(family)), dtype=np.int64)
     family_extreme, done = np.zeros_like(extreme), np.zeros_like(extreme)
-    going = np.arange(moments.shape[1])
+    going: NDArray[np.intp] = np.arange(moments.shape[1], dtype=np.intp)
     total = PERMUTATIONS_PER_REPLICATE * settings.replicates
     for sums in _permuted_sums(design, levels, moments, settings):
         t = np.stack([_t_value(sums[:, :, going], sides) for sides in family])
@@ -168,7 +169,8 @@ def _shares(
             family_extreme[going, place] += np.count_nonzero(largest >= thresholds[going, place], axis=0)
         done[going] += sums.shape[1]
         if done.max() >= FIRST * total:
-            going = going[(extreme[going] < CLEARLY_LARGE * done[going]).any(axis=1)]
+            is_open: Flags = (extreme[going] < CLEARLY_LARGE * done[going]).any(axis=1)
+            going = np.compress(is_open, going)
             if not len(going):
                 break
     return (1 + extreme) / (1 + done), (1 + family_extreme) / (1 + done)

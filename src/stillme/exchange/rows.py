@@ -31,6 +31,7 @@ from stillme.types import (
     EditOutcome,
     Failed,
     ImageFile,
+    Json,
     Portrait,
     Prompt,
     Rated,
@@ -345,8 +346,9 @@ def _design(table: _Table, asked: RowsAsked, provenance: Mapping[str, str]) -> D
         )
         for name, axes in table.judges.items()
     )
-    resolved = {
-        "title": asked.title or f"rows of {provenance['file']}",
+    title = asked.title or f"rows of {provenance['file']}"
+    resolved: dict[str, Json] = {
+        "title": title,
         "rows": dict(provenance),
         "groups": list(asked.groups),
         "people": list(asked.people),
@@ -356,7 +358,7 @@ def _design(table: _Table, asked: RowsAsked, provenance: Mapping[str, str]) -> D
     }
     prompts = tuple(table.prompts.values())
     return Design(
-        title=resolved["title"],
+        title=title,
         hash=digest({name: part for name, part in resolved.items() if name != "title"}),
         resolved=resolved,
         portraits=tuple(table.portraits.values()),
@@ -447,7 +449,7 @@ def _assessments(
     has_raters = table.has_raters
     chunk: list[AssessmentRow] = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        entries = order[start:end].tolist()
+        entries: list[int] = order[start:end].tolist()
         edit, judge, rater = table.edits[entries[0]], table.by[entries[0]], table.rater[entries[0]]
         record = design.judges[judge]
         said_by = {"rater": pseudonym(names[judge][rater])} if has_raters else {}

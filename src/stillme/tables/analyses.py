@@ -94,7 +94,8 @@ def analyse(
             written[name] = _write(path, ANALYSES[name](material), standing)
         except StillmeError:
             raise
-        except Exception as error:  # noqa: BLE001 (one analysis that breaks must not cost the others)
+        except Exception as error:
+            # One analysis that breaks must not cost the others.
             _log.exception("the analysis %s broke", name)
             path.unlink(missing_ok=True)
             written[name] = Written(path=path, rows=0, problem=f"{type(error).__name__}: {error}")
