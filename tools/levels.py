@@ -39,7 +39,7 @@ from stillme.estimates import (
     holm,
     paired_effects,
 )
-from stillme.estimates.agreement import corrected
+from stillme.estimates.agreement import choose_informative, corrected
 from stillme.estimates.bootstrap import resample
 from stillme.estimates.design import by_factor
 from stillme.estimates.gap_changes import gap_changes
@@ -316,6 +316,40 @@ def people(seed: int) -> Shares:
     return shares
 
 
+def informative(seed: int) -> Shares:
+    """People rate 300 of 1,680 edits, drawn alike or likelier where two models disagree; 20 % are hard to judge."""
+    stream = np.random.default_rng(seed)
+    latent = stream.normal(0, 0.7, 84)[:, None] + stream.normal(0, 1, (84, PROMPTS))
+    cuts = np.array([0.8, 1.4, 2.0, 2.6])
+    error = np.where(stream.random(latent.shape) < 0.2, 1.5, 0.15)
+    human = 1.0 + np.searchsorted(cuts, latent)
+    edits, one = columns(1.0 + np.searchsorted(cuts, latent + error * stream.normal(0, 1, latent.shape)))
+    _, two = columns(1.0 + np.searchsorted(cuts, latent + error * stream.normal(0, 1, latent.shape)))
+    chances = -np.diff([1.0, *(norm.sf(cuts / np.sqrt(0.7**2 + 1))), 0.0])
+    truth = float(chances @ np.arange(1, 6))
+    chosen = choose_informative(edits, [one, two], 300, stream, factor="race")
+    alike = np.full(len(edits), 300 / len(edits))
+    uniform = np.sort(stream.choice(len(edits), 300, replace=False))
+    shares: Shares = {}
+    for name, drawn, chance in (("alike", uniform, alike), ("informative", chosen.rows, chosen.chances)):
+        seen = np.zeros(len(edits), dtype=bool)
+        seen[drawn] = True
+        state = np.where(seen, RatingState.RATED, RatingState.MISSING).astype(np.int32)
+        people = Scores(judge="people", axis=one.axis, value=np.where(seen, human.ravel(), np.nan), state=state)
+        wanted = replace(settings(seed, "race"), matched_on=("gender", "age"))
+        for found in corrected(edits, one, people, wanted, quantities=("race_change",), chances=chance):
+            if found.scope == "all" or found.group == "B":
+                where = "everyone" if found.scope == "all" else "one group"
+                assert isinstance(found.outcome, Interval)
+                shares[f"{name}, {where}: interval holds the truth"] = holds(found.outcome, truth)
+                # What sampling alone adds to the judge's error: against all edits rated by people.
+                everything = human if found.scope == "all" else human[attribute("race") == "B"]
+                shares[f"{name}, {where}: squared error of what people would say of all"] = (
+                    found.outcome.value - float(everything.mean())
+                ) ** 2
+    return shares
+
+
 def asymmetry(seed: int) -> Shares:
     """An arm that lowers the rate by 10 points for all and by 20 for one race."""
     stream = np.random.default_rng(seed)
@@ -355,7 +389,7 @@ def disparity(seed: int) -> Shares:
 
 SCENARIOS: dict[str, Callable[[int], Shares]] = {
     scenario.__name__: scenario
-    for scenario in (blocks, rare, gender, volatile, disparity, asymmetry, people, compare, gate, panels)
+    for scenario in (blocks, rare, gender, volatile, disparity, asymmetry, people, informative, compare, gate, panels)
 }
 
 
@@ -370,7 +404,7 @@ def main() -> None:
             results = list(pool.map(SCENARIOS[name], range(asked.audits), chunksize=10))
             print(f"{name}: {SCENARIOS[name].__doc__} ({asked.audits:,} audits)")
             for line in results[0]:
-                print(f"  {line:<75}{np.mean([result[line] for result in results]):.3f}", flush=True)
+                print(f"  {line:<75}{np.mean([result[line] for result in results]):.4f}", flush=True)
 
 
 if __name__ == "__main__":

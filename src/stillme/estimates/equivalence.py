@@ -75,7 +75,7 @@ def equivalence(
             for comparison, interval_at in zip(plan.comparisons, by_comparison, strict=True):
                 if comparison.scope != "contrast":
                     continue
-                outcome = interval_at(1 - 2 * alpha)
+                outcome = interval_at(round(1 - 2 * alpha, 12))
                 p = _p(interval_at, margin, worse, settings.replicates) if isinstance(outcome, Interval) else None
                 members = comparison.everyone
                 tests.append(
