@@ -34,13 +34,12 @@ from stillme.estimates import (
     Scores,
     Settings,
     contrasts,
-    equivalence,
     estimate,
     holm,
     paired_effects,
 )
 from stillme.estimates.agreement import choose_informative, corrected
-from stillme.estimates.bootstrap import resample
+from stillme.estimates.bootstrap import limits, resample
 from stillme.estimates.design import by_factor
 from stillme.estimates.gap_changes import gap_changes
 from stillme.estimates.quantities import Columns
@@ -146,24 +145,27 @@ def blocks(seed: int, rate: float = 0.27, more: float = 0.13) -> Shares:
     edits, scores = columns(faults(stream, rates_where("A", "race", rate + more, rate)))
     wanted = settings(seed, "race")
     wanted = replace(wanted, matched_on=("gender", "age"))
-    shares: Shares = {}
-    for contrast in contrasts(edits, [scores], wanted, against=("rest",), quantities=("race_changed", "race_change")):
-        if contrast.level != "A":
-            continue
-        truth = {"difference": more, "ratio": (rate + more) / rate, "cliffs_delta": more}[contrast.measure]
-        truth *= FAULT - FINE if (contrast.quantity, contrast.measure) == ("race_change", "difference") else 1.0
-        shares[f"{contrast.measure} of {contrast.quantity}, A - rest"] = holds(contrast.outcome, truth)
     columned = Columns.of(edits)
-    (quantity,) = [part for part in columned.quantities([scores]) if part.name == "race_changed"]
     plan = by_factor(columned, "race", wanted)
-    (resampled,) = resample(plan, [quantity], wanted)
-    groups = dict(zip(plan.levels, resampled.outcomes, strict=False))
-    shares["rate of one group"] = holds(groups["B"], rate)
-    shares["rate of one group: mean width"] = groups["B"].high - groups["B"].low  # type: ignore[union-attr]
-    for kind, quantity_name, unit in (("rate", "race_changed", 1.0), ("mean", "race_change", FAULT - FINE)):
-        tests = equivalence(edits, [scores], wanted, margin=more * unit, quantities=(quantity_name,))
-        (first,) = [test for test in tests if test.group == "A - rest"]
-        shares[f"equivalence claimed at the margin, {kind} (should be .05)"] = float(bool(first.holds))
+    ratio = [replace(part, scale="log ratio") for part in plan.comparisons if part.group == "A - rest"]
+    plan = replace(plan, comparisons=(*plan.comparisons, *ratio))
+    shares: Shares = {}
+    for quantity in columned.quantities([scores]):
+        if quantity.name not in ("race_changed", "race_change"):
+            continue
+        unit = 1.0 if quantity.is_rate else FAULT - FINE
+        (by_comparison,) = limits(plan, [quantity], wanted)
+        for comparison, interval_at in zip(plan.comparisons, by_comparison, strict=True):
+            if comparison.scale == "log ratio" and quantity.is_rate:
+                shares["ratio of two rates, A - rest"] = holds(interval_at(0.95), float(np.log((rate + more) / rate)))
+            elif comparison.group == "A - rest" and comparison.scale == "difference":
+                shares[f"difference of {quantity.name}, A - rest"] = holds(interval_at(0.95), more * unit)
+                within = interval_at(0.9)
+                assert isinstance(within, Interval)
+                claimed = -more * unit < within.low and within.high < more * unit
+                shares[f"equivalence claimed at the margin, {quantity.name} (should be .05)"] = float(claimed)
+            elif comparison.group == "B" and quantity.is_rate:
+                shares["rate of one group"] = holds(interval_at(0.95), rate)
     return shares
 
 

@@ -195,7 +195,7 @@ class _Sides:
         flat = tuple(_is_flat(columns[place], columns[place + 1], centre) for place in range(0, len(columns), 2))
         products = [sides[:, i] * sides[:, j] for i in range(sides.shape[1]) for j in range(i, sides.shape[1])]
         moments = np.column_stack([sides, *products])
-        counted = sides[:, 1::2].any(axis=1)
+        counted: Flags = (sides[:, 1::2] != 0).max(axis=1)
         strata = tuple(
             (place, int(np.count_nonzero(counted[units])), np.asfortranarray(moments[units[counted[units]]]))
             for place, units in enumerate(plan.strata)

@@ -126,8 +126,8 @@ def sign_flips(size: int, settings: Settings, names: Sequence[str]) -> Iterator[
     stream = np.random.default_rng(int(digest([settings.seed, "flip", list(names)]), 16))
     total, chunk = PERMUTATIONS_PER_REPLICATE * settings.replicates, max(1, MAX_COUNTS // max(1, size))
     for start in range(0, total, chunk):
-        signs: Floats = 2.0 * stream.integers(0, 2, size=(min(chunk, total - start), size)) - 1.0
-        yield signs
+        heads = stream.integers(0, 2, size=(min(chunk, total - start), size))
+        yield 2.0 * heads.astype(np.float64) - 1.0
 
 
 def smallest_p(units: Floats) -> float:
@@ -169,8 +169,8 @@ def _shares(
             family_extreme[going, place] += np.count_nonzero(largest >= thresholds[going, place], axis=0)
         done[going] += sums.shape[1]
         if done.max() >= FIRST * total:
-            is_open: Flags = (extreme[going] < CLEARLY_LARGE * done[going]).any(axis=1)
-            going = np.compress(is_open, going)
+            least = (extreme[going] / done[going]).min(axis=1)
+            going = going[np.flatnonzero(least < CLEARLY_LARGE)]
             if not len(going):
                 break
     return (1 + extreme) / (1 + done), (1 + family_extreme) / (1 + done)
