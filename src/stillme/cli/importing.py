@@ -117,9 +117,9 @@ def rows(
 ) -> None:
     r"""Make a run of finished scores: no audit.toml, editor or picture is needed.
 
-    FILE is .csv, .jsonl or .parquet with one row for each edit and judge. Columns are `portrait`, the groups, and
-    scores on the rubric's axes (or `axis` and `score`); `editor`, `prompt`, `arm`, `seed`, `judge`, `rater`, `block`
-    and `state` (edited, refused or failed) where there are several.
+    FILE is .csv, .jsonl or .parquet with one row for each edit and judge. It has the columns `portrait`, the groups,
+    and scores named like the rubric's axes, or `axis` and `score`. Further columns are `editor`, `prompt`, `arm`,
+    `seed`, `judge`, `rater` and `block`. `state` is edited, refused or failed.
 
     \b
     stillme import rows scores.csv --into my-run --group race --group gender \
