@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import Disparity, Edits, EditState, RatingState, Scores, Settings, estimate, gap
+from stillme.estimates.design import by_factor
+from stillme.estimates.quantities import Columns
 from stillme.types import Estimate, ImageFile, Interval, NotEstimable, Portrait, Prompt
 
 pytestmark = pytest.mark.numeric
@@ -155,7 +157,8 @@ def test_a_number_does_not_depend_on_which_others_are_computed(simulate: Simulat
 def test_another_seed_moves_the_limits_but_not_the_value(simulate: Simulate) -> None:
     edits, scores = simulate(6)
     first, second = (
-        known(only(estimate(edits, scores, replace(quick, seed=seed)), "success", "all")) for seed in (0, 1)
+        known(only(estimate(edits, scores, replace(quick, seed=seed)), "success", "contrast", "A - rest"))
+        for seed in (0, 1)
     )
     assert first.value == second.value
     assert (first.low, first.high) != (second.low, second.high)
@@ -171,9 +174,49 @@ def test_pairing_by_block_takes_out_what_blocks_share() -> None:
         known(only(estimate(*rows_of(portraits, values), quick), "skin_delta_l", "contrast", "C - rest"))
         for portraits in (paired, apart)
     ]
-    assert limits[0].method == "bootstrap-t over blocks of portraits, paired"
+    assert limits[0].method == "bootstrap-t and Student's t over blocks of portraits, paired, the wider limits"
     assert limits[0].low < 3 < limits[0].high
     assert limits[0].high - limits[0].low < (limits[1].high - limits[1].low) / 8
+
+
+def crossed_people() -> list[Portrait]:
+    return [
+        person(f"{race}{gender}{age}", block=f"{gender}{age}", race=race, gender=gender, age=age)
+        for race in "ABCDEFG"
+        for gender in "fm"
+        for age in "123456"
+    ]
+
+
+def test_every_factor_is_matched_on_all_the_others() -> None:
+    stream = np.random.default_rng(0)
+    values = stream.normal(0, 1, (84, 5))
+    factors = ("race", "gender", "age")
+    for factor, level, sets in (("race", "A", 12), ("gender", "f", 42), ("age", "1", 14)):
+        columns = Columns.of(rows_of(crossed_people(), values)[0])
+        plan = by_factor(columns, factor, Settings(factors=factors, replicates=100))
+        assert (plan.paired, len(plan.names)) == (True, sets), factor
+        assert plan.permutation is not None
+        assert len(set(plan.permutation.within.tolist())) == sets
+        assert level in plan.levels
+
+
+def test_blocks_that_are_cells_of_the_design_do_not_hide_a_gap_between_the_factors_that_make_them() -> None:
+    stream = np.random.default_rng(1)
+    people = crossed_people()
+    women = np.array([portrait.attributes["gender"] == "f" for portrait in people])
+    values = stream.normal(0, 1, (84, 5)) + 1.5 * women[:, None]
+    estimates = estimate(*rows_of(people, values), Settings(factors=("race", "gender", "age"), replicates=200))
+    gap = known(only(estimates, "skin_delta_l", "contrast", "f - rest"))
+    assert 1.0 < gap.low < 1.5 < gap.high < 2.0
+    assert known(only(estimates, "skin_delta_l", "all")).method.endswith("over portraits, the wider limits")
+
+
+def test_a_portrait_that_is_missing_does_not_end_the_matching() -> None:
+    people = crossed_people()[1:]
+    columns = Columns.of(rows_of(people, np.zeros((83, 1)))[0])
+    settings = Settings(factors=("race", "gender", "age"), replicates=100)
+    assert all(by_factor(columns, factor, settings).paired for factor in settings.factors)
 
 
 def test_portraits_of_a_block_that_share_the_level_are_no_independent_witnesses() -> None:

@@ -84,7 +84,7 @@ def test_a_planted_asymmetry_is_found_and_whom_it_helps() -> None:
     values[:12, :, 1] -= 1.2
     effects = paired_effects(*_with(ordinal(values), "ABCD"), replace(quick, replicates=200))
     contrast = effect(effects, "A - rest")
-    assert known(contrast.outcome).high < -0.3
+    assert known(contrast.outcome).high < -0.15
     assert contrast.p < 0.01
     assert known(contrast.at_equal_baseline).high < 0
     (gap,) = [row for row in effects if isinstance(row, Disparity) and row.quantity == "race_change"]
@@ -100,7 +100,7 @@ def test_who_starts_higher_gains_more_but_not_at_an_equal_baseline() -> None:
     values = np.stack([drift, drift / 2], axis=2)[..., None] + stream.normal(0, 0.3, (48, 20, 2, 1))
     edits, scores = rows(people("ABCD", 12), values, arms=ARMS, axis="skin_delta_l")
     contrast = effect(paired_effects(edits, [scores], quick), "A - rest", "skin_delta_l")
-    assert known(contrast.outcome).high < -0.3
+    assert known(contrast.outcome).high < -0.15
     levelled = known(contrast.at_equal_baseline)
     assert levelled.low < 0 < levelled.high
 

@@ -41,6 +41,14 @@ def test_pooled_pairs_are_the_pairs_of_every_editor():
     assert (test.editor, test.edits, test.naive) == ("all", 14 * 4 * 3 - 1, True)
 
 
+def test_pooled_rows_keep_two_editors_edits_of_one_request_apart():
+    values = np.random.default_rng(4).integers(1, 6, (14, 4, 2, 1, 3)).astype(np.float64)
+    edits, score = worlds.rows(worlds.people("AB", 7), values, arms=("baseline", "feature"), editors=EDITORS)
+    (test,) = paired_row_tests(edits.pooled(), [score])
+    (together,) = paired_row_tests(edits, [score], pool=True)
+    assert (test.edits, test.p) == (14 * 4 * 3, pytest.approx(together.p))
+
+
 def test_pooled_tests_are_naive_and_the_portrait_stands_beside_them():
     """No race differs, but people do: the paper's test sees a gap, the one over portraits does not."""
     stream = np.random.default_rng(9)

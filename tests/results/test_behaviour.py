@@ -108,7 +108,7 @@ def test_the_first_of_the_ensembles_judges_is_primary(tmp_path: Path, order: lis
         assert combination.primary == order[0]
         assert run.design.resolved["ensemble"]["primary"] == order[0]
         assert drift(run) == []
-        ((path, _),) = analyse(run, only=["coverage"]).values()
+        path = next(iter(analyse(run, only=["coverage"]).values())).path
     assert f"\n{order[0]}," in path.read_text()
 
 

@@ -46,11 +46,11 @@ def test_several_judges_become_one_by_the_audits_rule(write_audit: Write, rule: 
     assert not any(each.judge.startswith("ensemble") and each.axis == "edit_success" for each in found.scores)
 
 
-def test_a_judge_that_abstains_leaves_the_other_alone_and_is_not_filled_in(write_audit: Write):
+def test_an_edit_that_a_judge_abstains_on_has_no_combined_score(write_audit: Write):
     found = gathered(write_audit(judge=TWO.format(share=0.5)))
     one, both = scores(found, "one", "skin_tone"), scores(found, "ensemble (mean)", "skin_tone")
     assert 0 < np.isnan(one).sum() < 12
-    assert np.array_equal(both, np.where(np.isnan(one), 4.0, 3.5))
+    assert np.array_equal(both, np.where(np.isnan(one), np.nan, 3.5), equal_nan=True)
 
 
 def test_refusals_and_missing_edits_have_a_state_and_no_score(write_audit: Write):

@@ -60,7 +60,7 @@ def test_table_7_and_statistics_exclude_and_count_what_is_undecided(run: Path) -
     assert any("30 more are undecided" in note for note in table.notes)
     assert any("name different people" in note for note in table.notes)
     assert not any("a point apart" in note for note in table.notes)
-    written, _ = analyse(opened, only=["roles"])["roles"]
+    written = analyse(opened, only=["roles"])["roles"].path
     ensemble = [row for row in rows(written) if row["judge"].startswith("ensemble") and not row["pronoun"]]
     assert [(row["edits"], row["abstained"]) for row in ensemble] == [("20", "30")]
 
@@ -120,12 +120,12 @@ def test_people_agree_among_themselves_and_their_majority_is_compared_with_judge
     folder = role_runs.write(tmp_path, {"one": 1, "people": 3}, answer)
     opened = Run.open(folder)
     written = analyse(opened, only=["agreement", "against_people", "corrected"])
-    among = {row["measure"]: row for row in rows(written["agreement"][0]) if not row["group"]}
+    among = {row["measure"]: row for row in rows(written["agreement"].path) if not row["group"]}
     assert set(among) == {"fleiss_kappa", "alpha_nominal", "exact"}
     assert {row["among"] for row in among.values()} == {"people"}
     assert among["fleiss_kappa"]["raters"] == "3"
     assert 0 < float(among["fleiss_kappa"]["low"]) < float(among["fleiss_kappa"]["high"]) <= 1
-    against = [row for row in rows(written["against_people"][0]) if row["scope"] == "all"]
+    against = [row for row in rows(written["against_people"].path) if row["scope"] == "all"]
     assert {row["measure"] for row in against if row["axis"] == "role_target"} == {"exact"}
     assert [row["value"] for row in against if row["axis"] == "role_target"] == ["1"]
-    assert written["corrected"][1] == 0
+    assert written["corrected"].rows == 0

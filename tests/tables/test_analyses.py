@@ -45,17 +45,17 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
     written = analyse(Run.open(run))
     assert set(written) == set(ANALYSES)
-    empty = {name for name, (_, count) in written.items() if not count}
+    empty = {name for name, table in written.items() if not table.rows}
     asked_once = {"position_bias", "repeatability", "disclosure"}
     absent = {"pooled", "intersections", "mitigation", "above_floor", "roles", "against_people", "corrected"}
     assert empty == absent | asked_once | {"known_answers"}
-    for path, count in written.values():
-        assert path.exists() == bool(count)
-        assert not count or len(rows(path)) == count
+    for table in written.values():
+        assert table.path.exists() == bool(table.rows)
+        assert not table.rows or len(rows(table.path)) == table.rows
 
 
 def test_a_planted_gap_holds_under_most_specifications(run: Path):
-    ((path, _),) = analyse(Run.open(run), only=["specifications"]).values()
+    path = next(iter(analyse(Run.open(run), only=["specifications"]).values())).path
     found = [row for row in rows(path) if row["axis"] == "skin_tone"]
     assert {row["rule"] for row in found} == {"", "mean", "paper", "code", "median", "worst"}
     assert float(found[0]["share_holding"]) > 0.5
@@ -63,14 +63,29 @@ def test_a_planted_gap_holds_under_most_specifications(run: Path):
 
 
 def test_naive_tests_are_marked(run: Path):
-    ((path, _),) = analyse(Run.open(run), only=["row_tests"]).values()
+    path = next(iter(analyse(Run.open(run), only=["row_tests"]).values())).path
     assert {row["naive"] for row in rows(path)} == {"True"}
 
 
 def test_numbers_of_a_judge_without_calibration_are_marked(run: Path):
     written = analyse(Run.open(run), only=["contrasts", "likeness", "cuts"])
-    for path, _ in written.values():
-        assert {row["judge_note"] for row in rows(path) if row["judge"]} == {"not calibrated"}
+    for table in written.values():
+        assert {row["judge_note"] for row in rows(table.path) if row["judge"]} == {"not calibrated"}
+
+
+def test_an_analysis_that_breaks_does_not_cost_the_others(run: Path, monkeypatch: pytest.MonkeyPatch):
+    def broken(_: object) -> list[object]:
+        raise ZeroDivisionError("a share of 8.7e-19")
+
+    monkeypatch.setitem(dict_of(ANALYSES), "contrasts", broken)
+    written = analyse(Run.open(run), only=["contrasts", "likeness"])
+    assert written["contrasts"].problem == "ZeroDivisionError: a share of 8.7e-19"
+    assert written["likeness"].rows
+
+
+def dict_of(mapping: object) -> dict[str, object]:
+    assert isinstance(mapping, dict)
+    return mapping
 
 
 def test_an_unknown_analysis_is_named(run: Path):

@@ -9,6 +9,7 @@ import click
 
 from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
 from stillme.cli.terminal import echo
+from stillme.errors import StillmeError
 
 if TYPE_CHECKING:
     from stillme.tables.paper import Chosen
@@ -151,15 +152,27 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
 
     docs/statistics.md explains each.
     """
-    from stillme.tables.analyses import analyse
+    from stillme.tables.analyses import Written, analyse
+
+    def show(name: str, table: Written) -> None:
+        none = f"     -  {table.problem or 'no data in this audit'}"
+        echo(f"{name:<15} {f'{table.rows:>6,} rows  {table.path}' if table.rows else none}", err=as_json)
 
     with opened_run(audit, out, writes=True) as run:
-        written = analyse(run, only=only, margin=margin)
+        written = analyse(run, only=only, margin=margin, watch=show)
+    broken = [name for name, table in written.items() if table.problem]
     if as_json:
         print_json(
-            {name: {"file": str(path) if rows else None, "rows": rows} for name, (path, rows) in written.items()}
+            {
+                name: {"file": str(table.path) if table.rows else None, "rows": table.rows}
+                | ({"problem": table.problem} if table.problem else {})
+                for name, table in written.items()
+            }
         )
-    else:
-        for name, (path, rows) in written.items():
-            echo(f"{name:<15} {f'{rows:>6,} rows  {path}' if rows else '     -  no data in this audit'}")
+    if broken:
+        raise StillmeError(
+            f"{', '.join(broken)} could not be computed; everything else is written. Run it again with -v, and report "
+            "the message as a bug."
+        )
+    if not as_json:
         print_next("export", audit, "--bundle", "evidence.zip", out=out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,17 +9,24 @@ from typing import Literal
 from stillme import estimates
 from stillme.comparison.direction import Worse, unchanged_value, worse_when
 from stillme.comparison.matching import Matched
-from stillme.estimates import Disparity, PairedEffect, benjamini_hochberg
+from stillme.estimates import GapChanges, PairedEffect, benjamini_hochberg
 from stillme.estimates.cuts import rate_of
+from stillme.estimates.gap_changes import GapVerdict
 from stillme.report.headlines import deciding, is_drift, is_headline, order_of
-from stillme.types import Estimate, Interval, NotEstimable
-
-_UNDONE = ("soft_erasure", "unchanged", "refused")
-_MORE_UNDONE = 0.05
-"""How many more edits must be left undone before less change of the person is no longer called better."""
+from stillme.types import Interval, NotEstimable
 
 Verdict = Literal["worse", "better", "changed", "unclear"]
 """`changed`: which direction is worse is not known. `unclear`: no change shown; there may still be one."""
+
+_UNDONE = ("soft_erasure", "unchanged", "refused")
+_GAP_VERDICTS: Mapping[GapVerdict, Verdict] = {
+    "grew": "worse",
+    "shrank": "better",
+    "reversed": "changed",
+    "unclear": "unclear",
+}
+_MORE_UNDONE = 0.05
+"""How many more edits must be left undone before less change of the person is no longer called better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,20 +70,28 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapChange:
-    """One gap between groups (max - min) before and after."""
+    """The gap between two groups before and after: of all pairs of a factor, the one that changed most clearly."""
 
     quantity: str
     arm: str
     judge: str
     factor: str
-    before: Interval | NotEstimable
-    after: Interval | NotEstimable
-    lowest: tuple[str, str]
-    """The group with the smallest value, before and after."""
-    highest: tuple[str, str]
-    outcome: Interval | NotEstimable
+    groups: tuple[str, str]
+    before: float
+    """The first group minus the second, by the first editor."""
+    after: float
+    outcome: Interval
+    """The change of that difference, with limits that hold for all pairs of groups together."""
+    growth: Interval
+    """How much larger the gap became that grew most, over all pairs."""
+    p: float
+    """Adjusted for all pairs of the factor (max-T)."""
+    others: int
+    """How many more pairs of groups changed."""
     verdict: Verdict
-    """Worse if the whole interval is above 0."""
+    """Worse if the gap grew, better if it shrank, changed if another group is ahead now."""
+    portraits: int
+    pairs: int
     note: str
 
 
@@ -94,6 +108,8 @@ class Comparison:
     changes: tuple[Change, ...]
     """Headline quantities first."""
     gaps: tuple[GapChange, ...]
+    untestable: int = 0
+    """Headline comparisons in which so few portraits changed at all that no test could find anything."""
 
     @property
     def tested(self) -> int:
@@ -114,11 +130,9 @@ def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Compar
         matched.edits, matched.scores, matched.settings, arm=second, against=first, quantities=wanted
     )
     of_groups = [effect for effect in effects if isinstance(effect, PairedEffect) and effect.scope in ("all", "group")]
-    gaps = [
-        estimate
-        for estimate in estimates.estimate(matched.edits, matched.scores, matched.settings)
-        if isinstance(estimate, Disparity) and (wanted is None or estimate.quantity in wanted)
-    ]
+    gaps = estimates.gap_changes(
+        matched.edits, matched.scores, matched.settings, arm=second, against=first, quantities=wanted
+    )
     changes = tuple(sorted(_changes(of_groups, matched), key=_place))
     return Comparison(
         labels=matched.labels,
@@ -129,6 +143,7 @@ def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Compar
         notes=matched.notes,
         changes=changes,
         gaps=tuple(sorted(_gap_changes(gaps, changes, matched), key=_place)),
+        untestable=len(_headline(of_groups, matched)) - sum(change.is_headline for change in changes),
     )
 
 
@@ -172,7 +187,15 @@ def _leaves_undone(effect: PairedEffect | Change) -> bool:
 
 
 def _adjusted(effects: Sequence[PairedEffect], matched: Matched) -> Mapping[int, float]:
-    """The headline tests, corrected together: quantities of the report's first screen, by the judge to go by."""
+    """The headline tests, corrected together; those that could not find anything would only weaken the others."""
+    level = 1 - matched.settings.confidence
+    family = [place for place in _headline(effects, matched) if (effects[place].smallest_p or 0.0) <= level]
+    p = [effects[place].p or 0.0 for place in family]
+    return dict(zip(family, benjamini_hochberg(p), strict=True))
+
+
+def _headline(effects: Sequence[PairedEffect], matched: Matched) -> list[int]:
+    """Quantities of the report's first screen, by the judge to go by."""
     speaking = {(score.judge, score.axis) for score in estimates.headline(matched.scores)}
     family = [
         place
@@ -181,9 +204,7 @@ def _adjusted(effects: Sequence[PairedEffect], matched: Matched) -> Mapping[int,
         if not effect.judge or (effect.judge, _axis_of(effect.quantity)) in speaking
     ]
     decides = deciding(matched.standing, {(effects[place].judge, effects[place].quantity) for place in family})
-    family = [place for place in family if (effects[place].judge, effects[place].quantity) in decides]
-    p = [effects[place].p or 0.0 for place in family]
-    return dict(zip(family, benjamini_hochberg(p), strict=True))
+    return [place for place in family if (effects[place].judge, effects[place].quantity) in decides]
 
 
 def _axis_of(quantity: str) -> str:
@@ -212,59 +233,28 @@ def _loss(quantity: str, worse: Worse, before: float, after: float) -> float:
             return 0.0
 
 
-def _gap_changes(gaps: Sequence[Disparity], changes: Sequence[Change], matched: Matched) -> Iterator[GapChange]:
-    first, second = matched.labels
+def _gap_changes(gaps: Sequence[GapChanges], changes: Sequence[Change], matched: Matched) -> Iterator[GapChange]:
     fewer_made = {(change.arm, change.factor) for change in changes if change.is_headline and _leaves_undone(change)}
-    gaps_after = {_subject(gap): gap for gap in gaps if gap.arm == second}
     for gap in gaps:
-        after = gaps_after.get(_subject(gap))
-        if gap.arm == first and after is not None:
-            outcome = difference(gap.outcome, after.outcome)
-            verdict = _gap_verdict(outcome)
-            no_gain = verdict == "better" and is_drift(gap.quantity) and (gap.editor, gap.factor) in fewer_made
-            yield GapChange(
-                quantity=gap.quantity,
-                arm=gap.editor,
-                judge=gap.judge,
-                factor=gap.factor,
-                before=gap.outcome,
-                after=after.outcome,
-                lowest=(gap.lowest, after.lowest),
-                highest=(gap.highest, after.highest),
-                outcome=outcome,
-                verdict="changed" if no_gain else verdict,
-                note=estimates.mark(matched.standing, gap.judge, gap.quantity),
-            )
-
-
-def _subject(estimate: Estimate) -> tuple[str, str, str, str]:
-    return estimate.editor, estimate.judge, estimate.quantity, estimate.factor
-
-
-def difference(before: Interval | NotEstimable, after: Interval | NotEstimable) -> Interval | NotEstimable:
-    """Second minus first, with limits from each one's own (square and add, after Newcombe).
-
-    It assumes that the two are independent. Edits of the same portraits have correlated errors, so the limits are
-    too wide rather than too narrow.
-    """
-    if isinstance(before, NotEstimable):
-        return before
-    if isinstance(after, NotEstimable):
-        return after
-    value = after.value - before.value
-    return Interval(
-        value=value,
-        low=value - math.hypot(after.value - after.low, before.high - before.value),
-        high=value + math.hypot(after.high - after.value, before.value - before.low),
-        confidence=after.confidence,
-        method="square and add of the two gaps' own limits",
-    )
-
-
-def _gap_verdict(outcome: Interval | NotEstimable) -> Verdict:
-    if isinstance(outcome, NotEstimable) or outcome.low <= 0 <= outcome.high:
-        return "unclear"
-    return "worse" if outcome.low > 0 else "better"
+        verdict, clearest = _GAP_VERDICTS[gap.verdict], gap.clearest
+        no_gain = verdict == "better" and is_drift(gap.quantity) and (gap.editor, gap.factor) in fewer_made
+        yield GapChange(
+            quantity=gap.quantity,
+            arm=gap.editor,
+            judge=gap.judge,
+            factor=gap.factor,
+            groups=(clearest.one, clearest.other),
+            before=clearest.before,
+            after=clearest.after,
+            outcome=clearest.outcome,
+            growth=gap.largest,
+            p=clearest.p,
+            others=sum(pair.verdict != "unclear" for pair in gap.pairs if pair is not clearest),
+            verdict="changed" if no_gain else verdict,
+            portraits=gap.portraits,
+            pairs=gap.edits,
+            note=estimates.mark(matched.standing, gap.judge, gap.quantity),
+        )
 
 
 def _place(change: Change | GapChange) -> tuple[bool, int, str, str, str, str, str]:

@@ -12,7 +12,7 @@ from stillme.types import Interval, NotEstimable
 
 _TITLES: tuple[tuple[Verdict, str], ...] = (("worse", "Worse"), ("better", "Better"), ("changed", "Otherwise changed"))
 _HEADS = ("quantity", "for whom", "before", "after", "change", "interval", "q", "judge")
-_GAP_HEADS = ("gap in", "between groups of", "before", "after", "change", "interval", "judge")
+_GAP_HEADS = ("gap in", "between", "before", "after", "change", "interval", "p", "further pairs", "judge")
 
 
 def as_text(comparison: Comparison) -> str:
@@ -77,10 +77,14 @@ def _counted(comparison: Comparison, title: str, changes: Sequence[Change]) -> s
 def _rest(comparison: Comparison) -> str:
     unclear = [change for change in comparison.changes if change.is_headline and change.verdict == "unclear"]
     share = f"{100 * (1 - comparison.confidence):.0f} %"
+    few = f"{comparison.untestable:,} more rest on too few portraits that changed at all. " * bool(
+        comparison.untestable
+    )
     return (
         f"{len(unclear):,} comparisons show no change beyond chance; their intervals show what could be missed. "
         f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). "
-        "Intervals are by portrait and not adjusted for multiple comparisons."
+        f"{few}Intervals of changes are by portrait and not adjusted for multiple comparisons; those of gaps hold for "
+        "all pairs of a factor's groups together."
     )
 
 
@@ -102,13 +106,14 @@ def _row(change: Change) -> tuple[str, ...]:
 
 
 def _gap_row(gap: GapChange) -> tuple[str, ...]:
-    before, after = (outcome.value if isinstance(outcome, Interval) else None for outcome in (gap.before, gap.after))
+    between = f"{numbers.factor_name(gap.factor)} {gap.groups[0]} - {gap.groups[1]}"
     return (
         _titled(gap),
-        numbers.factor_name(gap.factor),
-        # A gap has no direction, so no sign.
-        *("–" if value is None else numbers.difference(gap.quantity, value) for value in (before, after)),
+        between,
+        *(numbers.difference(gap.quantity, value, plus=True) for value in (gap.before, gap.after)),
         *_interval(gap.quantity, gap.outcome),
+        numbers.p_number(gap.p),
+        str(gap.others),
         gap.note,
     )
 
@@ -164,12 +169,16 @@ def _gap_json(gap: GapChange) -> dict[str, Any]:
         "arm": gap.arm,
         "judge": gap.judge,
         "factor": gap.factor,
-        "before": _outcome_json(gap.before),
-        "after": _outcome_json(gap.after),
-        "lowest": list(gap.lowest),
-        "highest": list(gap.highest),
+        "groups": list(gap.groups),
+        "before": gap.before,
+        "after": gap.after,
         **_outcome_json(gap.outcome),
+        "p": gap.p,
+        "further_pairs": gap.others,
+        "largest_growth": _outcome_json(gap.growth),
         "verdict": gap.verdict,
+        "portraits": gap.portraits,
+        "pairs": gap.pairs,
         "judge_note": gap.note,
     }
 

@@ -9,6 +9,7 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 - `equivalence`: whether a gap is smaller than a margin.
 - `intraclass_correlations`: the correlation of one portrait's edits, and their design effect.
 - `paired_effects`: a mitigation against the baseline. `above_floor`: minus the same under the no-op arm.
+- `gap_changes`: how the gap of every pair of groups differs between two arms or editors.
 - `adherence`: role prompts. `specification_curve`: a gap under every rule, cut, judge and disclosure.
 - `row_tests`, `paired_row_tests`: the classical tests on single edits, marked naive where they are.
 - `odds_ratios`: a mixed ordinal model, for comparison.
@@ -23,6 +24,7 @@ from stillme.estimates.contrasts import Contrast, contrasts
 from stillme.estimates.disparity import Disparity, NullBand
 from stillme.estimates.equivalence import Equivalence, equivalence
 from stillme.estimates.estimating import estimate, gap
+from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes
 from stillme.estimates.mixed import OddsRatio, odds_ratios
 from stillme.estimates.multiplicity import benjamini_hochberg, holm
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
@@ -41,11 +43,13 @@ __all__ = [
     "EditState",
     "Edits",
     "Equivalence",
+    "GapChanges",
     "Genders",
     "IntraclassCorrelation",
     "JudgeKind",
     "NullBand",
     "OddsRatio",
+    "PairChange",
     "PairedEffect",
     "PermutationTest",
     "RatingState",
@@ -64,6 +68,7 @@ __all__ = [
     "equivalence",
     "estimate",
     "gap",
+    "gap_changes",
     "headline",
     "holm",
     "intraclass_correlations",

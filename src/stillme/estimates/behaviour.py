@@ -233,8 +233,8 @@ def _estimated(columns: Columns, measured: Sequence[_Measured], settings: Settin
         part for part in measured if part.weight.any() and (part.axis in scales or part.measure not in _IN_POINTS)
     ]
     quantities = [part.collapsed(columns) for part in measured]
-    plans = [design.everyone(columns)]
-    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    plans = [design.everyone(columns, settings)]
+    plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     by_measure: list[list[Behaviour]] = [[] for _ in measured]
     for plan in plans:
         resampled = list(resample(plan, quantities, settings))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from scipy.special import expit
 
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantiles import normal_quantile, t_quantile, wilson
@@ -29,6 +30,12 @@ BATCH = 16
 
 MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
+
+LARGE = 500
+"""Units on each side from which nothing is resampled: the estimate's distribution is then normal to three digits."""
+
+SHARED_FREEDOM = 2.0
+"""How many degrees of freedom a small group borrows from the design effect of all groups."""
 
 MAX_DEGENERATE = 0.01
 """The share of resamples without any spread above which bootstrap-t is not trusted."""
@@ -87,16 +94,43 @@ def _results(
 def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[list[_Result]]:
     table = [[_Sides.of(plan, quantity, comparison) for comparison in plan.comparisons] for quantity in quantities]
     shape = (len(quantities), len(plan.comparisons), settings.replicates)
-    value, variance = np.empty(shape), np.empty(shape)
+    value, variance = np.full(shape, np.nan), np.full(shape, np.nan)
+    small = [
+        (row, column, sides)
+        for row, of_quantity in enumerate(table)
+        for column, sides in enumerate(of_quantity)
+        if not (sides.is_large or sides.comparison.for_spread)
+    ]
     done = 0
-    for counts in draws(plan, settings):
+    for counts in draws(plan, settings) if small else ():
         end = done + len(counts[0])
-        for row, sides_of_quantity in enumerate(table):
-            for column, sides in enumerate(sides_of_quantity):
-                value[row, column, done:end], variance[row, column, done:end] = sides.under(counts)
+        for row, column, sides in small:
+            value[row, column, done:end], variance[row, column, done:end] = sides.under(counts)
         done = end
     for row in range(len(quantities)):
+        value[row] = _with_normal_levels(plan, table[row], value[row], settings)
         yield [_Result(*result) for result in zip(table[row], value[row], variance[row], strict=True)]
+
+
+def _with_normal_levels(plan: Plan, table: Sequence[_Sides], values: Floats, settings: Settings) -> Floats:
+    """The levels that are too large to be resampled, drawn from their normal limit: max - min needs them jointly."""
+    large = [place for place, sides in enumerate(table[: len(plan.levels)]) if sides.is_large]
+    if not large:
+        return values
+    influence = [np.concatenate(table[place].residuals()) for place in large]
+    error = np.array([math.sqrt(table[place].variance) for place in large])
+    if plan.paired and len({len(part) for part in influence}) == 1:
+        units = np.stack(influence, axis=1)
+        units = units - units.mean(axis=0)
+        scale = np.sqrt((units**2).sum(axis=0))
+        correlation = (units.T @ units) / np.outer(scale, scale).clip(min=NOISE**2)
+    else:
+        correlation = np.eye(len(large))
+    stream = np.random.default_rng(int(digest([settings.seed, "normal", list(plan.levels)]), 16))
+    drawn = stream.standard_normal((settings.replicates, len(large)))
+    root = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(large)))
+    values[large] = np.array([table[place].value for place in large])[:, None] + error[:, None] * (root @ drawn.T)
+    return values
 
 
 def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
@@ -127,7 +161,9 @@ class _Sides:
     comparison: Comparison
     is_rate: bool
     strata: tuple[tuple[int, int, Floats], ...]
-    """Stratum, its number of units, and per unit the sums and their products."""
+    """Stratum, its number of units with any value, and for each of them the sums and their products."""
+    seen: tuple[Flags | None, ...]
+    """For each of these strata, which units have a value; None where all have."""
     sizes: tuple[int, ...]
     """Units of every stratum of the plan."""
     width: int
@@ -159,15 +195,19 @@ class _Sides:
         flat = tuple(_is_flat(columns[place], columns[place + 1], centre) for place in range(0, len(columns), 2))
         products = [sides[:, i] * sides[:, j] for i in range(sides.shape[1]) for j in range(i, sides.shape[1])]
         moments = np.column_stack([sides, *products])
+        counted: Flags = (sides[:, 1::2] != 0).max(axis=1)
         strata = tuple(
-            (place, len(units), np.asfortranarray(moments[units]))
+            (place, int(np.count_nonzero(counted[units])), np.asfortranarray(moments[units[counted[units]]]))
             for place, units in enumerate(plan.strata)
-            if moments[units].any()
+            if counted[units].any()
         )
         bare = cls(
             comparison=comparison,
             is_rate=quantity.is_rate,
             strata=strata,
+            seen=tuple(
+                None if counted[plan.strata[place]].all() else counted[plan.strata[place]] for place, _, _ in strata
+            ),
             sizes=tuple(len(units) for units in plan.strata),
             width=sides.shape[1],
             centre=centre,
@@ -184,9 +224,17 @@ class _Sides:
         """Whether units differ by more than rounding errors."""
         return not all(self.flat) and self.variance > (NOISE * (1 + abs(self.centre))) ** 2
 
+    @property
+    def is_large(self) -> bool:
+        """Whether there are so many units that nothing needs to be resampled."""
+        return min(self.active) >= LARGE
+
     def under(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
         """The value and its linearised variance in each of these resamples."""
-        sums = [(size, _totals(counts[place], moments)) for place, size, moments in self.strata]
+        sums = [
+            (size, _totals(counts[place] if seen is None else counts[place][:, seen], moments))
+            for (place, size, moments), seen in zip(self.strata, self.seen, strict=True)
+        ]
         total = sum((part[:, : self.width] for _, part in sums), np.zeros((len(counts[0]), self.width)))
         with np.errstate(divide="ignore", invalid="ignore"):
             value, weights = self._linearised(total)
@@ -201,21 +249,39 @@ class _Sides:
         """Degrees of freedom, after Welch where the strata vary unequally."""
         variances = self.variances()
         sizes = [size for _, size, _ in self.strata]
-        scale = sum(variance * variance / (size - 1) for variance, size in zip(variances, sizes, strict=True))
-        return sum(variances) ** 2 / scale if scale > 0 else min(sizes) - 1.0
+        scale = sum(variance * variance / max(1, size - 1) for variance, size in zip(variances, sizes, strict=True))
+        return sum(variances) ** 2 / scale if scale > 0 else max(1.0, min(sizes) - 1.0)
 
     def variances(self) -> list[float]:
         """The variance in the rows themselves, stratum by stratum; from residuals, which do not cancel."""
+        return [
+            len(part) / max(1, len(part) - 1) * float(((part - part.mean()) ** 2).sum()) for part in self.residuals()
+        ]
+
+    def residuals(self) -> list[Floats]:
+        """How far each unit moves the value, stratum by stratum."""
         with np.errstate(divide="ignore", invalid="ignore"):
             weights = np.concatenate(self._linearised(self._total()[None, :])[1])
-            residuals = [moments[:, : self.width] @ weights for _, _, moments in self.strata]
-            return [len(part) / (len(part) - 1) * float(((part - part.mean()) ** 2).sum()) for part in residuals]
+            return [moments[:, : self.width] @ weights for _, _, moments in self.strata]
 
     def rates(self) -> list[float]:
         """The rate of each side."""
         total = self._total()
         rates: list[float] = snapped(total[::2] / total[1::2] + self.centre).tolist()
         return rates
+
+    def each(self) -> list[_Side]:
+        """Each side by itself."""
+        units = np.concatenate([moments[:, : self.width] for _, _, moments in self.strata])
+        total = units.sum(axis=0)
+        parts: list[_Side] = []
+        for side, rate in enumerate(self.rates()):
+            sums, counts = units[:, 2 * side], units[:, 2 * side + 1]
+            active = self.active[side]
+            residuals = (sums - total[2 * side] / total[2 * side + 1] * counts) / total[2 * side + 1]
+            variance = active / (active - 1) * float((residuals**2).sum()) if active > 1 else math.inf
+            parts.append(_Side(rate, variance, active, self.portraits[side], self.edits[side]))
+        return parts
 
     def _total(self) -> Floats:
         return sum((moments[:, : self.width].sum(axis=0) for _, _, moments in self.strata), np.zeros(self.width))
@@ -260,7 +326,7 @@ def _stratum_variance(size: int, part: Floats, weights: Sequence[Floats]) -> Flo
         for j in range(i, width):
             second += (1 if i == j else 2) * weights[i] * weights[j] * part[:, column]
             column += 1
-    return size / (size - 1) * (second - first * first / size)
+    return size / max(1, size - 1) * (second - first * first / size)
 
 
 def by_unit(plan: Plan, mask: Flags, values: Floats) -> Floats:
@@ -295,7 +361,7 @@ class _Result:
         """Whether bootstrap-t can be trusted here."""
         if min(self.sides.active) < MIN_UNITS or any(self.sides.flat) or not self.sides.has_spread:
             return False
-        return bool(np.mean(~self.has_error) <= MAX_DEGENERATE)
+        return self.sides.is_large or bool(np.mean(~self.has_error) <= MAX_DEGENERATE)
 
 
 def _outcome(
@@ -308,13 +374,15 @@ def _outcome(
     if sides.comparison.scale == "log ratio" and sides.rates()[1] <= 0:
         return NotEstimable(reason="the rate of the other side is 0, so there is no ratio to it")
     error = math.sqrt(sides.variance)
-    if result.is_stable:
+    if result.is_stable and quantity.is_rate and sides.comparison.against is None:
+        low, high = logit_limits(sides.value, error, t_quantile(tail, sides.freedom()))
+        method = f"Student's t of the logit over {plan.noun}"
+    elif result.is_stable and not sides.is_large:
         keep = result.has_error
         t = (result.values[keep] - sides.value) / np.sqrt(result.variances[keep])
-        low_t, high_t = (float(quantile) for quantile in np.quantile(t, [1 - tail, tail]))
-        low, high = sides.value - high_t * error, sides.value - low_t * error
-        method = f"bootstrap-t over {plan.noun}"
-    elif quantity.is_rate:
+        low, high = widest_limits(sides.value, error, t, sides.freedom(), confidence)
+        method = f"bootstrap-t and Student's t over {plan.noun}, the wider limits"
+    elif quantity.is_rate and not result.is_stable:
         low, high = _score_interval(sides, clustering, confidence)
         method = f"Wilson on the effective number of edits, by {plan.noun}"
     elif not sides.has_spread:
@@ -327,6 +395,21 @@ def _outcome(
     if sides.comparison.scale == "difference":
         low, high = clipped(low, high, quantity, sides.comparison)
     return interval(sides.value, low, high, confidence=confidence, method=method)
+
+
+def logit_limits(rate: float, error: float, quantile: float) -> tuple[float, float]:
+    """Symmetric limits on the logit scale, which keeps them between 0 and 1 and follows a rate's skewness."""
+    logit, half = math.log(rate / (1 - rate)), quantile * error / (rate * (1 - rate))
+    return float(expit(logit - half)), float(expit(logit + half))
+
+
+def widest_limits(value: float, error: float, t: Floats, freedom: float, confidence: float) -> tuple[float, float]:
+    """On each side the wider of bootstrap-t's limit and Student's: with a dozen units either alone is too narrow."""
+    tail = (1 + confidence) / 2
+    # The quantiles of (B + 1): with 400 resamples the usual ones cut the tails too early.
+    low_t, high_t = (float(quantile) for quantile in np.quantile(t, [1 - tail, tail], method="weibull"))
+    student = t_quantile(tail, freedom)
+    return value - max(high_t, student) * error, value - min(low_t, -student) * error
 
 
 def too_few_units(units: int, comparison: Comparison) -> NotEstimable:
@@ -362,22 +445,46 @@ class _Clustering:
         design_effect = clustered / independent if independent > 0 else math.inf
         return cls(design_effect, sum(group.active[0] - 1 for group in groups))
 
-    def effective(self, edits: float, portraits: int, confidence: float) -> float:
+    def effective(self, side: _Side, confidence: float) -> float:
         """The number of independent edits that carry the same information: at least one a portrait."""
-        if self.design_effect >= edits / portraits:
-            return float(portraits)
+        design_effect, freedom = self._shrunk(side)
+        if design_effect >= side.edits / side.portraits:
+            return float(side.portraits)
         tail = (1 + confidence) / 2
-        penalty = (normal_quantile(tail) / t_quantile(tail, self.freedom)) ** 2
-        return max(float(portraits), edits / max(1.0, self.design_effect) * penalty)
+        penalty = (normal_quantile(tail) / t_quantile(tail, freedom)) ** 2
+        return max(float(side.portraits), side.edits / max(1.0, design_effect) * penalty)
+
+    def _shrunk(self, side: _Side) -> tuple[float, float]:
+        """The side's own design effect, drawn towards that of all groups, and never below it.
+
+        A group of few portraits may be more volatile than the others. Its own design effect is hardly known, so it
+        counts with its own few degrees of freedom, and only to make the interval wider.
+        """
+        spread = side.rate * (1 - side.rate)
+        if spread <= NOISE or side.units < 2:
+            return self.design_effect, self.freedom
+        own, freedom = side.edits * side.variance / spread, side.units - 1
+        shared = min(SHARED_FREEDOM, max(0.0, self.freedom - freedom))
+        pooled = self.design_effect if math.isfinite(self.design_effect) else own
+        return max(pooled, (freedom * own + shared * pooled) / (freedom + shared)), freedom + shared
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side's rate, and what its spread between units is known from."""
+
+    rate: float
+    variance: float
+    units: int
+    portraits: int
+    edits: float
 
 
 def _score_interval(sides: _Sides, clustering: _Clustering, confidence: float) -> tuple[float, float]:
     """Wilson for one group; for two, Newcombe's squares of the distances to each one's limits."""
-    rates = sides.rates()
-    limits = [
-        wilson(rate, clustering.effective(edits, portraits, confidence), confidence)
-        for rate, portraits, edits in zip(rates, sides.portraits, sides.edits, strict=True)
-    ]
+    both = sides.each()
+    rates = [side.rate for side in both]
+    limits = [wilson(side.rate, clustering.effective(side, confidence), confidence) for side in both]
     if len(rates) == 1:
         return limits[0]
     if sides.comparison.scale == "log ratio":

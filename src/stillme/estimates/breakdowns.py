@@ -32,7 +32,7 @@ def by_prompt(
     """
     wanted = replace(settings, prompts="fixed")
     if not groups:
-        wanted = replace(wanted, factors=(), reference={})
+        wanted = wanted.comparing()
     names = [_name(prompt, by) for prompt in edits.prompts]
     estimates: list[Estimate] = []
     for kind in sorted(set(names)):
@@ -54,7 +54,7 @@ def by_intersection(
     for factor in factors:
         if factor not in known:
             raise UnknownName.among("factor", factor, known, f"Portraits have {', '.join(sorted(known)) or 'none'}.")
-    crossed = replace(settings, factors=(TIMES.join(factors),), reference={})
+    crossed = settings.comparing(TIMES.join(factors))
     return [row for row in estimate(edits.crossed(factors), scores, crossed) if row.factor]
 
 

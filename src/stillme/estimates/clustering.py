@@ -38,7 +38,7 @@ class IntraclassCorrelation:
 def intraclass_correlations(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[IntraclassCorrelation]:
     """The ICC and design effect of every mean and rate, for each editor, arm and judge."""
     columns = Columns.of(edits)
-    plan = design.everyone(columns)
+    plan = design.everyone(columns, settings)
     return [_correlation(plan, quantity, settings) for quantity in columns.quantities(scores)]
 
 

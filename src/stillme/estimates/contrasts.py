@@ -58,7 +58,7 @@ def contrasts(
     compared: list[Contrast] = []
     for factor in settings.factors:
         reference = settings.reference.get(factor)
-        plan = design.by_factor(columns, factor, reference)
+        plan = design.by_factor(columns, factor, settings)
         for kind in against:
             pairs = _pairs(plan, kind, reference)
             if pairs:
@@ -94,7 +94,8 @@ def _family(
         scale = "log ratio" if measure == "ratio" else "difference"
         scaled = [replace(comparison, scale=scale) for comparison in compared]
         # Groups stay in the plan: the correlation of a portrait's edits is pooled over them.
-        wanted = replace(plan, comparisons=(*groups, *scaled))
+        spread = [replace(group, for_spread=True) for group in groups]
+        wanted = replace(plan, comparisons=(*spread, *scaled), levels=())
         for place, quantity, resampled in zip(places, quantities, resample(wanted, quantities, settings), strict=True):
             outcomes = resampled.outcomes[len(groups) :]
             for pair, comparison, outcome, test in zip(pairs, compared, outcomes, tests[place], strict=True):

@@ -21,8 +21,10 @@ from stillme.estimates.bootstrap import (
     Resampled,
     clipped,
     draws,
+    logit_limits,
     ratio_limits,
     too_few_units,
+    widest_limits,
 )
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantiles import t_quantile, wilson
@@ -197,10 +199,14 @@ def _outcome(plan: Plan, quantity: Quantity, result: _Result, confidence: float)
     error = math.sqrt(result.variance)
     usable = np.isfinite(result.values) & (result.variances > 1e-8 * result.variance)
     noun = f"prompts and {plan.noun}"
-    if fewer >= MIN_UNITS and not result.flat and np.mean(~usable) <= MAX_DEGENERATE:
+    stable = fewer >= MIN_UNITS and not result.flat and np.mean(~usable) <= MAX_DEGENERATE
+    if stable and quantity.is_rate and result.comparison.against is None:
+        low, high = logit_limits(result.value, error, t_quantile(tail, fewer - 1))
+        method = f"Student's t of the logit over {noun}"
+    elif stable:
         t = (result.values[usable] - result.value) / np.sqrt(result.variances[usable])
-        low_t, high_t = (float(quantile) for quantile in np.quantile(t, [1 - tail, tail]))
-        low, high, method = result.value - high_t * error, result.value - low_t * error, f"bootstrap-t over {noun}"
+        low, high = widest_limits(result.value, error, t, fewer - 1, confidence)
+        method = f"bootstrap-t and Student's t over {noun}, the wider limits"
     elif result.flat and quantity.is_rate:
         bounds = [wilson(rate, fewer, confidence) for rate in result.sides]
         if is_ratio:

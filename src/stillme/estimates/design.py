@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -12,9 +13,16 @@ from numpy.typing import NDArray
 from stillme.errors import UnknownName
 from stillme.estimates.quantities import Columns
 from stillme.estimates.rows import Flags
+from stillme.estimates.settings import Settings
 from stillme.types import Scope
 
 Places = NDArray[np.intp]
+
+MIN_SETS = 6
+"""Matched sets below which portraits are not paired: fewer sign flips than of six cannot reject at 5 %."""
+
+MIN_COMPLETE = 0.8
+"""The share of matched sets that must hold every level."""
 
 REST = "rest"
 """The other side of a contrast where no reference level is declared."""
@@ -31,6 +39,8 @@ class Comparison:
     against: Flags | None = None
     scale: Literal["difference", "log ratio"] = "difference"
     """How the two sides are compared."""
+    for_spread: bool = False
+    """Whether it is here only because the spread within groups is pooled over it; nobody reads its interval."""
 
     @property
     def everyone(self) -> Flags:
@@ -73,14 +83,14 @@ class Plan:
     permutation: PermutationDesign | None = None
 
 
-def everyone(columns: Columns) -> Plan:
+def everyone(columns: Columns, settings: Settings) -> Plan:
     """All portraits as one group."""
     members = np.ones(len(columns.portraits), dtype=np.bool_)
-    block, names = _blocks(columns, members)
+    unit, names = _clusters(columns, members, settings.design_factors)
     enough = len(names) >= 2
     return Plan(
         factor="",
-        unit=block,
+        unit=unit,
         strata=(np.arange(len(names), dtype=np.intp),),
         names=names,
         noun="portraits" if len(names) == len(members) else "blocks of portraits",
@@ -90,8 +100,9 @@ def everyone(columns: Columns) -> Plan:
     )
 
 
-def by_factor(columns: Columns, factor: str, reference: str | None) -> Plan:
+def by_factor(columns: Columns, factor: str, settings: Settings) -> Plan:
     """Each level of a factor, and each against the reference level or against the rest."""
+    reference = settings.reference.get(factor)
     levels, codes_by_portrait = columns.edits.levels(factor)
     if not levels:
         known = sorted({name for portrait in columns.edits.portraits for name in portrait.attributes})
@@ -100,23 +111,25 @@ def by_factor(columns: Columns, factor: str, reference: str | None) -> Plan:
         raise UnknownName.among("reference level", reference, levels, f"{factor} has {', '.join(levels)}.")
     codes = codes_by_portrait[columns.places].astype(np.intp)
     large = [code for code in range(len(levels)) if np.count_nonzero(codes == code) >= 2]
-    unit, names, paired, noun = _units(columns, codes, large)
+    units = _units(columns, codes, large, factor, settings)
+    unit = units.unit
     enough = [code for code in large if len(np.unique(unit[codes == code])) >= 2]
     strata = (
-        (np.arange(len(names), dtype=np.intp),) if paired else tuple(np.unique(unit[codes == code]) for code in enough)
+        (np.arange(len(units.names), dtype=np.intp),)
+        if units.paired
+        else tuple(np.unique(unit[codes == code]) for code in enough)
     )
-    unit = np.where(np.isin(codes, enough), unit, -1)
     return Plan(
         factor=factor,
-        unit=unit,
+        unit=np.where(np.isin(codes, enough), unit, -1),
         strata=strata,
-        names=names,
-        noun=noun,
-        paired=paired,
+        names=units.names,
+        noun=units.noun,
+        paired=units.paired,
         levels=tuple(levels[code] for code in enough),
         too_small={name: codes == code for code, name in enumerate(levels) if code not in enough},
         comparisons=_comparisons(levels, codes, enough, reference),
-        permutation=_permutation(columns, codes, enough),
+        permutation=_permutation(columns, codes, enough, units),
     )
 
 
@@ -137,47 +150,130 @@ def _comparisons(
     return (*groups, *contrasts)
 
 
-def _units(columns: Columns, codes: Places, large: list[int]) -> tuple[Places, tuple[str, ...], bool, str]:
-    """Blocks that hold every level are resampled whole, which pairs the contrast.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Units:
+    """What is resampled together for a factor, and inside what labels are permuted."""
 
-    Blocks that lie within one level are resampled whole too: their portraits share what makes them a
-    block, and so are not independent. Otherwise the portrait is the unit.
+    unit: Places
+    names: tuple[str, ...]
+    noun: str
+    paired: bool = False
+    """Whether a unit holds every level, so that what it shares cancels in a contrast."""
+    whole: bool = False
+    """Whether labels belong to whole units, because no unit has two."""
+
+
+def _units(columns: Columns, codes: Places, large: list[int], factor: str, settings: Settings) -> _Units:
+    """Match the levels of a factor on all the other factors; else on blocks; else take portraits by themselves.
+
+    A block that repeats its cell of the design is a cluster, such as several pictures of a person: if it lies within
+    one level it is resampled whole, because its portraits are not independent.
     """
     part = np.isin(codes, large)
-    block, names = _blocks(columns, part)
-    levels_per_block = _levels_per_block(block, codes, part, len(names))
-    if len(large) > 1 and len(names) > 1 and (levels_per_block == len(large)).all():
-        return block, names, True, "blocks of portraits, paired"
-    if (levels_per_block == 1).all():
-        noun = "portraits" if len(names) == part.sum() else "blocks of portraits"
-        return block, names, False, noun
     ids = tuple(portrait.id for portrait in columns.portraits)
-    return np.where(part, np.arange(len(ids)), -1), ids, False, "portraits"
+    cluster, names = _clusters(columns, part, settings.design_factors)
+    if len(names) == part.sum() and len(large) > 1:
+        sets = _matched_sets(columns, codes, part, large, settings.matched_with(factor))
+        if sets is not None:
+            return _Units(unit=sets[0], names=sets[1], noun="sets of matched portraits", paired=True)
+    block, block_names = _blocks(columns, part)
+    levels_per_block = _levels_per_block(block, codes, part, len(block_names))
+    if len(large) > 1 and len(block_names) > 1 and (levels_per_block == len(large)).all():
+        return _Units(unit=block, names=block_names, noun="blocks of portraits, paired", paired=True)
+    if len(names) < part.sum() and (_levels_per_block(cluster, codes, part, len(names)) == 1).all():
+        return _Units(unit=cluster, names=names, noun="blocks of portraits", whole=True)
+    return _Units(unit=np.where(part, np.arange(len(ids)), -1), names=ids, noun="portraits")
 
 
-def _permutation(columns: Columns, codes: Places, enough: list[int]) -> PermutationDesign | None:
+def _matched_sets(
+    columns: Columns, codes: Places, part: Flags, large: list[int], others: tuple[str, ...]
+) -> tuple[Places, tuple[str, ...]] | None:
+    """Sets of portraits that are alike in the other factors and hold each level once; None where there are none.
+
+    Factors that are not crossed with this one, such as a measured tone, are left out of the matching.
+    """
+    portraits = columns.portraits
+    for size in range(len(others), 0, -1):
+        for chosen in combinations(others, size):
+            names: dict[str, int] = {}
+            unit = np.full(len(codes), -1, dtype=np.intp)
+            members: list[int] = np.flatnonzero(part).tolist()
+            for place in members:
+                alike = "/".join(portraits[place].attributes.get(other, "") for other in chosen)
+                unit[place] = names.setdefault(alike, len(names))
+            cells = unit[part] * (int(codes.max()) + 1) + codes[part]
+            complete = np.count_nonzero(_levels_per_block(unit, codes, part, len(names)) == len(large))
+            once = len(np.unique(cells)) == len(cells)
+            if once and len(names) >= MIN_SETS and complete >= MIN_COMPLETE * len(names):
+                return unit, tuple(names)
+    return None
+
+
+def _permutation(columns: Columns, codes: Places, enough: list[int], units: _Units) -> PermutationDesign | None:
     if len(enough) < 2:
         return None
     part = np.isin(codes, enough)
-    block, names = _blocks(columns, part)
     label = np.searchsorted(np.array(enough), codes)
-    if (_levels_per_block(block, codes, part, len(names)) == 1).all():
-        # A factor that never varies inside a block can only be permuted over whole blocks.
-        first = np.unique(block[part], return_index=True)[1]
+    if units.whole:
+        # A factor that never varies inside a cluster can only be permuted over whole clusters.
+        kept, first = np.unique(units.unit[part], return_index=True)
         first = np.flatnonzero(part)[first]
-        within = np.zeros(len(names), dtype=np.intp)
-        return PermutationDesign(unit=block, level=label[first], within=within, names=names)
+        place = np.full(len(units.names), -1, dtype=np.intp)
+        place[kept] = np.arange(len(kept))
+        return PermutationDesign(
+            unit=np.where(part, place[units.unit], -1),
+            level=label[first],
+            within=np.zeros(len(kept), dtype=np.intp),
+            names=tuple(np.array(units.names)[kept].tolist()),
+        )
     places = np.flatnonzero(part)
     portraits = [portrait for portrait, inside in zip(columns.portraits, part, strict=True) if inside]
-    known = {name: place for place, name in enumerate(sorted({portrait.block for portrait in portraits}))}
+    if units.paired:
+        within = np.unique(units.unit[places], return_inverse=True)[1].astype(np.intp)
+    else:
+        known = {name: place for place, name in enumerate(sorted({portrait.block for portrait in portraits}))}
+        within = np.array([known[portrait.block] for portrait in portraits], dtype=np.intp)
+        if (_levels_per_block(within, label[places], np.ones(len(within), dtype=np.bool_), len(known)) == 1).all():
+            # Blocks that are cells of the design hold one level each: labels are permuted over all portraits.
+            within = np.zeros(len(within), dtype=np.intp)
     unit = np.full(len(codes), -1, dtype=np.intp)
     unit[places] = np.arange(len(places))
     return PermutationDesign(
-        unit=unit,
-        level=label[places],
-        within=np.array([known[portrait.block] for portrait in portraits], dtype=np.intp),
-        names=tuple(portrait.id for portrait in portraits),
+        unit=unit, level=label[places], within=within, names=tuple(portrait.id for portrait in portraits)
     )
+
+
+def _clusters(columns: Columns, part: Flags, factors: tuple[str, ...]) -> tuple[Places, tuple[str, ...]]:
+    """Each portrait's cluster, -1 outside `part`: its block where blocks repeat a cell of the design, else itself.
+
+    A block that is one cell of the declared factors, such as a gender × age cell with one portrait of each race, is a
+    fixed stratum: results are about these cells, and nothing could tell what a cell shares from what its factors do.
+    """
+    block, names = _blocks(columns, part)
+    if len(names) == part.sum() or not _are_cells(columns, part, block, factors):
+        return block, names
+    ids = tuple(portrait.id for portrait in columns.portraits)
+    places = np.full(len(ids), -1, dtype=np.intp)
+    places[part] = np.arange(np.count_nonzero(part))
+    return places, tuple(name for name, inside in zip(ids, part, strict=True) if inside)
+
+
+def _are_cells(columns: Columns, part: Flags, block: Places, factors: tuple[str, ...]) -> bool:
+    """Whether each block is one cell of the factors that do not vary inside blocks, and others do vary there."""
+    values = {
+        factor: np.array([portrait.attributes.get(factor, "") for portrait in columns.portraits])[part]
+        for factor in factors
+    }
+    inside, blocks = block[part], len(np.unique(block[part]))
+    constant = [
+        factor
+        for factor, column in values.items()
+        if len(set(zip(inside.tolist(), column.tolist(), strict=True))) == blocks
+    ]
+    if not constant or len(constant) == len(factors):
+        return False
+    cells = set(zip(*(values[factor].tolist() for factor in constant), strict=True))
+    return len(cells) == blocks
 
 
 def _levels_per_block(block: Places, codes: Places, part: Flags, blocks: int) -> Places:

@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 
 from stillme.estimates.bootstrap import BATCH, Resampled
 from stillme.estimates.design import PermutationDesign, Plan
-from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE, p_value, permutations
+from stillme.estimates.permuting import (
+    CLEARLY_LARGE,
+    FIRST,
+    PERMUTATIONS_PER_REPLICATE,
+    is_large,
+    level_sums,
+    normal_draws,
+    normal_limit,
+    p_value,
+    permutations,
+    smallest_permuted_p,
+)
 from stillme.estimates.quantiles import normal_quantile, t_quantile
 from stillme.estimates.quantities import Floats, Quantity, sums_by
 from stillme.estimates.rounding import interval as rounded_interval
@@ -39,6 +50,8 @@ class NullBand:
 
     The test to rely on: it detects two groups that differ from five others better than the range does.
     """
+    smallest_p: float = 0.0
+    """The smallest p-value that so few units can give; a test that cannot reject is no part of a family."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,30 +144,64 @@ def _batch(
     settings: Settings,
 ) -> Iterator[NullBand | None]:
     usable = [comparable(quantity) for quantity in resampled]
-    sums = [_unit_sums(design, quantity, keep) for quantity, keep in zip(quantities, usable, strict=True)]
+    units = np.stack(
+        [_unit_sums(design, quantity, keep) for quantity, keep in zip(quantities, usable, strict=True)], axis=1
+    )
+    levels = len(plan.levels)
     ranges = np.empty((len(quantities), PERMUTATIONS_PER_REPLICATE * settings.replicates))
     squares = np.empty_like(ranges)
-    done = 0
-    for permuted in permutations(design, settings):
-        end = done + len(permuted)
-        membership = np.stack([permuted == level for level in range(len(plan.levels))]).astype(np.float64)
-        for row, (unit_sums, keep) in enumerate(zip(sums, usable, strict=True)):
-            kept = membership if keep.all() else membership[keep]
-            ranges[row, done:end], squares[row, done:end] = _differences(kept @ unit_sums[:, 0], kept @ unit_sums[:, 1])
+    smallest = smallest_permuted_p(design)
+    as_labelled = level_sums(design.level[None, :], levels, units)
+    ranges[:], squares[:] = np.nan, np.nan
+    done, going = 0, list(range(len(quantities)))
+    for sums in _permuted(design, levels, units, settings):
+        end = done + sums.shape[1]
+        for row in going:
+            keep = usable[row]
+            ranges[row, done:end], squares[row, done:end] = _differences(*np.moveaxis(sums[keep, :, row], -1, 0))
         done = end
-    as_labelled = np.stack([design.level == level for level in range(len(plan.levels))]).astype(np.float64)
-    for row, (unit_sums, keep) in enumerate(zip(sums, usable, strict=True)):
+        if done >= FIRST * ranges.shape[1]:
+            going = [row for row in going if _is_open(as_labelled[usable[row], :, row], ranges[row], squares[row])]
+            if not going:
+                break
+    for row, keep in enumerate(usable):
         if keep.sum() < 2:
             yield None
             continue
-        observed = _differences(*(as_labelled[keep][:, None, :] @ unit_sums[:, column] for column in (0, 1)))
+        observed = _differences(*np.moveaxis(as_labelled[keep, :, row], -1, 0))
         under_chance = ranges[row][np.isfinite(ranges[row])]
         yield NullBand(
             mean=rounded(float(under_chance.mean())),
             high=rounded(float(np.quantile(under_chance, settings.confidence))),
             p=p_value(under_chance, float(observed[0][0])),
             omnibus=p_value(squares[row][np.isfinite(squares[row])], float(observed[1][0])),
+            smallest_p=smallest,
         )
+
+
+def _is_open(as_labelled: Floats, ranges: Floats, squares: Floats) -> bool:
+    """Whether one of the two p-values may still be small, so that it needs more permutations."""
+    observed = _differences(*np.moveaxis(as_labelled, -1, 0))
+    return any(
+        p_value(drawn[np.isfinite(drawn)], float(value[0])) < CLEARLY_LARGE
+        for drawn, value in zip((ranges, squares), observed, strict=True)
+        if np.isfinite(value[0])
+    )
+
+
+def _permuted(design: PermutationDesign, levels: int, units: Floats, settings: Settings) -> Iterator[Floats]:
+    """Chunks of levels × permutations × quantities × sum and count."""
+    if not is_large(design):
+        for permuted in permutations(design, settings):
+            yield level_sums(permuted, levels, units)
+        return
+    total = units.sum(axis=0)
+    ratio = np.divide(total[:, 0], total[:, 1], out=np.zeros(len(total)), where=total[:, 1] > 0)
+    mean, root = normal_limit(design, levels, units[:, :, 0] - ratio * units[:, :, 1])
+    counts = np.bincount(design.level, minlength=levels)[:, None] / len(design.level) * total[:, 1]
+    for drawn in normal_draws(design, root, settings):
+        sums = mean[:, None] + drawn + (ratio * counts)[:, None]
+        yield np.stack([sums, np.broadcast_to(counts[:, None], sums.shape)], axis=-1)
 
 
 def _differences(sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
@@ -174,4 +221,4 @@ def _unit_sums(design: PermutationDesign, quantity: Quantity, keep: NDArray[np.b
     unit, size = design.unit[inside], len(design.level)
     both = [sums_by(unit, values[inside], size) for values in (quantity.sums, quantity.counts)]
     # Levels without an estimate of their own take no part.
-    return np.asfortranarray(np.stack(both, axis=1) * keep[design.level][:, None])
+    return np.stack(both, axis=1) * keep[design.level][:, None]

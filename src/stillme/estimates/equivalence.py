@@ -70,12 +70,12 @@ def equivalence(
     alpha = 1 - settings.confidence
     tests: list[Equivalence] = []
     for factor in settings.factors:
-        plan = design.by_factor(columns, factor, settings.reference.get(factor))
+        plan = design.by_factor(columns, factor, settings)
         for quantity, by_comparison in zip(chosen, limits(plan, chosen, settings), strict=True):
             for comparison, interval_at in zip(plan.comparisons, by_comparison, strict=True):
                 if comparison.scope != "contrast":
                     continue
-                outcome = interval_at(1 - 2 * alpha)
+                outcome = interval_at(round(1 - 2 * alpha, 12))
                 p = _p(interval_at, margin, worse, settings.replicates) if isinstance(outcome, Interval) else None
                 members = comparison.everyone
                 tests.append(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -34,8 +33,8 @@ def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list
 
 def estimate_all(columns: Columns, quantities: Sequence[Quantity], settings: Settings) -> list[Estimate]:
     """The same, for quantities that are collapsed already."""
-    plans = [design.everyone(columns)]
-    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    plans = [design.everyone(columns, settings)]
+    plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     estimates: list[Estimate] = []
     for plan in plans:
         resampled = list(resample(plan, quantities, settings))
@@ -63,7 +62,7 @@ def gap(
     An empty `judge` takes the first, by name, that gives the quantity.
     """
     chosen = settings or Settings(factors=(factor,))
-    chosen = replace(chosen, factors=(factor,), reference={factor: reference} if reference else {})
+    chosen = chosen.comparing(factor, reference={factor: reference} if reference else {})
     columns = Columns.of(edits)
     offered = [
         offer
@@ -82,7 +81,7 @@ def contrast_of(
 ) -> Interval | NotEstimable:
     """One contrast of a quantity that is collapsed already: against the reference of `settings`, or the rest."""
     reference = settings.reference.get(factor)
-    plan = design.by_factor(columns, factor, reference)
+    plan = design.by_factor(columns, factor, settings)
     wanted = f"{level} - {reference or REST}"
     place = next((place for place, comparison in enumerate(plan.comparisons) if comparison.group == wanted), None)
     if place is None:

@@ -81,7 +81,7 @@ def odds_ratios(edits: Edits, scores: Sequence[Scores], settings: Settings) -> l
 
 def _of_factor(columns: Columns, measured: Measured, factor: str, settings: Settings) -> list[OddsRatio]:
     declared = settings.reference.get(factor)
-    plan = design.by_factor(columns, factor, declared)
+    plan = design.by_factor(columns, factor, settings)
     groups = [comparison for comparison in plan.comparisons if comparison.scope == "group"]
     rows = measured.counted
     values, codes = np.unique(np.round(measured.value[rows], 9), return_inverse=True)

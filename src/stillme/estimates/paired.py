@@ -22,7 +22,7 @@ from stillme.estimates.disparity import Disparity
 from stillme.estimates.equal_baseline import at_equal_baseline
 from stillme.estimates.estimating import disparity_of, estimate_all, order_of
 from stillme.estimates.pairing import Paired, pair_arms, pooled
-from stillme.estimates.permuting import permutation_tests, sign_flip_p
+from stillme.estimates.permuting import permutation_tests, sign_flip_p, smallest_p
 from stillme.estimates.quantiles import wilson
 from stillme.estimates.quantities import Columns, Exclusion, Floats, Quantity, SumsByPrompt
 from stillme.estimates.resampling import resample
@@ -50,6 +50,8 @@ class PairedEffect(Estimate):
     """The change of an untreated re-run."""
     beyond_untreated: Interval | NotEstimable
     """The arm minus the untreated re-run: free of regression to the mean, however the edits were selected."""
+    smallest_p: float | None = None
+    """The smallest p-value that sign flips can give here: 2 to the power of 1 - units that changed at all."""
 
 
 def paired_effects(
@@ -74,8 +76,8 @@ def paired_effects(
         if quantities is None or pair.name in quantities
     ]
     pairs = list(pooled(pairs)) if pool else pairs
-    plans = [design.everyone(columns)]
-    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    plans = [design.everyone(columns, settings)]
+    plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     effects = [effect for plan in plans for effect in _of_plan(columns, plan, pairs, settings)]
     return sorted(effects, key=order_of)
 
@@ -149,7 +151,11 @@ def _of_plan(
         for index, comparison in enumerate(plan.comparisons):
             outcome = _with_unseen(resampled[place].outcomes[index], pair, change, comparison)
             tested = isinstance(outcome, Interval)
-            p = next(tests).p if comparison.scope == "contrast" else _sign_flip(plan, change, comparison, settings)
+            p, smallest = (
+                (next(tests).p, None)
+                if comparison.scope == "contrast"
+                else _sign_flip(plan, change, comparison, settings)
+            )
             effects.append(
                 _effect(
                     plan,
@@ -158,6 +164,7 @@ def _of_plan(
                     comparison,
                     outcome,
                     p=p if tested else None,
+                    smallest_p=smallest,
                     equal_baseline=equal_baseline.get(
                         comparison.group, NotEstimable(reason="there is no other group to share a baseline with")
                     ),
@@ -183,11 +190,12 @@ def _sides(plan: Plan, comparison: Comparison) -> tuple[Flags, Flags]:
     return one, other
 
 
-def _sign_flip(plan: Plan, change: Quantity, comparison: Comparison, settings: Settings) -> float:
+def _sign_flip(plan: Plan, change: Quantity, comparison: Comparison, settings: Settings) -> tuple[float, float]:
+    """The p-value, and the smallest that there could be."""
     units = by_unit(plan, comparison.members, change.sums)
     seen = by_unit(plan, comparison.members, change.counts) > 0
     names = [name for name, keep in zip(plan.names, seen, strict=True) if keep]
-    return sign_flip_p(units[seen], settings, names)
+    return sign_flip_p(units[seen], settings, names), smallest_p(units)
 
 
 def _with_unseen(
@@ -212,6 +220,7 @@ def _effect(
     outcome: Interval | NotEstimable,
     *,
     p: float | None,
+    smallest_p: float | None,
     equal_baseline: Interval | NotEstimable,
     untreated: Interval | NotEstimable,
     beyond: Interval | NotEstimable,
@@ -232,6 +241,7 @@ def _effect(
         before=_mean(pair, pair.before, comparison),
         after=_mean(pair, pair.after, comparison),
         p=p,
+        smallest_p=smallest_p,
         at_equal_baseline=equal_baseline,
         untreated=untreated,
         beyond_untreated=beyond,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 
 def normal_quantile(probability: float) -> float:
     """The standard normal quantile."""
     return float(ndtri(probability))
+
+
+def normal_tail(value: float) -> float:
+    """How likely a standard normal value is above this one."""
+    return float(ndtr(-value))
 
 
 def t_quantile(probability: float, freedom: float) -> float:

@@ -119,8 +119,10 @@ class Edits:
         return np.array(counts, dtype=np.bool_)[self.prompt]
 
     def pooled(self, name: str = ALL) -> Edits:
-        """The same rows, as if one editor had made them all."""
-        return replace(self, editor=np.zeros(len(self), dtype=np.int32), editors=(name,))
+        """The same rows, as if one editor had made them all; two editors' edits of one request stay two."""
+        seed = np.zeros(len(self), dtype=np.int32) if self.seed is None else self.seed
+        own = (seed * len(self.editors) + self.editor).astype(np.int32)
+        return replace(self, editor=np.zeros(len(self), dtype=np.int32), editors=(name,), seed=own)
 
 
 def _intersection(portrait: Portrait, factors: tuple[str, ...]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from stillme.errors import StillmeError
+from stillme.estimates.rows import TIMES
 
 
 def _none() -> Mapping[str, str]:
@@ -27,6 +28,8 @@ class Settings:
     seed: int = 0
     prompts: Literal["fixed", "sample"] = "fixed"
     """`fixed`: results are about these prompts. `sample`: about prompts like these, so prompts are resampled too."""
+    matched_on: tuple[str, ...] = ()
+    """Attributes that portraits are matched on although they are not compared here; those compared always count."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -37,3 +40,19 @@ class Settings:
             raise StillmeError(f"replicates is {self.replicates}; fewer than 100 give no usable interval.")
         if stray := sorted(set(self.reference) - set(self.factors)):
             raise StillmeError(f"reference names {stray[0]!r}, which is not among the factors {list(self.factors)}.")
+
+    def comparing(self, *factors: str, reference: Mapping[str, str] | None = None) -> Settings:
+        """The same with other factors compared; portraits stay matched as they were."""
+        matched_on = tuple(dict.fromkeys((*self.factors, *self.matched_on)))
+        return replace(self, factors=factors, reference=reference or {}, matched_on=matched_on)
+
+    def matched_with(self, factor: str) -> tuple[str, ...]:
+        """The attributes that the portraits of a factor's levels are matched on: all declared ones but its own."""
+        own = factor.split(TIMES)
+        return tuple(name for name in self.design_factors if name not in own)
+
+    @property
+    def design_factors(self) -> tuple[str, ...]:
+        """Every attribute that the portraits were chosen by."""
+        declared = (*self.factors, *self.matched_on)
+        return tuple(dict.fromkeys(part for factor in declared for part in factor.split(TIMES)))

@@ -82,6 +82,11 @@ def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = 
 
     With `key`, a private key of OpenSSH, a signature is written beside it.
     """
+    if "rows" in run.design.resolved:
+        raise StillmeError(
+            f"{run.folder} was made of imported rows: it has no audit and no pictures that a bundle could prove. "
+            "Share the file of rows, or `stillme export`."
+        )
     suffix = archive.require_suffix(file)
     with tempfile.TemporaryDirectory(prefix="stillme-seal-") as name:
         folder = Path(name) / "bundle"

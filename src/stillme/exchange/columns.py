@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -37,6 +37,10 @@ def _no_names() -> Mapping[str, str]:
     return {}
 
 
+def _no_values() -> Mapping[str, tuple[str, ...]]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnMapping:
     """What the user says about the file's columns."""
@@ -45,8 +49,10 @@ class ColumnMapping:
     """Our name to the file's: a column, or in a file with one row per axis the word for an axis."""
     fixed: Mapping[str, str] = field(default_factory=_no_names)
     """Values that hold for every row and are in no column."""
-    where: Mapping[str, str] = field(default_factory=_no_names)
-    """The file's column to the value that rows must have there; other rows are left out."""
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=_no_values)
+    """The file's column to the values, one of which rows must have there; other rows are left out."""
+    unless: Mapping[str, tuple[str, ...]] = field(default_factory=_no_values)
+    """The file's column to the values that rows must not have there."""
     ignored: tuple[str, ...] = ()
     """The file's columns that are not read, although their names are close to known ones."""
 
@@ -67,10 +73,12 @@ class Answer:
 class Layout:
     """The file's columns under our names."""
 
-    def __init__(self, rows: Sequence[Row], mapping: ColumnMapping, source: str) -> None:
+    def __init__(
+        self, columns: Sequence[str], mapping: ColumnMapping, source: str, *, more: Sequence[str] = ()
+    ) -> None:
         self._axes = rubric.load().axes
-        self._source, self._mapping = source, mapping
-        self.columns = list(dict.fromkeys(name for row in rows for name in row.cells))
+        self._source, self._mapping, self._more = source, mapping, tuple(more)
+        self.columns = list(columns)
         self._check_mapping()
         self._long = all(self._column(name) for name in ("axis", "score"))
         self._axis_by_word = {mapping.names.get(axis, axis): axis for axis in self._axes}
@@ -83,22 +91,24 @@ class Layout:
                 f"{_list(self.columns)}. Name one, as in --map race_change=COLUMN."
             )
 
-    def select(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows that `where` keeps."""
-        wanted = self._mapping.where.items()
-        return [row for row in rows if all(row.cells.get(name, "") == value for name, value in wanted)]
+    def selects(self, row: Row) -> bool:
+        """Whether `where` and `unless` keep the row."""
+        wanted, unwanted = self._mapping.where, self._mapping.unless
+        return all(row.cells.get(name, "") in values for name, values in wanted.items()) and not any(
+            row.cells.get(name, "") in values for name, values in unwanted.items()
+        )
 
-    def read(self, rows: Sequence[Row], problems: list[Problem]) -> Iterator[Answer]:
+    def read(self, rows: Iterable[Row], problems: list[Problem]) -> Iterator[Answer]:
         """Every score of these rows; a row that cannot be read becomes a problem."""
         for row in rows:
             try:
                 yield from self._answers(row)
-            except _Unreadable as error:
+            except Unreadable as error:
                 problems.append(Problem(place=row.place, message=str(error)))
 
     @property
     def _known(self) -> tuple[str, ...]:
-        return (*EDIT_COLUMNS, *REPEAT_COLUMNS, *LONG_COLUMNS, *self._axes)
+        return (*EDIT_COLUMNS, *REPEAT_COLUMNS, *LONG_COLUMNS, *self._more, *self._axes)
 
     def _check_mapping(self) -> None:
         mapping = self._mapping
@@ -108,7 +118,7 @@ class Layout:
                 raise StillmeError(f"{ours!r} is no name that is read.{near} Known: {_list(self._known)}.")
         has_axes = "axis" in self.columns or "axis" in mapping.names
         axis_words = {theirs for ours, theirs in mapping.names.items() if ours in self._axes and has_axes}
-        for theirs in (*mapping.names.values(), *mapping.where, *mapping.ignored):
+        for theirs in (*mapping.names.values(), *mapping.where, *mapping.unless, *mapping.ignored):
             if theirs not in self.columns and theirs not in axis_words:
                 near = did_you_mean(theirs, self.columns)
                 raise StillmeError(f"{self._source} has no column {theirs!r}.{near} It has {_list(self.columns)}.")
@@ -119,7 +129,11 @@ class Layout:
         """Columns without a meaning. One that is close to a name without a column is an error: it may hold scores."""
         expected = [name for name in self._known if not self._long or name not in self._axes]
         read = {column for name in expected if (column := self._column(name))}
-        unread = [name for name in self.columns if name not in (*read, *self._mapping.where, *self._mapping.ignored)]
+        unread = [
+            name
+            for name in self.columns
+            if name not in (*read, *self._mapping.where, *self._mapping.unless, *self._mapping.ignored)
+        ]
         absent = [name for name in expected if not self._column(name) and name not in self._mapping.fixed]
         problems: list[Problem] = []
         for column in unread:
@@ -137,37 +151,43 @@ class Layout:
         named = self._mapping.names.get(ours, ours)
         return named if named in self.columns and named not in self._mapping.ignored else ""
 
-    def _cell(self, row: Row, ours: str) -> str:
+    def has(self, ours: str) -> bool:
+        """Whether the file has a column of this meaning."""
+        return bool(self._column(ours))
+
+    def cell(self, row: Row, ours: str) -> str:
+        """What a row says under one of our names; empty where it says nothing."""
         column = self._column(ours)
         return (row.cells.get(column, "") if column else "") or self._mapping.fixed.get(ours, "")
 
     def _answers(self, row: Row) -> Iterator[Answer]:
-        which = {name: value for name in EDIT_COLUMNS if (value := self._cell(row, name))}
-        written = self._cell(row, "epoch")
+        which = {name: value for name in EDIT_COLUMNS if (value := self.cell(row, name))}
+        written = self.cell(row, "epoch")
         epoch = _count(written, "epoch") if written else None
-        rater = self._cell(row, "rater")
+        rater = self.cell(row, "rater")
         if self._column("rater") and not rater:
-            raise _Unreadable("no rater; fill it in, or remove the column if there was only one")
-        for axis, rating in self._ratings(row):
+            raise Unreadable("no rater; fill it in, or remove the column if there was only one")
+        for axis, rating in self.ratings(row):
             yield Answer(place=row.place, which=which, epoch=epoch, rater=rater, axis=axis, rating=rating)
 
-    def _ratings(self, row: Row) -> Iterator[tuple[str, Rating]]:
+    def ratings(self, row: Row) -> Iterator[tuple[str, Rating]]:
+        """Every axis that a row has a score on."""
         if not self._long:
             scores = {axis: score for axis, name in self._axis_columns.items() if (score := row.cells.get(name, ""))}
             if not scores:
-                raise _Unreadable("no score at all; remove the row")
+                raise Unreadable("no score at all; remove the row")
             yield from ((axis, _rating(self._axes[axis], score, "", "")) for axis, score in scores.items())
             return
-        word = self._cell(row, "axis")
+        word = self.cell(row, "axis")
         axis = self._axis_by_word.get(word)
         if axis is None:
             near = did_you_mean(word, self._axis_by_word)
-            raise _Unreadable(f"no axis {word!r}.{near} Name it with --map AXIS={word!r}, or leave it out with --where")
-        outcome, reason = self._cell(row, "outcome"), self._cell(row, "reason")
-        yield axis, _rating(self._axes[axis], self._cell(row, "score"), outcome, reason)
+            raise Unreadable(f"no axis {word!r}.{near} Name it with --map AXIS={word!r}, or leave it out with --where")
+        outcome, reason = self.cell(row, "outcome"), self.cell(row, "reason")
+        yield axis, _rating(self._axes[axis], self.cell(row, "score"), outcome, reason)
 
 
-class _Unreadable(ValueError):
+class Unreadable(ValueError):
     """A row that cannot be read, with the reason."""
 
 
@@ -177,23 +197,23 @@ def _rating(axis: Axis, score: str, outcome: str, reason: str) -> Rating:
     if outcome == "failed":
         return Failed(error=reason or "no reason given", retryable=False)
     if outcome not in ("", "rated"):
-        raise _Unreadable(f"unknown outcome {outcome!r}; write rated, abstained or failed")
+        raise Unreadable(f"unknown outcome {outcome!r}; write rated, abstained or failed")
     try:
         value = float(score)
     except ValueError:
-        raise _Unreadable(f"{axis.name} = {score!r} is not a number; write one, or {_ABSTAINED}") from None
+        raise Unreadable(f"{axis.name} = {score!r} is not a number; write one, or {_ABSTAINED}") from None
     if not math.isfinite(value):
-        raise _Unreadable(f"{axis.name} = {score} is not a score; write a number, or {_ABSTAINED}")
+        raise Unreadable(f"{axis.name} = {score} is not a score; write a number, or {_ABSTAINED}")
     if axis.is_scale and not 1 <= value <= len(axis.scale):
-        raise _Unreadable(f"{axis.name} = {score} is not on its scale, 1 to {len(axis.scale)}")
+        raise Unreadable(f"{axis.name} = {score} is not on its scale, 1 to {len(axis.scale)}")
     if axis.name == "role_target" and value not in _PERSONS:
-        raise _Unreadable(f"{axis.name} = {score} is neither person 1 nor 2")
+        raise Unreadable(f"{axis.name} = {score} is neither person 1 nor 2")
     return Rated(score=value, evidence=reason)
 
 
 def _count(cell: str, name: str) -> int:
     if not cell.isdecimal():
-        raise _Unreadable(f"{name} = {cell!r} is not a whole number; number answers from 0")
+        raise Unreadable(f"{name} = {cell!r} is not a whole number; number answers from 0")
     return int(cell)
 
 

@@ -14,10 +14,10 @@ from stillme.audit.load import FILE
 from stillme.design import JudgeRecord
 from stillme.errors import Problem, StillmeError
 from stillme.exchange import declaring
-from stillme.exchange.columns import ColumnMapping, InvalidJudgements, Layout
+from stillme.exchange.columns import Answer, ColumnMapping, InvalidJudgements, Layout
 from stillme.exchange.declaring import Kind
 from stillme.exchange.matching import MatchedAssessment, Matching
-from stillme.exchange.table_files import read
+from stillme.exchange.table_files import Row, columns_of, read
 from stillme.files import sha256_of
 from stillme.judges.imported import Imported, ImportedParameters
 from stillme.results import Run, folder_of
@@ -87,18 +87,32 @@ def import_judgements(
     folder = folder_of(path, out)
     if not Store.exists(folder):
         raise StillmeError(f"{folder} has no run yet. `stillme edit {path}` makes the edits to be rated.")
-    all_rows = read(file)
-    layout = Layout(all_rows, mapping, str(file))
-    rows = layout.select(all_rows)
-    if not rows:
-        raise StillmeError(f"{file} has no rows" + (" that match --where." if mapping.where else "."))
+    layout = Layout(columns_of(file), mapping, str(file))
+    counted = {True: 0, False: 0}
+
+    def kept() -> Iterator[Row]:
+        for row in read(file):
+            selected = layout.selects(row)
+            counted[selected] += 1
+            if selected:
+                yield row
+
     problems: list[Problem] = []
-    answers = list(layout.read(rows, problems))
+    scores = 0
+
+    def answers() -> Iterator[Answer]:
+        nonlocal scores
+        for answer in layout.read(kept(), problems):
+            scores += 1
+            yield answer
+
     with Store.writing(folder, wait=wait) as store:
         # A judge that was just added to audit.toml is known from here on.
         adopt(folder, store)
         run = Run(store)
-        matched = Matching(run).assessments(answers, problems)
+        matched = Matching(run).assessments(answers(), problems)
+        if not counted[True]:
+            raise StillmeError(f"{file} has no rows" + (" that match --where." if counted[False] else "."))
         if problems:
             raise InvalidJudgements(str(file), problems)
         record, table = _judge(run, judge, matched, declare)
@@ -115,11 +129,11 @@ def import_judgements(
         file=file,
         judge=judge,
         axes=record.capabilities.axes,
-        scores=len(answers),
+        scores=scores,
         edits=len({assessment.target.request.key for assessment in matched}),
         new=len(new),
         already=already,
-        left_out=len(all_rows) - len(rows),
+        left_out=counted[False],
         unread=layout.unread,
         declared=bool(table),
     )
@@ -211,7 +225,9 @@ def _row(key: str, matched: MatchedAssessment, judge: JudgeRecord, provenance: M
         edit=matched.target.request.key,
         epoch=matched.epoch,
         judge=judge.spec,
-        assessment=Assessment(ratings=matched.ratings, effective={**provenance, "places": list(matched.places)}),
+        assessment=Assessment(
+            ratings=matched.ratings, effective={**provenance, "places": list(matched.places)} | matched.said_by
+        ),
         attempts=1,
         seconds=0.0,
         cost=0.0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from stillme import rubric
@@ -12,7 +12,7 @@ from stillme.errors import Problem, did_you_mean
 from stillme.exchange.columns import Answer
 from stillme.results import Run
 from stillme.store import StoredEdit
-from stillme.types import Arm, Rating
+from stillme.types import Arm, Rating, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,18 @@ class MatchedAssessment:
     epoch: int
     places: tuple[str, ...]
     ratings: Mapping[str, Rating]
+    rater: str = ""
+    """A name of the rater that leads back to nobody; the same in every row of a rater."""
+
+    @property
+    def said_by(self) -> dict[str, str]:
+        """What the ledger keeps of the rater."""
+        return {"rater": self.rater} if self.rater else {}
+
+
+def pseudonym(rater: str) -> str:
+    """A rater's name for ledgers and exports: the same for the same person, and no participant id."""
+    return f"R{digest(['rater', rater])[:8]}" if rater else ""
 
 
 class Matching:
@@ -49,7 +61,7 @@ class Matching:
             portraits = "+".join(request.portraits)
             self._by_name[request.editor, portraits, request.prompt, request.arm, request.seed] = target
 
-    def assessments(self, answers: Sequence[Answer], problems: list[Problem]) -> list[MatchedAssessment]:
+    def assessments(self, answers: Iterable[Answer], problems: list[Problem]) -> list[MatchedAssessment]:
         """One entry per edit and repeat, in the file's order."""
         raters: defaultdict[str, list[str]] = defaultdict(list)
         gathered: dict[tuple[str, int], dict[str, Answer]] = {}
@@ -78,6 +90,7 @@ class Matching:
                 epoch=epoch,
                 places=tuple(dict.fromkeys(answer.place for answer in by_axis.values())),
                 ratings={axis: answer.rating for axis, answer in by_axis.items()},
+                rater=pseudonym(next(iter(by_axis.values())).rater),
             )
             for (key, epoch), by_axis in gathered.items()
         ]

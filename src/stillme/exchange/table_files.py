@@ -23,13 +23,25 @@ class Row:
     cells: Mapping[str, str]
 
 
-def read(path: Path) -> list[Row]:
-    """All rows of a file, by its ending."""
+def columns_of(path: Path) -> list[str]:
+    """Every column that any row of a file has, in the order of appearance."""
+    if path.suffix.lower() == ".csv":
+        first = next(_safely(path), None)
+        return list(first.cells) if first else []
+    return list(dict.fromkeys(name for row in _safely(path) for name in row.cells))
+
+
+def read(path: Path) -> Iterator[Row]:
+    """All rows of a file, by its ending, one at a time."""
+    return _safely(path)
+
+
+def _safely(path: Path) -> Iterator[Row]:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a .csv, .jsonl or .parquet file.")
     try:
-        return list(reader(path))
+        yield from reader(path)
     except OSError as error:
         raise StillmeError(f"{path} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError:
@@ -73,11 +85,14 @@ def _parquet(path: Path) -> Iterator[Row]:
     import pyarrow.parquet as parquet
 
     try:
-        table: Any = cast("Any", parquet).read_table(path)
+        file: Any = cast("Any", parquet).ParquetFile(path)
     except ValueError as error:
         raise StillmeError(f"{path} is not a Parquet file ({error}).") from None
-    for number, entry in enumerate(cast("list[dict[str, Any]]", table.to_pylist()), start=1):
-        yield Row(f"row {number}", {name: _text(value) for name, value in entry.items()})
+    number = 0
+    for batch in file.iter_batches(batch_size=5_000):
+        for entry in cast("list[dict[str, Any]]", batch.to_pylist()):
+            number += 1
+            yield Row(f"row {number}", {name: _text(value) for name, value in entry.items()})
 
 
 def _text(value: Any) -> str:

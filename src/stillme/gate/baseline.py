@@ -91,8 +91,8 @@ class Baseline:
                 verdict=verdict,
                 reason=reason,
                 note=change.note,
-                portraits=change.portraits if isinstance(change, Change) else len(matched.edits.portraits),
-                edits=change.pairs if isinstance(change, Change) else matched.cells,
+                portraits=change.portraits,
+                edits=change.pairs,
             )
 
     def _before(self, candidate: Chosen) -> Chosen:
@@ -129,8 +129,10 @@ def _chosen(margin: Rule, comparison: Comparison, headline: AbstractSet[str]) ->
 
 def _loss(change: Change | GapChange) -> Interval | NotEstimable:
     """How much worse, as a positive number: a success rate that fell by 0.1 has a loss of 0.1."""
+    if isinstance(change, GapChange):
+        return change.growth
     outcome = change.outcome
-    if isinstance(outcome, NotEstimable) or isinstance(change, GapChange) or change.worse is not Worse.LOWER:
+    if isinstance(outcome, NotEstimable) or change.worse is not Worse.LOWER:
         return outcome
     return replace(outcome, value=-outcome.value, low=-outcome.high, high=-outcome.low)
 

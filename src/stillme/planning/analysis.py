@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.audit import Audit, NamedEditor
-from stillme.estimates import Edits, design
+from stillme.estimates import Edits, Settings, design
 from stillme.estimates.design import Plan
 from stillme.estimates.quantities import Columns, Floats
 from stillme.planning.answers import Against, Alternative, DetectableGap, Gap, Requirement, RoleDeviation
@@ -37,6 +37,8 @@ class PowerAnalysis:
     def __init__(self, audit: Audit, assumed: Assumptions, terms: Terms) -> None:
         self._audit, self._assumed, self._terms = audit, assumed, terms
         self._columns = Columns.of(_no_edits(audit))
+        reference = {name: level for name, level in audit.config.estimates.reference.items() if name in audit.factors}
+        self._settings = Settings(factors=tuple(audit.factors), reference=reference)
         index = {portrait.id: number for number, portrait in enumerate(self._columns.portraits)}
         self._counts = {named.name: _counts(audit, named, index, people=1) for named in audit.editors}
         self._pair_counts = {named.name: _counts(audit, named, index, people=2) for named in audit.editors}
@@ -54,7 +56,7 @@ class PowerAnalysis:
             (Mean(sd=self._assumed.sd, icc=scores.icc), scores),
         ]
         for factor in self._factors:
-            plan = design.by_factor(self._columns, factor, self._audit.config.estimates.reference.get(factor))
+            plan = design.by_factor(self._columns, factor, self._settings)
             if len(plan.levels) < 2:
                 continue
             for measure, assumed in measures:

@@ -58,6 +58,8 @@ def decisive_gaps(data: ReportData) -> tuple[Gap, ...]:
         if isinstance(disparity, Disparity) and isinstance(disparity.outcome, Interval) and disparity.null
         if (disparity.judge, disparity.quantity) in decides
         if disparity.outcome.value > 0 or disparity.null.high > 0
+        # A test that cannot reject would only weaken the others.
+        if disparity.null.smallest_p <= 1 - data.settings.confidence
     ]
     groups = {(*_identity(one), one.group): one for one in data.shown if one.scope == "group"}
     adjusted = holm([null.omnibus for _, _, null in tested])

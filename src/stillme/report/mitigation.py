@@ -70,6 +70,7 @@ def dumbbell_figures(data: ReportData) -> list[DumbbellFigure]:
         place: gap.null.omnibus
         for place, gap in gaps.items()
         if gap.null is not None and (gap.judge, gap.quantity) in decides
+        if gap.null.smallest_p <= 1 - data.settings.confidence
     }
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     figures = [_figure(key, editors, gaps, everyone, adjusted, data) for key, editors in groups.items()]

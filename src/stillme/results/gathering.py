@@ -334,20 +334,34 @@ def ensemble_name(design: Design) -> str:
 
 
 def combined(parts: Sequence[Scores], rule: str, axis: str, *, name: str = "ensemble") -> Scores:
-    """Several judges of one axis as one, by a named rule; the primary judge comes first."""
-    value = np.full(len(parts[0].value), np.nan)
-    # Where no judge gave a score, the first judge's state says why.
-    state = parts[0].state.copy()
-    given = np.stack([part.value for part in parts])
-    for index in np.flatnonzero(~np.isnan(given).all(axis=0)):
-        column = [None if np.isnan(score) else float(score) for score in given[:, index]]
-        combination = combine(column, rule=rule, axis=axis)
-        if isinstance(combination, Combined):
-            value[index] = combination.score
-            state[index] = RatingState.RATED
-        else:
-            state[index] = RatingState.ABSTAINED
+    """Several judges of one axis as one, by a named rule; the primary judge comes first.
+
+    Only edits that all of them rated count. Judges differ in strictness, so an ensemble of whoever answered would turn
+    a judge's abstentions on one group into a gap.
+    """
+    # A judge that never answered on this axis is no part of the ensemble there.
+    speaking = [part for part in parts if not np.isnan(part.value).all()] or parts[:1]
+    given = np.stack([part.value for part in speaking])
+    states = np.stack([part.state for part in speaking])
+    complete = ~np.isnan(given).any(axis=0)
+    value = np.full(given.shape[1], np.nan)
+    state = _missing_state(states)
+    # Few combinations of scores occur, so each is combined once.
+    columns, place = np.unique(given[:, complete], axis=1, return_inverse=True)
+    combinations = [combine([float(score) for score in column], rule=rule, axis=axis) for column in columns.T]
+    score = np.array([one.score if isinstance(one, Combined) else np.nan for one in combinations], dtype=np.float64)
+    if len(score):
+        value[complete] = score[place.reshape(-1)]
+        state[complete] = np.where(np.isnan(value[complete]), RatingState.ABSTAINED, RatingState.RATED)
     return Scores(judge=name, axis=axis, value=value, state=state, kind="ensemble")
+
+
+def _missing_state(states: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Why an edit has no score by all judges: work that is still to do first, then failures, then abstentions."""
+    state = np.full(states.shape[1], RatingState.ABSTAINED, dtype=np.int32)
+    for reason in (RatingState.FAILED, RatingState.MISSING):
+        state[(states == reason).any(axis=0)] = reason
+    return state
 
 
 def _numbers(truth: Mapping[str, Json] | None) -> Iterator[tuple[str, float]]:

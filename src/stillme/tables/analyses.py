@@ -5,13 +5,14 @@ What the paper tests, what it should have tested, and how far a finding depends 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from stillme import estimates, results, rubric
 from stillme.calibration import standing_of
-from stillme.errors import UnknownName
+from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import Curve, Settings
 from stillme.estimates.agreement import against_people, corrected, mean_of
 from stillme.estimates.standing import Standing
@@ -26,6 +27,8 @@ from stillme.types import Arm, Interval
 
 _TESTED = ("soft_erasure", "skin_lightened", "race_changed", "gender_changed")
 """Rates whose largest gap is tested under every specification."""
+
+_log = logging.getLogger(__name__)
 
 Row = dict[str, str]
 
@@ -55,8 +58,28 @@ class Material:
         return [arm for arm in arms if arm not in (Arm.BASELINE, Arm.NOOP) and Arm.BASELINE in arms]
 
 
-def analyse(run: Run, *, only: Sequence[str] = (), margin: float = 0.05) -> dict[str, tuple[Path, int]]:
-    """Write the tables into tables/statistics of the run; for each analysis its file and number of rows."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of one analysis."""
+
+    path: Path
+    rows: int
+    problem: str = ""
+    """Why there is no table, if something broke: the other analyses are written all the same."""
+
+
+def _unwatched(_name: str, _written: Written) -> None:
+    pass
+
+
+def analyse(
+    run: Run,
+    *,
+    only: Sequence[str] = (),
+    margin: float = 0.05,
+    watch: Callable[[str, Written], None] = _unwatched,
+) -> dict[str, Written]:
+    """Write the tables into tables/statistics of the run, and tell `watch` of each as soon as it is there."""
     for name in only:
         if name not in ANALYSES:
             raise UnknownName.among("analysis", name, ANALYSES, f"There are {', '.join(ANALYSES)}.")
@@ -64,16 +87,30 @@ def analyse(run: Run, *, only: Sequence[str] = (), margin: float = 0.05) -> dict
     folder = run.folder / "tables" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
     standing = standing_of(run)
-    return {name: _write(folder / f"{name}.csv", ANALYSES[name](material), standing) for name in only or ANALYSES}
+    written: dict[str, Written] = {}
+    for name in only or ANALYSES:
+        path = folder / f"{name}.csv"
+        try:
+            written[name] = _write(path, ANALYSES[name](material), standing)
+        except StillmeError:
+            raise
+        except Exception as error:
+            # One analysis that breaks must not cost the others.
+            _log.exception("the analysis %s broke", name)
+            path.unlink(missing_ok=True)
+            written[name] = Written(path=path, rows=0, problem=f"{type(error).__name__}: {error}")
+        watch(name, written[name])
+    return written
 
 
-def _write(path: Path, results: Sequence[object], standing: Standing) -> tuple[Path, int]:
+def _write(path: Path, results: Sequence[object], standing: Standing) -> Written:
     rows = [_noted(text_row_of(result), standing) for result in results]
     # What has no rows has no columns either; an earlier table of that name would mislead.
     if not rows:
         path.unlink(missing_ok=True)
-        return path, 0
-    return write_csv(path, list(dict.fromkeys(name for row in rows for name in row)), rows), len(rows)
+        return Written(path=path, rows=0)
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return Written(path=write_csv(path, columns, rows), rows=len(rows))
 
 
 def _noted(row: Row, standing: Standing) -> Row:

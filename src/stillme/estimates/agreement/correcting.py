@@ -1,9 +1,12 @@
 """Means and rates by a judge, corrected by the edits that people rated too (prediction-powered inference).
 
 A judge rates every edit, people a random part. The judge's mean over all is corrected by the difference between people
-and judge on that part. The judge gets the weight that minimises the variance (Angelopoulos and others, 2023, tuned as
-in 2024): a useless judge gets weight 0, and people alone remain. The standard error is between portraits, or their
-blocks, because errors on edits of one portrait are correlated.
+and judge on that part. The judge gets the weight that minimises the variance over everyone (Angelopoulos and others,
+2023, tuned as in 2024): a useless judge gets weight 0, and people alone remain. Groups share that weight: tuned on a
+dozen portraits it would fit their noise, and their intervals would be too narrow. The standard error is between
+portraits or their sets, because errors on edits of one portrait are correlated.
+
+Where edits were drawn for people with known, unequal chances, each counts with the inverse of its chance.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import numpy as np
 from stillme.errors import StillmeError
 from stillme.estimates import design
 from stillme.estimates.agreement.raters import ratings_of
-from stillme.estimates.bootstrap import by_unit
+from stillme.estimates.bootstrap import LARGE, MAX_DEGENERATE, MIN_UNITS, by_unit, draws, logit_limits, widest_limits
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantiles import t_quantile
@@ -37,7 +40,7 @@ class Corrected(Estimate):
     people: Interval | NotEstimable
     """People alone, over the edits that they rated."""
     weight: float | None
-    """The judge's weight, from 0 to 1; of a contrast, on its first side."""
+    """The judge's weight, from 0 to 1: the best for everyone."""
     rated_by_people: int
 
 
@@ -48,10 +51,12 @@ def corrected(
     settings: Settings,
     *,
     quantities: Collection[str] | None = None,
+    chances: Floats | None = None,
 ) -> list[Corrected]:
     """The axis's mean and named rates (or those of `quantities`) for all, by group and between groups.
 
-    Valid only if the edits that people rated were sampled without looking at the outcome.
+    Valid only if the edits that people rated were drawn at random. `chances` says with which chance each edit was drawn
+    for them, in the order of `edits`; without it, all had the same.
     """
     if judge.axis != people.axis:
         raise StillmeError(f"The judge answers {judge.axis!r} and people {people.axis!r}; pass two scores of one axis.")
@@ -59,10 +64,11 @@ def corrected(
     table = ratings_of(columns, [judge, people])
     offered = dict.fromkeys(measured.name for measured in columns.measured([judge]) if measured.judge)
     chosen = list(offered) if quantities is None else [*quantities]
-    plans = [design.everyone(columns)]
-    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    plans = [design.everyone(columns, settings)]
+    plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     estimates: list[Corrected] = []
     order = columns.order
+    weights = np.ones(len(order)) if chances is None else 1 / np.maximum(chances[order], NOISE)
     for editor in sorted(edits.editors):
         for arm in sorted(edits.arms):
             here = edits.editor[order] == edits.editors.index(editor)
@@ -71,11 +77,18 @@ def corrected(
                 continue
             for name in chosen:
                 values = _values(name, judge.axis, table)
+                names = (name, editor, arm, judge.judge)
+                weight = _best_weight(_Sums.of(columns, plans[0], _everyone(columns), values, here, weights))
                 for plan in plans:
                     for comparison in plan.comparisons:
-                        sums = _Sums.of(columns, plan, comparison, values, here)
-                        estimates.append(_corrected(plan, comparison, sums, (name, editor, arm, judge.judge), settings))
+                        sums = _Sums.of(columns, plan, comparison, values, here, weights)
+                        is_rate = name != judge.axis
+                        estimates.append(_corrected(plan, comparison, sums, names, weight, settings, is_rate=is_rate))
     return estimates
+
+
+def _everyone(columns: Columns) -> Comparison:
+    return Comparison(scope="all", group="", members=np.ones(len(columns.portraits), dtype=np.bool_))
 
 
 def _values(name: str, axis: str, table: Floats) -> Floats:
@@ -88,90 +101,104 @@ def _values(name: str, axis: str, table: Floats) -> Floats:
     return np.where(np.isnan(table), np.nan, both)
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One side of a comparison, per unit of the plan."""
-
-    edits: Floats
-    judged: Floats
-    """Sum of the judge's scores over all edits."""
-    rated: Floats
-    """How many edits people rated."""
-    people: Floats
-    """Sum of people's scores."""
-    judged_where_rated: Floats
-    """Sum of the judge's scores over the edits that people rated."""
-
-    @property
-    def units(self) -> int:
-        return int(np.count_nonzero(self.rated))
-
-    def people_alone(self) -> tuple[float, Floats]:
-        """The mean, and each unit's contribution to its error."""
-        mean = self.people.sum() / self.rated.sum()
-        return float(mean), (self.people - mean * self.rated) / self.rated.sum()
-
-    def judge_difference(self) -> tuple[float, Floats]:
-        """The judge's mean over all edits minus that over the edits people rated, and each unit's contribution."""
-        everywhere, there = self.judged.sum() / self.edits.sum(), self.judged_where_rated.sum() / self.rated.sum()
-        errors = (self.judged - everywhere * self.edits) / self.edits.sum()
-        errors = errors - (self.judged_where_rated - there * self.rated) / self.rated.sum()
-        return float(everywhere - there), errors
+_EDITS, _JUDGED, _RATED, _PEOPLE, _JUDGED_WHERE_RATED = range(5)
+"""Per unit: edits, the judge's sum over them; edits that people rated, people's sum and the judge's sum over those."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    sides: tuple[_Side, ...]
+    """What resampling needs: for each side of a comparison, units × five sums."""
+
+    sides: tuple[Floats, ...]
     portraits: int
     edits: int
-    strata: Sequence[np.ndarray]
+    rated: int
 
     @classmethod
-    def of(cls, columns: Columns, plan: Plan, comparison: Comparison, values: Floats, here: Flags) -> _Sums:
+    def of(
+        cls, columns: Columns, plan: Plan, comparison: Comparison, values: Floats, here: Flags, weights: Floats
+    ) -> _Sums:
         size = len(columns.portraits)
         there = here & ~np.isnan(values[:, 1])
 
         def summed(mask: Flags, rows: Flags, column: Floats) -> Floats:
             return by_unit(plan, mask, sums_by(columns.rank[rows], column[rows], size))
 
-        ones = np.ones(len(here))
         masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
         sides = tuple(
-            _Side(
-                edits=summed(mask, here, ones),
-                judged=summed(mask, here, values[:, 0]),
-                rated=summed(mask, there, ones),
-                people=summed(mask, there, values[:, 1]),
-                judged_where_rated=summed(mask, there, values[:, 0]),
+            np.stack(
+                [
+                    summed(mask, here, np.ones(len(here))),
+                    summed(mask, here, values[:, 0]),
+                    summed(mask, there, weights),
+                    summed(mask, there, weights * values[:, 1]),
+                    summed(mask, there, weights * values[:, 0]),
+                ],
+                axis=1,
             )
             for mask in masks
         )
         inside = comparison.everyone[columns.rank] & here
-        return cls(sides, len(np.unique(columns.rank[inside])), int(inside.sum()), plan.strata)
+        return cls(sides, len(np.unique(columns.rank[inside])), int(inside.sum()), int((inside & there).sum()))
+
+    @property
+    def units(self) -> int:
+        """Units that people rated, on the side that has fewer."""
+        return min(int(np.count_nonzero(side[:, _RATED])) for side in self.sides)
+
+    def value(self, weight: float, totals: Sequence[Floats]) -> Floats:
+        """The corrected value of each row of totals."""
+        value = np.zeros(len(totals[0]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for sign, total in zip((1.0, -1.0), totals, strict=False):
+                everywhere = total[:, _JUDGED] / total[:, _EDITS]
+                there = total[:, _JUDGED_WHERE_RATED] / total[:, _RATED]
+                value += sign * (total[:, _PEOPLE] / total[:, _RATED] + weight * (everywhere - there))
+        return value
+
+    def slopes(self, weight: float, totals: Sequence[Floats]) -> list[Floats]:
+        """Resamples × five sums, for each side: how much the value changes with each sum."""
+        slopes: list[Floats] = []
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for sign, total in zip((1.0, -1.0), totals, strict=False):
+                edits, judged, rated, people, there = total.T
+                slopes.append(
+                    sign
+                    * np.stack(
+                        [
+                            -weight * judged / edits**2,
+                            weight / edits,
+                            (weight * there - people) / rated**2,
+                            1 / rated,
+                            -weight / rated,
+                        ],
+                        axis=1,
+                    )
+                )
+        return slopes
 
 
 def _corrected(
-    plan: Plan, comparison: Comparison, sums: _Sums, names: tuple[str, str, str, str], settings: Settings
+    plan: Plan,
+    comparison: Comparison,
+    sums: _Sums,
+    names: tuple[str, str, str, str],
+    weight: float,
+    settings: Settings,
+    *,
+    is_rate: bool,
 ) -> Corrected:
     quantity, editor, arm, judge = names
     outcome: Interval | NotEstimable = NotEstimable(reason="people rated edits of fewer than two portraits here")
-    people, weight, judged = outcome, None, None
-    if min(side.units for side in sums.sides) >= 2:
-        value = alone = judged = 0.0
-        errors = np.zeros(len(plan.names))
-        errors_alone = np.zeros(len(plan.names))
-        for sign, side in zip((1.0, -1.0), sums.sides, strict=False):
-            mean, error = side.people_alone()
-            difference, difference_error = side.judge_difference()
-            best = _best_weight(error, difference_error)
-            weight = rounded(best) if weight is None else weight
-            value += sign * (mean + best * difference)
-            alone += sign * mean
-            judged += sign * float(side.judged.sum() / side.edits.sum())
-            errors += sign * (error + best * difference_error)
-            errors_alone += sign * error
-        outcome = _interval(plan, sums, value, errors, "prediction-powered", settings)
-        people = _interval(plan, sums, alone, errors_alone, "people alone", settings)
+    people, judged = outcome, None
+    enough = sums.units >= 2
+    if enough:
+        is_rate = is_rate and comparison.against is None
+        totals = [side.sum(axis=0) for side in sums.sides]
+        means = [float(total[_JUDGED] / total[_EDITS]) for total in totals]
+        judged = rounded(means[0] - (means[1] if len(means) > 1 else 0.0))
+        outcome = _interval(plan, sums, weight, "prediction-powered", settings, is_rate=is_rate)
+        people = _interval(plan, sums, 0.0, "people alone", settings, is_rate=is_rate)
     return Corrected(
         quantity=quantity,
         editor=editor,
@@ -183,28 +210,80 @@ def _corrected(
         outcome=outcome,
         portraits=sums.portraits,
         edits=sums.edits,
-        judged=None if judged is None else rounded(judged),
+        judged=judged,
         people=people,
-        weight=weight,
-        rated_by_people=int(sum(side.rated.sum() for side in sums.sides)),
+        weight=rounded(weight) if enough else None,
+        rated_by_people=sums.rated,
     )
 
 
-def _best_weight(error: Floats, difference_error: Floats) -> float:
+def _best_weight(sums: _Sums) -> float:
     """The judge's weight that minimises the variance; 0 for a judge whose scores do not vary."""
-    variance = float((difference_error**2).sum())
-    return min(1.0, max(0.0, -float((error * difference_error).sum()) / variance)) if variance > NOISE**2 else 0.0
+    totals = [side.sum(axis=0)[None, :] for side in sums.sides]
+    if not totals[0][0, _RATED]:
+        return 0.0
+    alone, together = (sums.slopes(weight, totals)[0][0] for weight in (0.0, 1.0))
+    error, difference = sums.sides[0] @ alone, sums.sides[0] @ (together - alone)
+    variance = float((difference**2).sum())
+    return min(1.0, max(0.0, -float((error * difference).sum()) / variance)) if variance > NOISE**2 else 0.0
 
 
-def _interval(plan: Plan, sums: _Sums, value: float, errors: Floats, method: str, settings: Settings) -> Interval:
-    rated = np.sum([side.rated for side in sums.sides], axis=0) > 0
-    variance, freedom = 0.0, 0
-    for units in sums.strata:
-        inside = units[rated[units]]
-        if len(inside) > 1:
+def _interval(
+    plan: Plan, sums: _Sums, weight: float, method: str, settings: Settings, *, is_rate: bool
+) -> Interval | NotEstimable:
+    ones = [np.ones((1, len(units))) for units in plan.strata]
+    (value,), (variance,) = _resampled(plan, sums, weight, ones)
+    error, tail = math.sqrt(variance), (1 + settings.confidence) / 2
+    freedom = _freedom(plan, sums)
+    if is_rate and error > NOISE and NOISE < value < 1 - NOISE:
+        low, high = logit_limits(float(value), error, t_quantile(tail, freedom))
+        noun = "Student's t of the logit"
+    else:
+        few = error > NOISE and MIN_UNITS <= sums.units < LARGE
+        t = _t_values(plan, sums, weight, (float(value), float(variance)), settings) if few else np.zeros(0)
+        if few and len(t) >= (1 - MAX_DEGENERATE) * settings.replicates:
+            low, high = widest_limits(float(value), error, t, freedom, settings.confidence)
+            noun = "bootstrap-t and Student's t, the wider limits"
+        else:
+            half = t_quantile(tail, freedom) * error
+            low, high, noun = float(value) - half, float(value) + half, "Student's t"
+    method = f"{method}; {noun} over {plan.noun}"
+    return interval(float(value), low, high, confidence=settings.confidence, method=method)
+
+
+def _freedom(plan: Plan, sums: _Sums) -> float:
+    rated = np.sum([side[:, _RATED] for side in sums.sides], axis=0) > 0
+    return max(1.0, float(sum(max(0, int(rated[units].sum()) - 1) for units in plan.strata)))
+
+
+def _t_values(plan: Plan, sums: _Sums, weight: float, observed: tuple[float, float], settings: Settings) -> Floats:
+    """The t-value of every resample that has a standard error."""
+    parts: list[Floats] = []
+    for counts in draws(plan, settings):
+        value, variance = _resampled(plan, sums, weight, counts)
+        usable = np.isfinite(value) & (variance > 1e-8 * observed[1])
+        parts.append((value[usable] - observed[0]) / np.sqrt(variance[usable]))
+    return np.concatenate(parts)
+
+
+def _resampled(plan: Plan, sums: _Sums, weight: float, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """The value and its variance between units in each of these resamples."""
+    rows = len(counts[0])
+    totals = [
+        sum((part @ side[units] for part, units in zip(counts, plan.strata, strict=True)), np.zeros((rows, 5)))
+        for side in sums.sides
+    ]
+    value = sums.value(weight, totals)
+    slopes = sums.slopes(weight, totals)
+    rated = np.sum([side[:, _RATED] for side in sums.sides], axis=0) > 0
+    variance = np.zeros(rows)
+    with np.errstate(invalid="ignore"):
+        for part, units in zip(counts, plan.strata, strict=True):
+            errors = sum(
+                (slope @ side[units].T for slope, side in zip(slopes, sums.sides, strict=True)),
+                np.zeros((rows, len(units))),
+            )
             # Units that people did not rate move the judge's mean only, which is known much better.
-            variance += len(inside) / (len(inside) - 1) * float((errors[units] ** 2).sum())
-            freedom += len(inside) - 1
-    half = t_quantile((1 + settings.confidence) / 2, max(1, freedom)) * math.sqrt(variance)
-    method = f"{method}; Student's t over {plan.noun}"
-    return interval(value, value - half, value + half, confidence=settings.confidence, method=method)
+            seen = int(rated[units].sum())
+            variance += seen / max(1, seen - 1) * (part * errors**2).sum(axis=1)
+    return value, variance

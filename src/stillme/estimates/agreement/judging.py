@@ -77,8 +77,8 @@ def against_people(
     if by_editor and len(edits.editors) > 1:
         editor_codes = edits.editor[columns.order]
         chosen += [(name, both & (editor_codes == edits.editors.index(name))) for name in sorted(edits.editors)]
-    plans = [design.everyone(columns)]
-    plans += [design.by_factor(columns, factor, settings.reference.get(factor)) for factor in settings.factors]
+    plans = [design.everyone(columns, settings)]
+    plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     return [
         result
         for editor, rows in chosen
@@ -148,7 +148,7 @@ def _correlated(
         pairs = np.stack([_mid_ranks(pairs[:, 0]), _mid_ranks(pairs[:, 1])], axis=1)
     x, y = (pairs - pairs.mean(axis=0)).T
     moments = np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
-    return interval(Measure(moments, _correlation), rank, columns.portraits, settings, is_correlation=True)
+    return interval(Measure(moments, _correlation), rank, columns, settings, is_correlation=True)
 
 
 def _correlation(total: Floats) -> Floats:

@@ -27,7 +27,7 @@ from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import interval as rounded_interval
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Interval, NotEstimable, Portrait
+from stillme.types import Interval, NotEstimable
 
 Among = Literal["judges", "people"]
 """Whose agreement: judges are the same for every edit, people change from edit to edit."""
@@ -159,7 +159,7 @@ def _outcome(
     name: str, measure: Measure, rank: NDArray[np.intp], columns: Columns, settings: Settings
 ) -> Interval | NotEstimable:
     if name not in _SHARES:
-        return interval(measure, rank, columns.portraits, settings, is_correlation=False)
+        return interval(measure, rank, columns, settings, is_correlation=False)
     # A share is a rate over pairs of ratings, and gets the interval of one.
     size = len(columns.portraits)
     quantity = Quantity(
@@ -174,13 +174,13 @@ def _outcome(
         bounds=(0.0, 1.0),
         is_rate=True,
     )
-    (resampled,) = resample(design.everyone(columns), [quantity], settings)
+    (resampled,) = resample(design.everyone(columns, settings), [quantity], settings)
     (outcome,) = resampled.outcomes or (NotEstimable(reason="all portraits are of one block"),)
     return outcome
 
 
 def interval(
-    measure: Measure, rank: NDArray[np.intp], portraits: Sequence[Portrait], settings: Settings, *, is_correlation: bool
+    measure: Measure, rank: NDArray[np.intp], columns: Columns, settings: Settings, *, is_correlation: bool
 ) -> Interval | NotEstimable:
     """A jackknife interval of the measure: whole portraits, or their blocks, are left out one at a time.
 
@@ -190,9 +190,7 @@ def interval(
     value = measure.value
     if not math.isfinite(value):
         return NotEstimable(reason="all ratings are the same, so there is nothing to agree on")
-    places: list[int] = rank.tolist()
-    keys = [portraits[place].block or portraits[place].id for place in places]
-    names, unit = np.unique(np.array(keys, dtype=np.str_), return_inverse=True)
+    names, unit = np.unique(design.everyone(columns, settings).unit[rank], return_inverse=True)
     units = len(names)
     moments = np.zeros((units, measure.moments.shape[1]))
     np.add.at(moments, unit, measure.moments)

@@ -66,7 +66,7 @@ def _means(
 
 
 def _differences(part: Source, model: Scores, people: Scores) -> dict[tuple[str, str], Cell]:
-    settings = replace(part.settings, factors=(), reference={})
+    settings = part.settings.comparing()
     biases = against_people(part.edits, model, people, settings)
     editors = editors_of(part.edits)
     note = part.note(model.axis)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from stillme import numbers
 from stillme.estimates import Adherence, Genders, adherence
 from stillme.tables.paper.source import BASELINE, Source
@@ -28,7 +26,7 @@ def table_7(source: Source, genders: Genders) -> PaperTable:
     """Stereotype followed and resisted, by editor; with counterbalancing also by pronoun."""
     part = source.in_arm(BASELINE)
     scores = [score for axis in _AXES.values() if (score := part.score(axis))]
-    settings = replace(part.settings, factors=(), reference={})
+    settings = part.settings.comparing()
     rates = [rate for rate in adherence(part.edits, scores, settings, genders=genders) if not rate.place]
     ensembles = {score.judge for score in scores if score.kind == "ensemble"}
     combined = [rate for rate in rates if rate.judge in ensembles]
