@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from stillme.audit import Audit, NamedEditor
 from stillme.protocols import Editor, KeepsWeights, NeedsPortraits, NeedsPrompts, Resumable, expected_dollars
-from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
+from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps, until_ready
 from stillme.stages.tally import Ended, Tally
-from stillme.stages.workers import EditWorker, Kept, Posting, Worker, label_of
+from stillme.stages.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
 from stillme.store import EditRow, Store
 from stillme.types import Failed, Json, Request
 
@@ -21,8 +22,11 @@ def edit(
     *,
     only_failed: bool = False,
     announce: Callable[[Request], None] = lambda _: None,
-) -> tuple[Activity, list[Tally]]:
-    """Make the missing edits of all editors, one editor after the other; `announce` gets each that has a picture."""
+) -> tuple[list[Activity], list[Tally]]:
+    """Make the missing edits of all editors; `announce` gets each that has a picture.
+
+    One editor after the other, unless they do not share one machine.
+    """
     tallies = [_tally_of(named, audit) for named in audit.editors]
 
     def activity_of(named: NamedEditor, tally: Tally) -> Activity:
@@ -52,20 +56,25 @@ def edit(
             seconds=limits.seconds,
         )
         with closing(named.editor), closing(worker):
+            yield from until_ready(worker, terms, tally)
+            limits = replace(limits, concurrency=worker.calls)
             stage = _stage(worker, named.editor, store, announce)
             return (yield from steps(stage, batches, limits=limits, terms=terms, tally=tally))
 
-    def all_editors() -> Activity:
+    def ending(activity: Activity, ended: Sequence[Tally]) -> Activity:
         try:
-            return (yield from in_turn(map(activity_of, audit.editors, tallies)))
+            return (yield from activity)
         finally:
-            for tally in tallies:
+            for tally in ended:
                 # Judges that rate edits as they come must know that no more will.
                 if tally.ended is None:
                     tally.begin()
                     tally.end(Ended.INTERRUPTED)
 
-    return all_editors(), tallies
+    activities = [activity_of(named, tally) for named, tally in zip(audit.editors, tallies, strict=True)]
+    if terms.executor.side_by_side:
+        return [ending(activity, [tally]) for activity, tally in zip(activities, tallies, strict=True)], tallies
+    return [ending(in_turn(activities), tallies)], tallies
 
 
 def _tally_of(named: NamedEditor, audit: Audit) -> Tally:
@@ -78,7 +87,7 @@ def _portrait(request: Request) -> str:
 
 
 def _stage(
-    worker: Worker[Request, Kept], editor: Editor, store: Store, announce: Callable[[Request], None]
+    worker: Placed[Request, Kept], editor: Editor, store: Store, announce: Callable[[Request], None]
 ) -> Stage[Request, Kept]:
     def save(finished: Sequence[Done[Request, Kept]]) -> None:
         rows = [
@@ -108,6 +117,7 @@ def _stage(
         key=lambda request: request.key,
         keep=store.attempts.add,
         expected=expected_dollars(editor),
+        ends_calls=worker.ends_calls,
     )
 
 
@@ -121,4 +131,6 @@ def _posting(named: NamedEditor, audit: Audit, store: Store, weights: Sequence[M
         portraits=audit.portraits if isinstance(named.editor, NeedsPortraits) else (),
         prompts=audit.prompts if isinstance(named.editor, NeedsPrompts) else (),
         weights=tuple(weights),
+        gpus=gpus_of(named.editor),
+        asks_elsewhere=asks_elsewhere(named.editor),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -74,7 +75,11 @@ def work(
     audit: Audit, stages: Collection[Work], conditions: Conditions, calibrations: Calibrations | None = None
 ) -> Worked:
     """Do what has no row yet. Finished work is saved, however it ends."""
-    with Store.writing(audit.folder, wait=conditions.wait) as store, Stop().on_interrupt(conditions.say) as stop:
+    with (
+        Store.writing(audit.folder, wait=conditions.wait) as store,
+        Stop().on_interrupt(conditions.say) as stop,
+        closing(executor_of(audit.config.executor)) as executor,
+    ):
         audit = with_features(audit, store)
         if note := require_unchanged(audit, store, accept=conditions.accept_changes):
             conditions.say(note)
@@ -98,7 +103,7 @@ def work(
             stop=stop,
             watch=conditions.watch,
             say=conditions.say,
-            executor=executor_of(audit.config.executor),
+            executor=executor,
             keep_going=conditions.keep_going,
         )
         worked = Worked(totals=store.totals())
@@ -147,8 +152,8 @@ def _edit_and_judge(
             for tell in waiting:
                 tell(request)
 
-        activity, editing = edits.edit(audit, store, terms, only_failed=only_failed, announce=announce)
-        activities.append(activity)
+        editors, editing = edits.edit(audit, store, terms, only_failed=only_failed, announce=announce)
+        activities += editors
         tallies += editing
     if "judge" in stages:
         judging, judges, tell = judgements.judge(
