@@ -384,8 +384,8 @@ def _initialise(ray: Any) -> None:
         ray.init(address=address, **quietly)
     except OSError as error:
         raise StillmeError(
-            f"The Ray cluster at RAY_ADDRESS={address} does not answer ({_short(error)}). Start it, or unset RAY_ADDRESS "
-            "to have one started on this machine."
+            f"The Ray cluster at RAY_ADDRESS={address} does not answer ({_short(error)}). Start it, or unset "
+            "RAY_ADDRESS to have one started on this machine."
         ) from None
     finally:
         if main:
