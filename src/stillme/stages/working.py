@@ -98,15 +98,15 @@ def work(
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
         if not conditions.unknown_cost_ok:
             require_prices(audit, limit, stages)
+        worked = Worked(totals=store.totals())
         terms = Terms(
-            spending=Spending(limit, store.totals().cost),
+            spending=Spending(limit, worked.totals.cost),
             stop=stop,
             watch=conditions.watch,
             say=conditions.say,
             executor=executor,
             keep_going=conditions.keep_going,
         )
-        worked = Worked(totals=store.totals())
         only_failed = conditions.only_failed
         if "edit" in stages and audit.extractors:
             activity, worked.tallies = features.extract(audit, store, terms, only_failed=only_failed)
