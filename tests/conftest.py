@@ -6,6 +6,7 @@ import csv
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,9 @@ if not PLUGINS.is_dir():
     raise pytest.UsageError(f"{PLUGINS} is missing; run `make .venv/.test-plugins`.")
 sys.path.append(str(PLUGINS))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(PLUGINS))))
+
+# What this user keeps between runs neither changes the tests nor is changed by them.
+os.environ["STILLME_HOME"] = tempfile.mkdtemp(prefix="stillme-tests-")
 
 settings.register_profile("stillme", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("stillme")

@@ -1,4 +1,4 @@
-"""Is this machine ready for an audit? Each check tries the real thing."""
+"""Is this machine ready for an audit, and is a run whole? Each check tries the real thing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,22 @@ from typing import Any, Literal
 
 from stillme import __version__, faces, images, registry
 from stillme.editors.diffusion.gpus import gpus
-from stillme.errors import InvalidParameters, StillmeError
+from stillme.errors import InvalidParameters, StillmeError, StoreDamaged
 from stillme.protocols import ChecksMachine, ChecksRequests, Editor, Judge, Needs
-from stillme.store import Store
+from stillme.results import Run
+from stillme.store import Store, salvage
+from stillme.store.attempts import NONDETERMINISTIC, REPEATED
+from stillme.store.leftovers import clean_up, leftovers
+from stillme.store.opening import LEDGER, ROW_COUNTS
+from stillme.store.pictures import DAMAGED
 
 State = Literal["ok", "lacking", "broken"]
 
 _MARKS: dict[State, str] = {"ok": "✓", "lacking": "·", "broken": "✗"}
 _LEAST_FREE_GB = 1.0
+_SHOWN = 3
+_HASH = 64
+"""Letters of a SHA-256."""
 _HUB = ("huggingface.co", 443)
 _HUB_SECONDS = 3.0
 _IMPORT_SECONDS = 120.0
@@ -88,11 +96,130 @@ def examine() -> list[Check]:
     return [*checks, *_plugins("editor", faults, online=online), *_plugins("judge", faults, online=online)]
 
 
+def examine_run(folder: Path) -> list[Check]:
+    """Look at a whole run: pages, rows, keys, pictures, and what lies about. Changes nothing."""
+    if not Store.exists(folder):
+        raise StillmeError(f"{folder} has no run. Name a run folder, or leave it out to check this machine.")
+    ledger = folder / LEDGER
+    checks = [_tried("pages", lambda: _pages(ledger)), _tried("log", lambda: _log(folder))]
+    if any(check.state == "broken" for check in checks):
+        return checks
+    with Run.open(folder) as run, run.store.snapshot():
+        checks += [
+            _tried("rows", lambda: _rows(run)),
+            _tried("keys", lambda: _keys(run)),
+            _tried("pictures", lambda: _pictures(run)),
+            _repeats(run),
+            _lying_about(run),
+        ]
+    return checks
+
+
+def repair_run(folder: Path) -> Iterator[str]:
+    """Save what is whole: a sentence for everything that was done."""
+    ledger = folder / LEDGER
+    if salvage.faults(ledger):
+        saved = salvage.salvage(folder)
+        yield salvage.as_sentence(saved)
+    try:
+        Store.opened(folder).close()
+    except StoreDamaged:
+        (folder / ROW_COUNTS).unlink()
+        yield "The rows that are lost are given up; `stillme run` makes them again"
+    if count := clean_up(folder, deep=True):
+        yield f"{count:,} half-written files removed"
+    try:
+        with Run.open(folder) as run:
+            damaged = [lost for lost in run.store.pictures.lost(_named(run)) if lost.how == "damaged"]
+            for lost in damaged:
+                run.store.pictures.set_aside(lost.sha256)
+    except StillmeError as error:
+        yield f"The run cannot be read yet: {str(error).rstrip('.')}"
+        return
+    if damaged:
+        yield f"{len(damaged):,} damaged pictures set aside as *{DAMAGED}; `stillme run` makes them again"
+
+
+def _log(folder: Path) -> str:
+    with Store.reading(folder):
+        return "every row that was saved is there"
+
+
+def _pages(ledger: Path) -> str:
+    if faults := salvage.faults(ledger):
+        raise StoreDamaged(f"{'; '.join(faults)}. `stillme doctor {ledger.parent} --repair` saves what is whole")
+    return "SQLite finds every page whole"
+
+
+def _rows(run: Run) -> str:
+    """Every row leads to what it is about."""
+    astray = {what: count for what, count in run.store.astray() if count}
+    if astray:
+        raise StoreDamaged("; ".join(f"{count:,} {what}" for what, count in astray.items()))
+    totals = run.totals()
+    return f"{sum(totals.edits.values()):,} edits, {totals.assessments:,} judgements, each with all it refers to"
+
+
+def _keys(run: Run) -> str:
+    """The key of a request is the hash of what it says."""
+    wrong = [request.key for request in run.requests() if request.request(run.design).key != request.key]
+    if wrong:
+        raise StoreDamaged(f"{len(wrong):,} requests do not have the key of what they say, such as {wrong[0]}")
+    return f"{run.request_count:,} requests, each under its own key"
+
+
+def _pictures(run: Run) -> str:
+    names = _named(run)
+    lost = list(run.store.pictures.lost(names))
+    if lost:
+        shown = ", ".join(f"{picture.sha256[:12]}… is {picture.how}" for picture in lost[:_SHOWN])
+        raise StoreDamaged(
+            f"{len(lost):,} of {len(names):,} are not what they were: {shown}. Put them back from a copy, or have "
+            "`stillme run` make them again (`--remake` where that costs money)"
+        )
+    return f"{len(names):,} are what they were"
+
+
+def _named(run: Run) -> dict[str, None]:
+    """The pictures that rows and portraits name."""
+    named = dict.fromkeys(portrait.image.sha256 for portrait in run.design.portraits)
+    return named | dict.fromkeys(row.image for row in run.rows() if row.image)
+
+
+def _repeats(run: Run) -> Check:
+    counts = run.store.attempts.count(REPEATED, NONDETERMINISTIC)
+    if not any(counts.values()):
+        return Check(name="done twice", state="ok", detail="nothing")
+    detail = f"{sum(counts.values()):,} results came twice, {counts[NONDETERMINISTIC]:,} with other content"
+    return Check(name="done twice", state="lacking", detail=f"{detail}; the first counts")
+
+
+def _lying_about(run: Run) -> Check:
+    """Files that no row needs: harmless."""
+    drafts = sum(1 for _ in leftovers(run.folder))
+    named = _named(run) | dict.fromkeys(run.store.pictures_named())
+    files = list(run.store.pictures.files())
+    aside = sum(path.name.endswith(DAMAGED) for path in files)
+    orphans = sum(path.stem not in named and len(path.stem) == _HASH for path in files)
+    parts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (orphans, "pictures that no row names"),
+            (aside, "set aside"),
+            (drafts, "half-written"),
+            (run.store.assessments_without_edit(), "judgements whose edit is not there"),
+        )
+        if count
+    ]
+    return Check(name="lying about", state="lacking" if parts else "ok", detail=", ".join(parts) or "nothing")
+
+
 def _tried(name: str, attempt: Callable[[], str]) -> Check:
     try:
         return Check(name=name, state="ok", detail=attempt())
     except Exception as error:
-        return Check(name=name, state="broken", detail=f"{type(error).__name__}: {error}")
+        detail = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
+        return Check(name=name, state="broken", detail=detail)
 
 
 def _versions() -> str:

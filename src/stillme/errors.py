@@ -72,6 +72,10 @@ class StoreUnwritable(StillmeError):
     """The run's ledger cannot be written to here."""
 
 
+class StoreDamaged(StillmeError):
+    """The run's ledger is not what was written."""
+
+
 class StoreTooNew(StillmeError):
     """The run was written by a later stillme."""
 

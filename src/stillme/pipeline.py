@@ -11,6 +11,7 @@ from stillme import audit as audits
 from stillme import calibration, estimates, report
 from stillme.audit import Audit
 from stillme.errors import StillmeError, StoreBusy, StoreUnwritable
+from stillme.home import remember_run
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.report.manuscript import Format, Written, write_figures
@@ -20,6 +21,7 @@ from stillme.sentinels.reading import KnownAnswers
 from stillme.stages.changes import adopt
 from stillme.stages.described import with_features
 from stillme.stages.recording import record
+from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.working import Conditions, Work, work
 from stillme.store import Store, Totals
@@ -59,6 +61,8 @@ class Options:
     only_failed: bool = False
     keep_going: bool = False
     unknown_cost_ok: bool = False
+    remake: bool = False
+    shard: Shard | None = None
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
     redact: Redaction = "none"
@@ -77,6 +81,8 @@ class Options:
             only_failed=self.only_failed,
             keep_going=self.keep_going,
             unknown_cost_ok=self.unknown_cost_ok,
+            remake=self.remake,
+            shard=self.shard,
             watch=self.watch,
             say=self.say,
         )
@@ -170,12 +176,16 @@ def run_stages(path: Path, stages: Sequence[Name], options: Options) -> Summary:
     works: list[Work] = [name for name in ("edit", "judge") if name in stages]
     folder = folder_of(path, options.out) if not works else None
     if folder is None:
-        return _after_work(audits.load(path, out=options.out), works, stages, options)
+        audit = audits.load(path, out=options.out)
+        if options.shard and options.out is None:
+            audit = audit.kept_in(options.shard.folder(audit))
+        return _after_work(audit, works, works if options.shard else stages, options)
     if not Store.exists(folder):
         raise StillmeError(f"{folder} has no run yet. `stillme run {path}` starts it.")
     _adopt(folder, options)
     summary = Summary(folder=folder)
-    with Run.open(folder) as run:
+    # A run that goes on meanwhile does not change what is read.
+    with Run.open(folder) as run, run.store.snapshot():
         _sum_up(summary, run.totals())
         _estimate(run, stages, options, summary)
     return summary
@@ -189,6 +199,8 @@ def run_audit(audit: Audit, options: Options | None = None) -> Summary:
 def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], options: Options) -> Summary:
     summary = Summary(folder=audit.folder, budget=audit.config.budget.dollars)
     worked = work(audit, works, options.conditions, calibration.known_to_this_machine(audit))
+    if "edit" in works:
+        remember_run(audit.folder)
     summary.ended, summary.tallies, summary.failures = worked.ended, worked.tallies, worked.failures
     summary.known_answers = worked.known_answers
     _sum_up(summary, worked.totals)

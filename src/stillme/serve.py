@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import mimetypes
 import re
 import threading
@@ -25,6 +26,8 @@ from stillme.results.status import status_of
 from stillme.store import Store
 from stillme.store.pictures import Pictures
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host
+
+log = logging.getLogger(__name__)
 
 PORT = 8777
 _REST = 4.0
@@ -79,6 +82,10 @@ class Refresher(threading.Thread):
                 self._live.problem = ""
             except StillmeError as error:
                 self._live.problem = str(error)
+            except Exception as error:
+                # The page stays as it was and shows the fault; the next refresh may work.
+                log.exception("the page cannot be renewed")
+                self._live.problem = f"The page cannot be renewed ({type(error).__name__}: {error})."
             self._stopped.wait(max(_SOONEST, _REST * (time.monotonic() - begun)))
 
     def stop(self) -> None:

@@ -169,6 +169,8 @@ class Refused:
 
 IN_WORDS = "words"
 """The `status` of an editor's answer that is neither a picture nor a refusal, such as a question: counted apart."""
+MALFORMED = "malformed"
+"""The `status` of a judge's answer that is not in the form that was asked for, whatever is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from stillme import audit
 from stillme.audit.experiments import experiment
 from stillme.editors.diffusion.gpus import Gpu
+from stillme.home import remember_run
 from stillme.judges.scripted import Scripted
 from stillme.pipeline import Options, run_stages
 from stillme.planning import PlanOptions, plan_audit
@@ -69,7 +71,35 @@ def test_gpus_that_are_too_small_are_named(diagnosis: Path):
     assert not [line for line in obstacles(audit.load(diagnosis, ready=False), [card]) if "NVIDIA A100" in line]
 
 
-def test_the_audits_own_run_tells_how_long_an_edit_takes(write_audit: Write):
+def test_any_run_on_this_machine_tells_how_long_an_edit_takes(
+    write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
+    folder = write_audit()
+    run_stages(folder, ("edit",), Options())
+    new = tmp_path / "new"
+    new.mkdir()
+    shutil.copy(folder / "audit.toml", new)
+    assert plan_audit(new).bills.editors[0].hours is not None
+    folder.rename(tmp_path / "moved")
+    assert plan_audit(new).bills.editors[0].hours is None, "a run that is gone is not asked"
+
+
+def test_a_damaged_run_elsewhere_does_not_stop_a_plan(
+    write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / "stillme.sqlite").write_bytes(b"no database" * 100)
+    remember_run(damaged)
+    assert plan_audit(write_audit()).bills.editors[0].hours is None
+
+
+def test_the_audits_own_run_tells_how_long_an_edit_takes(
+    write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
     folder = write_audit()
     assert plan_audit(folder).bills.editors[0].hours is None
     run_stages(folder, ("edit",), Options())
@@ -86,5 +116,5 @@ def test_a_published_time_is_a_range_with_its_source_and_no_sum(diagnosis: Path)
     assert (
         "10 to 23 h, published: 22 s on H800, 50 s on A800 (https://github.com/stepfun-ai/Step1X-Edit)" in step1x.note
     )
-    assert "time unknown" in bills.editors[0].note
+    assert "10 to 23 h, for scale, step1x-edit-v1p2: published: 22 s on H800" in bills.editors[0].note
     assert all(known.source.startswith("https://") for known in published().values())

@@ -18,7 +18,7 @@ from stillme.stages.loop import Activity, Done, Limits, Stage, Terms, grouped, i
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally
 from stillme.store import Attempt
-from stillme.types import IN_WORDS, Failed
+from stillme.types import IN_WORDS, MALFORMED, Failed
 
 Result = str | Failed
 
@@ -519,7 +519,8 @@ def test_until_a_call_has_worked_few_are_under_way():
     def babbles(tasks: Sequence[int]) -> list[Result]:
         asked.extend(tasks)
         time.sleep(0.02)
-        return [Failed(error="malformed twice: no JSON", retryable=False)]
+        # Babble is never worded twice alike.
+        return [Failed(error=f"malformed twice: no JSON in {tasks[0]!r} words", retryable=False, status=MALFORMED)]
 
     ended, _ = go(Ledger(), 1000, babbles, limits=Limits(concurrency=64))
     assert ended is Ended.STOPPED
@@ -650,3 +651,73 @@ def test_what_is_under_way_is_kept_when_a_stage_breaks():
         together([broken, activity(other, slow, terms)], terms)
     assert {int(key) for key in ledger.rows} == set(begun) - {3}
     assert other.rows, "the other stage saved what it had"
+
+
+def test_a_call_over_its_time_limit_is_given_up_and_its_late_answer_is_kept():
+    ledger = Ledger()
+
+    def slow(tasks: Sequence[int]) -> list[Result]:
+        time.sleep(0.6 if tasks[0] == 0 else 0.3)
+        return say(tasks)
+
+    limits = Limits(concurrency=2, attempts=1, seconds=0.45)
+    ended, tally = go(ledger, 8, slow, limits=limits)
+    assert ended is Ended.COMPLETE
+    assert [attempt.status for attempt in ledger.attempts] == ["time limit"]
+    assert tally.counts["failed"] == 1
+    assert len(ledger.rows) == 8, "the answer came while others were asked, and was paid for"
+
+
+def test_a_hanging_call_does_not_keep_a_stop_or_the_time_budget_from_ending(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("stillme.stages.loop._GRACE_SECONDS", 0.3)
+    for budget, stopped in ((Budget(seconds=0.2), False), (Budget(), True)):
+        ledger, stop, began = Ledger(), Stop(), time.monotonic()
+
+        def hanging(tasks: Sequence[int], stop: Stop = stop, stopped: bool = stopped) -> list[Result]:
+            if tasks[0] == 1:
+                stop.requested = stopped
+                time.sleep(20)
+            return say(tasks)
+
+        go(ledger, 20, hanging, limits=Limits(concurrency=2), budget=budget, stop=stop)
+        assert time.monotonic() - began < 10
+        assert "1" in ledger.failures
+
+
+def test_what_cannot_be_saved_is_kept_until_it_can_and_nothing_new_is_started(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("stillme.stages.loop._SAVE_AGAIN_SECONDS", 0.05)
+    begun: list[int] = []
+    notes: list[str] = []
+
+    class Full(Ledger):
+        def save(self, finished: Sequence[Done[int, Result]]) -> None:
+            if time.monotonic() < full_until:
+                full.append(len(begun))
+                raise OSError("No space left on device")
+            super().save(finished)
+
+    def counting(tasks: Sequence[int]) -> list[Result]:
+        begun.extend(tasks)
+        time.sleep(0.02)
+        return say(tasks)
+
+    full: list[int] = []
+    full_until = time.monotonic() + 1.5
+    ledger = Full()
+    ended, _ = go(ledger, 200, counting, limits=Limits(concurrency=4), say=notes.append)
+    assert ended is Ended.COMPLETE
+    assert len(ledger.rows) == len(begun) == 200
+    assert full[-1] - full[0] <= 8, "only what was under way went on"
+    assert "cannot be saved" in notes[0]
+    assert "going on" in notes[1]
+
+
+def test_a_disk_that_stays_full_ends_the_stage_with_its_reason(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("stillme.stages.loop._SAVE_AGAIN_SECONDS", 0.05)
+
+    class Full(Ledger):
+        def save(self, finished: Sequence[Done[int, Result]]) -> None:
+            raise OSError("No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        go(Full(), 50, say, limits=Limits(patience=Patience(outage=0.3)))

@@ -13,6 +13,7 @@ from stillme.editors.noop import Noop
 from stillme.judges.scripted import Scripted
 from stillme.pipeline import Options, run_stages
 from stillme.stages import tasks
+from stillme.stages.executors import Local
 from stillme.types import Assessment, EditOutcome, Failed, Pair, Request
 
 Write = Callable[..., Path]
@@ -132,3 +133,12 @@ def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
     with pytest.raises(Exception, match=r"price of judge 'scripted' is unknown.*--unknown-cost-ok"):
         run_stages(folder, WORK, Options())
     assert run_stages(folder, WORK, Options(unknown_cost_ok=True)).tallies[1].done == 12
+
+
+def test_editors_work_side_by_side_where_the_executor_has_room(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Local, "side_by_side", True)
+    slow = "use = 'moody'\n[editors.parameters]\nseconds = 0.1"
+    folder = write_audit(f"{slow}\n[[editors]]\nname = 'other'\n{slow}1", extra="[executor]\nisolate = false")
+    first, second, _ = run_stages(folder, ("edit", "judge"), Options()).tallies
+    assert first.done == second.done == 12
+    assert second.started < (first.stopped or 0.0), "the second did not wait for the first"

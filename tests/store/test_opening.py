@@ -13,7 +13,7 @@ from stillme.store import Store
 @pytest.mark.parametrize("way", [Store.reading, Store.writing])
 def test_a_file_that_is_no_ledger_is_named(tmp_path: Path, way: object):
     (tmp_path / "stillme.sqlite").write_bytes(b"not a database, but long enough to look at" * 40)
-    with pytest.raises(StillmeError, match=r"stillme\.sqlite cannot be read"), way(tmp_path):
+    with pytest.raises(StillmeError, match=r"stillme\.sqlite is damaged"), way(tmp_path):
         pass
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -15,6 +14,7 @@ from stillme.audit import Audit
 from stillme.design import Design, JudgeRecord
 from stillme.estimates import Standing
 from stillme.files import write_json
+from stillme.home import data_folder
 from stillme.results import Run
 from stillme.results.gathering import ensemble_name
 from stillme.types import Json, Spec
@@ -123,10 +123,7 @@ def find(spec: Spec) -> Calibration | None:
 
 
 def _home() -> Path:
-    """`STILLME_HOME`, or the user's data folder."""
-    chosen = os.environ.get("STILLME_HOME")
-    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return (Path(chosen) if chosen else data / "stillme") / "calibrations"
+    return data_folder() / "calibrations"
 
 
 def read(data: dict[str, Any]) -> Calibration:

@@ -13,6 +13,7 @@ from stillme.cli.deciding import compare, gate, verify
 from stillme.cli.importing import import_
 from stillme.cli.judging import calibrate, check
 from stillme.cli.look import completion, doctor, export, list_, schema, status
+from stillme.cli.merging import merge
 from stillme.cli.mitigating import features, mitigate
 from stillme.cli.planning import plan
 from stillme.cli.portraits import curate, portraits
@@ -45,7 +46,7 @@ def cli(verbose: int) -> None:
     Exit codes:
       0    done
       1    a check failed
-      2    usage or configuration error
+      2    usage or configuration error, or a fault of this machine
       3    incomplete: a re-run would retry failures, the budget is spent, or a verdict has no data
       130  interrupted
     """
@@ -55,7 +56,7 @@ def cli(verbose: int) -> None:
 
 
 cli.add_section("Start", demo, new, plan, list_, doctor)
-cli.add_section("Run an audit", run, edit, judge, estimate, report, status, serve)
+cli.add_section("Run an audit", run, edit, judge, estimate, report, status, serve, merge)
 cli.add_section("Read the results", tables, statistics, export, verify, compare, gate, import_)
 cli.add_section("Judges and single pictures", check, calibrate, mitigate, features)
 cli.add_section("Portraits and people", portraits, curate, study_group)
@@ -111,3 +112,20 @@ def main() -> None:
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         echo(f"stillme: {what}. Check the disk and the folder's permissions.", err=True)
         sys.exit(2)
+    except Exception as error:
+        # Python would end with 1, which says that a check failed.
+        echo(f"stillme: {_unexpected(error)}", err=True)
+        sys.exit(2)
+
+
+def _unexpected(error: Exception) -> str:
+    """A damaged ledger in a sentence; for anything else, what the authors need to know."""
+    import sqlite3
+    import traceback
+
+    if isinstance(error, sqlite3.DatabaseError):
+        return f"the run's ledger is damaged ({error}). `stillme doctor RUN` shows what is whole, `--repair` saves it."
+    if isinstance(error, MemoryError):
+        return "there is not enough memory. Use a machine with more, or a smaller part of the audit."
+    traceback.print_exception(error)
+    return f"this is a fault of stillme ({type(error).__name__}: {error}). Please report it with the lines above."

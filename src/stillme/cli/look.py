@@ -151,17 +151,35 @@ def export(
 
 
 @click.command()
+@click.argument("run", type=click.Path(path_type=Path), required=False)
+@out_option
+@click.option("--repair", is_flag=True, help="Save what is whole of a damaged run; nothing is thrown away.")
 @json_option
-def doctor(as_json: bool) -> None:
-    """Check this machine: versions, models, plugins and what each still needs."""
-    from stillme.doctor import examine
+def doctor(run: Path | None, out: Path | None, repair: bool, as_json: bool) -> None:
+    """Check this machine, or with RUN a whole run.
 
-    checks = examine()
+    The machine: versions, models, plugins and what each still needs. A run: its ledger's pages and log,
+    rows, keys, the hash of every picture, and what lies about. Exits with 1 if something is broken.
+    """
+    from stillme.doctor import examine, examine_run, repair_run
+    from stillme.results import folder_of
+
+    if run is None and out is None:
+        if repair:
+            raise click.UsageError("--repair needs a run folder.")
+        checks, following = examine(), ("demo",)
+    else:
+        folder = folder_of(run or Path(), out)
+        for done in repair_run(folder) if repair else ():
+            echo(f"{done}.", err=True)
+        checks = examine_run(folder)
+        broken = any(check.state == "broken" for check in checks)
+        following = ("run", folder) if repair or not broken else ("doctor", folder, "--repair")
     if as_json:
         print_json([check.as_json() for check in checks])
     else:
         echo("\n".join(check.as_text() for check in checks))
-        print_next("demo")
+        print_next(*following)
     if any(check.state == "broken" for check in checks):
         sys.exit(1)
 

@@ -39,6 +39,16 @@ def _work_options(command: Command) -> Command:
             is_flag=True,
             help="Work although a price is unknown, so that the dollars in [budget] cannot be kept.",
         ),
+        click.option(
+            "--remake",
+            is_flag=True,
+            help="Make edits again whose picture was lost, also where that costs money.",
+        ),
+        click.option(
+            "--shard",
+            metavar="I/N",
+            help="Do one of N parts, counted from 1, in a run folder of its own; `stillme merge` unites them.",
+        ),
     ):
         command = option(command)
     return _stage_options(command)
@@ -71,6 +81,8 @@ def run(
     retry_failed: bool,
     keep_going: bool,
     unknown_cost_ok: bool,
+    remake: bool,
+    shard: str | None,
 ) -> None:
     """Edit, judge, estimate and report: the whole audit.
 
@@ -78,7 +90,9 @@ def run(
     done again; what failed is tried again. Ctrl-C once finishes what is running and saves; twice stops
     at once. Exits with 3 if something is left to do.
     """
-    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    manner = _Manner(
+        retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake, shard=shard
+    )
     _work(audit, out, wait, accept_changes, as_json, ("edit", "judge", "estimate", "report"), manner=manner)
 
 
@@ -93,9 +107,13 @@ def edit(
     retry_failed: bool,
     keep_going: bool,
     unknown_cost_ok: bool,
+    remake: bool,
+    shard: str | None,
 ) -> None:
     """Make the missing edits."""
-    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    manner = _Manner(
+        retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake, shard=shard
+    )
     _work(audit, out, wait, accept_changes, as_json, ("edit",), manner=manner)
 
 
@@ -110,9 +128,13 @@ def judge(
     retry_failed: bool,
     keep_going: bool,
     unknown_cost_ok: bool,
+    remake: bool,
+    shard: str | None,
 ) -> None:
     """Rate the edits that judges have not rated yet."""
-    manner = _Manner(retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok)
+    manner = _Manner(
+        retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake, shard=shard
+    )
     _work(audit, out, wait, accept_changes, as_json, ("judge",), manner=manner)
 
 
@@ -161,6 +183,8 @@ class _Manner:
     retry_failed: bool = False
     keep_going: bool = False
     unknown_cost_ok: bool = False
+    remake: bool = False
+    shard: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +207,7 @@ def _work(
 ) -> None:
     from stillme.cli.progress import progress
     from stillme.pipeline import Ended, Options, run_stages
+    from stillme.stages.shards import parse_shard
 
     manner, shown = manner or _Manner(), shown or _Shown()
     with progress(quiet=as_json) as display:
@@ -193,6 +218,8 @@ def _work(
             only_failed=manner.retry_failed,
             keep_going=manner.keep_going,
             unknown_cost_ok=manner.unknown_cost_ok,
+            remake=manner.remake,
+            shard=parse_shard(manner.shard) if manner.shard else None,
             watch=display,
             say=display.say,
             redact=shown.redact,
@@ -206,7 +233,11 @@ def _work(
         echo(summary.as_text())
         if summary.report:
             print_open(summary.report)
-        print_next(_next(stages, summary), audit, out=out)
+        if manner.shard:
+            folders = summary.folder.parent.glob(f"*-of-{manner.shard.partition('/')[2].strip()}")
+            print_next("merge", *(sorted(folders) if out is None else [summary.folder]), "--into", audit)
+        else:
+            print_next(_next(stages, summary), audit, out=out)
     if summary.ended is Ended.INTERRUPTED:
         sys.exit(_EXIT_INTERRUPTED)
     if summary.ended is not Ended.COMPLETE or summary.to_retry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from stillme import rubric
@@ -45,12 +45,13 @@ def row_differences(folder: Path, run: Run, relabelled: frozenset[str]) -> Itera
         yield from _request(number, recorded, run.design)
         requests[recorded.key] = recorded
     yield from _grid(run)
-    images: dict[str, str] = {}
-    failures: set[str] = set()
+    images: dict[str, list[str]] = defaultdict(list)
+    """By edit: its pictures in their order. There is a second where the first was lost and made again, differently."""
+    seen: set[str] = set()
     used: set[str] = set()
     for number, row in enumerate(read_rows(folder, EDITS), start=1):
         if row["final"] and row["image"]:
-            images[row["edit"]] = row["image"]
+            images[row["edit"]].append(row["image"])
         recorded = requests.get(row["edit"])
         yield from _outcome(number, row)
         # A row of an earlier configuration is kept, and no number uses it.
@@ -63,10 +64,11 @@ def row_differences(folder: Path, run: Run, relabelled: frozenset[str]) -> Itera
                 used.add(labels)
                 if labels not in relabelled:
                     yield Difference(file=EDITS, row=number, what="has other labels than the design")
-        if not row["final"]:
-            if digest(row) in failures:
-                yield Difference(file=EDITS, row=number, what="stands there twice")
-            failures.add(digest(row))
+        # Only a lost picture is made again: a second refusal, or the same picture twice, is no row of a run.
+        same = digest([row["edit"], row["image"]] if row["final"] else row)
+        if same in seen:
+            yield Difference(file=EDITS, row=number, what="stands there twice")
+        seen.add(same)
     for labels in sorted(relabelled - used):
         yield Difference(file=EDITS, what="has no row with the earlier labels", expected=labels)
     yield from _judgements(folder, run, images)
@@ -204,7 +206,7 @@ def _other_labels(row: Mapping[str, Json], request: Request) -> str:
     return digest([row[column] for column in _LABELS])
 
 
-def _judgements(folder: Path, run: Run, images: Mapping[str, str]) -> Iterator[Difference]:
+def _judgements(folder: Path, run: Run, images: Mapping[str, Sequence[str]]) -> Iterator[Difference]:
     axes = {judge.spec.key: (*judge.capabilities.axes, *judge.capabilities.partial) for judge in run.judges}
     failed: dict[int, bool] = defaultdict(bool)
     to_retry: dict[int, int] = {}
@@ -221,7 +223,7 @@ def _judgements(folder: Path, run: Run, images: Mapping[str, str]) -> Iterator[D
             yield Difference(file=JUDGEMENTS, row=number, column="final", what=_MISMATCH, expected="1", found="0")
 
 
-def _judgement(number: int, row: Mapping[str, Json], images: Mapping[str, str]) -> Iterator[Difference]:
+def _judgement(number: int, row: Mapping[str, Json], images: Mapping[str, Sequence[str]]) -> Iterator[Difference]:
     spec = Spec(use=row["judge"], version=row["judge_version"], parameters=row["judge_parameters"])
     yield from _unless_equal(JUDGEMENTS, number, "judge_key", spec.key, row["judge_key"])
     if (row["outcome"] == "rated") != (row["score"] is not None):
@@ -238,12 +240,13 @@ def _judgement(number: int, row: Mapping[str, Json], images: Mapping[str, str]) 
             expected=expected,
             found=str(row["score"]),
         )
-    image = images.get(row["edit"])
-    if image is None:
+    pictures = images.get(row["edit"])
+    if not pictures:
         yield Difference(file=JUDGEMENTS, row=number, column="edit", what="no edit with a picture", found=row["edit"])
         return
-    key = assessment_key(row["edit"], image, row["judge_key"], row["epoch"])
-    yield from _unless_equal(JUDGEMENTS, number, "assessment", key, row["assessment"])
+    keys = [assessment_key(row["edit"], image, row["judge_key"], row["epoch"]) for image in pictures]
+    if row["assessment"] not in keys:
+        yield from _unless_equal(JUDGEMENTS, number, "assessment", keys[-1], row["assessment"])
 
 
 def _unless_equal(file: str, row: int, column: str, expected: Json, found: Json) -> Iterator[Difference]:

@@ -12,7 +12,7 @@ from stillme.judges.questions import AXES, Form, form_of, missing_labels
 from stillme.judges.settings import JudgeSettings, OpenSettings, settings_of
 from stillme.protocols import JudgeCapabilities, Needs, spec_of
 from stillme.rubric.judging import judging
-from stillme.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
+from stillme.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models, prices
 from stillme.vlm.settings import KEYS, retired_on
 
@@ -86,7 +86,7 @@ class ModelJudge:
                 declined = Abstained(reason=f"{reply.kind}: {reply.reason}")
                 return _assessment(dict.fromkeys(form.axes, declined), reply)
             case Malformed():
-                failed = Failed(error=f"malformed twice: {reply.problem}", retryable=False)
+                failed = Failed(error=f"malformed twice: {reply.problem}", retryable=False, status=MALFORMED)
                 return _assessment(dict.fromkeys(form.axes, failed), reply)
             case Failed():
                 return Assessment(ratings=dict.fromkeys(form.axes, reply), cost=reply.cost)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from stillme import rubric
 from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import Settings, intraclass_correlations
 from stillme.estimates.quantities import Columns, Quantity
+from stillme.home import recent_runs
 from stillme.planning.power import icc_of
 from stillme.results import opened
 from stillme.store import Store
@@ -90,8 +92,8 @@ class Assumptions:
     """Per edit, by the key or the plugin's name of an editor, as measured in an earlier run."""
     dollars: Mapping[str, float] = field(default_factory=_no_numbers)
     """Per edit or question, likewise."""
-    timed: str = ""
-    """The run that seconds and dollars are from."""
+    timed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The run that they are from, likewise."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -108,18 +110,23 @@ class Assumptions:
 def assume(options: PlanOptions, runs: Sequence[Path] = ()) -> Assumptions:
     """The user's numbers, else the earlier run's, else the defaults.
 
-    Seconds and dollars are also those of `runs`, the audit's own and those that it reuses, where there are any.
+    Seconds and dollars are also those of `runs`, the audit's own and those that it reuses, and of other runs that were
+    made on this machine.
     """
     if options.like is not None:
         return _from_run(options.like, options)
-    assumed = _by_default(options)
-    for folder in runs:
-        if Store.exists(folder):
-            with Store.reading(folder) as store:
-                seconds, dollars = _measured(store)
-            if seconds:
-                return replace(assumed, seconds=seconds, dollars=dollars, timed=str(folder))
-    return assumed
+    seconds: dict[str, float] = {}
+    dollars: dict[str, float] = {}
+    timed: dict[str, str] = {}
+    for folder in (*runs, *recent_runs()):
+        # Another run that is damaged or of a later version only costs its numbers.
+        with suppress(StillmeError):
+            if Store.exists(folder):
+                with Store.reading(folder) as store:
+                    took, cost = _measured(store)
+                seconds, dollars = took | seconds, cost | dollars
+                timed = dict.fromkeys(took, str(folder)) | timed
+    return replace(_by_default(options), seconds=seconds, dollars=dollars, timed=timed)
 
 
 def _by_default(options: PlanOptions) -> Assumptions:
@@ -168,7 +175,7 @@ def _from_run(path: Path, options: PlanOptions) -> Assumptions:
         origin=f"{rubric.load().title(name)} in {path}",
         seconds=seconds,
         dollars=dollars,
-        timed=str(path),
+        timed=dict.fromkeys(seconds, str(path)),
     )
 
 

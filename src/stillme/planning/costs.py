@@ -133,8 +133,6 @@ def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, assumed: Ass
 def _time_note(speed: Speed, calls: int) -> str:
     if speed.seconds is not None:
         return f"{speed.seconds:.3g} s an edit, {speed.origin}"
-    if speed.low is None or speed.high is None:
-        return "time unknown: give --seconds-per-edit"
     return f"{calls * speed.low / 3600:,.0f} to {calls * speed.high / 3600:,.0f} h, {speed.origin}"
 
 

@@ -18,8 +18,8 @@ class Speed:
 
     seconds: float | None = None
     origin: str = ""
-    low: float | None = None
-    high: float | None = None
+    low: float = 0.0
+    high: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +30,25 @@ class Published:
     seconds: Mapping[str, float]
     """By the kind of GPU."""
 
+    def __str__(self) -> str:
+        times = ", ".join(f"{seconds:g} s on {gpu}" for gpu, seconds in self.seconds.items())
+        return f"published: {times} ({self.source})"
+
 
 def speed_of(named: NamedEditor, options: PlanOptions, assumed: Assumptions) -> Speed:
-    """The user's number, else a run's, else what was published."""
+    """The user's number, else a run's, else what was published of it, or of others like it."""
     spec = named.editor.spec
     told = options.seconds.get(named.name, options.seconds.get(""))
     if told is not None:
         return Speed(seconds=told, origin="as you say")
-    measured = next((assumed.seconds[name] for name in (spec.key, spec.use) if name in assumed.seconds), None)
+    measured = next((name for name in (spec.key, spec.use) if name in assumed.seconds), None)
     if measured is not None:
-        return Speed(seconds=measured, origin=f"measured in {assumed.timed}")
-    known = published().get(spec.use)
-    if known is None:
-        return Speed()
-    times = ", ".join(f"{seconds:g} s on {gpu}" for gpu, seconds in known.seconds.items())
-    return Speed(
-        origin=f"published: {times} ({known.source})",
-        low=min(known.seconds.values()),
-        high=max(known.seconds.values()),
-    )
+        return Speed(seconds=assumed.seconds[measured], origin=f"measured in {assumed.timed[measured]}")
+    known = published()
+    own = known.get(spec.use)
+    times = own.seconds.values() if own else [time for other in known.values() for time in other.seconds.values()]
+    origin = str(own) if own else "; ".join(f"for scale, {name}: {other}" for name, other in known.items())
+    return Speed(origin=origin, low=min(times), high=max(times))
 
 
 @cache

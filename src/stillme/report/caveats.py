@@ -59,6 +59,13 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
 
 
 def _rows(data: ReportData) -> Iterator[Caveat]:
+    lost = sum(data.image_path(sha256) is None for sha256 in {*data.edits.image} - {""})
+    if lost:
+        yield Caveat(
+            "Pictures are lost.",
+            f"{lost:,} edited pictures are missing or no longer what they were. Their judgements were made before. "
+            "`stillme doctor` lists them.",
+        )
     if any("synthetic" in badge for badge in data.badges):
         yield Caveat(
             "The portraits are rendered.",

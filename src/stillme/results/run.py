@@ -146,11 +146,12 @@ class Run:
 
     def picture(self, sha256: str) -> Path:
         """The file of an edited or source picture."""
-        path = self.store.pictures.find(sha256)
+        path = self.store.pictures.intact(sha256)
         if path is None:
+            how = "damaged in" if self.store.pictures.find(sha256) else "missing from"
             raise StillmeError(
-                f"The picture {sha256} is missing from {self.store.pictures.folder}. Put it back, or copy the whole "
-                "run folder again."
+                f"The picture {sha256} is {how} {self.store.pictures.folder}. Put it back from a copy; "
+                f"`stillme doctor {self.folder}` lists all such pictures."
             )
         return path
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stillme.audit import Audit, NamedJudge
 from stillme.sentinels.asking import Answer, Sentinel, Sentinels, SentinelTask
 from stillme.stages.loop import missing
+from stillme.stages.shards import Shard
 from stillme.stages.tally import Tally
 from stillme.stages.tasks import Task, example_of
 from stillme.store import AssessmentRow, Store
@@ -79,11 +80,19 @@ class Mixture:
     """Real questions, with the sentinels that have no answer yet at their places among them."""
 
     def __init__(
-        self, named: NamedJudge, audit: Audit, store: Store, sentinels: Sentinels, tally: Tally, *, only_failed: bool
+        self,
+        named: NamedJudge,
+        audit: Audit,
+        store: Store,
+        sentinels: Sentinels,
+        tally: Tally,
+        *,
+        only_failed: bool,
+        shard: Shard | None = None,
     ) -> None:
         self._named, self._audit, self._store = named, audit, store
         self._waiting = missing(
-            sentinels.planned(),
+            _of_shard(sentinels.planned(), shard),
             lambda sentinel: sentinel.key,
             store.finished_sentinels,
             tally,
@@ -121,3 +130,12 @@ class Mixture:
         return SentinelTask(
             sentinel=sentinel, model=self._model, pictures=self._store.pictures, answered_before=self._asked
         )
+
+
+def _of_shard(sentinels: Iterable[Sentinel], shard: Shard | None) -> Iterator[Sentinel]:
+    """Those that one of several processes asks, as far apart among its questions as among all."""
+    for sentinel in sentinels:
+        if shard is None:
+            yield sentinel
+        elif sentinel.number % shard.count == shard.number - 1:
+            yield replace(sentinel, place=max(1, sentinel.place // shard.count))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from stillme.types import IN_WORDS, Failed
+from stillme.types import IN_WORDS, MALFORMED, Failed
 
 _VARYING = re.compile(r"[0-9a-f]{8,}|\d+")
 """Numbers and identifiers, which differ between two messages about the same fault."""
@@ -115,6 +115,6 @@ class Breaker:
 
 def _fault(failure: Failed) -> str:
     """The fault without what varies from call to call; whole where only the text tells two faults apart."""
-    if failure.status == IN_WORDS:
-        return IN_WORDS
+    if failure.status in (IN_WORDS, MALFORMED):
+        return failure.status
     return f"{failure.status}: {_VARYING.sub('#', failure.error)[:_COMPARED]}" if failure.status else failure.error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
 from stillme.audit import Audit, NamedEditor
 from stillme.protocols import Editor, KeepsWeights, NeedsPortraits, NeedsPrompts, Resumable, expected_dollars
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps, until_ready
+from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
 from stillme.store import EditRow, Store
@@ -25,16 +26,26 @@ def edit(
 ) -> tuple[list[Activity], list[Tally]]:
     """Make the missing edits of all editors; `announce` gets each that has a picture.
 
-    One editor after the other, unless they do not share one machine.
+    One editor after the other, unless the executor has machines enough for all of them.
     """
-    tallies = [_tally_of(named, audit) for named in audit.editors]
+    shard = terms.shard
+    tallies = [_tally_of(named, audit, shard) for named in audit.editors]
 
     def activity_of(named: NamedEditor, tally: Tally) -> Activity:
         can = named.editor.capabilities
+        remake = terms.remake or expected_dollars(named.editor) == 0.0
+        lost = 0
+
+        def finished(keys: Sequence[str]) -> set[str]:
+            nonlocal lost
+            gone = store.edits_without_picture(keys)
+            lost += len(gone)
+            return store.finished_edits(keys) - (gone if remake else set())
+
         tasks = missing(
-            audit.requests(named),
+            _requests(audit, named, shard),
             lambda request: request.key,
-            store.finished_edits,
+            finished,
             tally,
             failed=store.failed_edits,
             only_failed=only_failed,
@@ -59,27 +70,38 @@ def edit(
             yield from until_ready(worker, terms, tally)
             limits = replace(limits, concurrency=worker.calls)
             stage = _stage(worker, named.editor, store, announce)
-            return (yield from steps(stage, batches, limits=limits, terms=terms, tally=tally))
+            ended = yield from steps(stage, batches, limits=limits, terms=terms, tally=tally)
+        if lost:
+            again = "were made again" if remake else "cost money: put them back from a copy, or add `--remake`"
+            terms.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")
+        return ended
 
-    def ending(activity: Activity, ended: Sequence[Tally]) -> Activity:
+    def ending(activity: Activity, own: Sequence[Tally]) -> Activity:
+        """Judges that rate edits as they come must know that no more will."""
         try:
             return (yield from activity)
         finally:
-            for tally in ended:
-                # Judges that rate edits as they come must know that no more will.
+            for tally in own:
                 if tally.ended is None:
                     tally.begin()
                     tally.end(Ended.INTERRUPTED)
 
-    activities = [activity_of(named, tally) for named, tally in zip(audit.editors, tallies, strict=True)]
+    each = [activity_of(named, tally) for named, tally in zip(audit.editors, tallies, strict=True)]
     if terms.executor.side_by_side:
-        return [ending(activity, [tally]) for activity, tally in zip(activities, tallies, strict=True)], tallies
-    return [ending(in_turn(activities), tallies)], tallies
+        return [ending(activity, [tally]) for activity, tally in zip(each, tallies, strict=True)], tallies
+    return [ending(in_turn(each), tallies)], tallies
 
 
-def _tally_of(named: NamedEditor, audit: Audit) -> Tally:
+def _tally_of(named: NamedEditor, audit: Audit, shard: Shard | None) -> Tally:
+    if shard:
+        return Tally(f"edit {named.name}", sum(1 for _ in _requests(audit, named, shard)))
     unasked = sum(1 for _ in audit.unasked(named))
     return Tally(f"edit {named.name}", audit.request_count(named) - unasked)
+
+
+def _requests(audit: Audit, named: NamedEditor, shard: Shard | None) -> Iterator[Request]:
+    requests = audit.requests(named)
+    return requests if shard is None else (request for request in requests if shard.holds(request.key))
 
 
 def _portrait(request: Request) -> str:

@@ -17,7 +17,10 @@ class Stop:
 
     @contextmanager
     def on_interrupt(self, announce: Callable[[str], None]) -> Generator[Stop]:
-        """While inside, the first Ctrl-C (or SIGTERM) asks for an orderly end, the second raises KeyboardInterrupt."""
+        """While inside, the first Ctrl-C asks for an orderly end, the second raises KeyboardInterrupt.
+
+        SIGTERM and SIGHUP (a closed terminal) count like Ctrl-C.
+        """
         if threading.current_thread() is not threading.main_thread():
             # Python delivers signals to the main thread only; a caller elsewhere sets `requested` itself.
             yield self
@@ -29,7 +32,7 @@ class Stop:
             self.requested = True
             announce("Finishing what is running, then saving. Ctrl-C again stops at once.")
 
-        signals = (signal.SIGINT, signal.SIGTERM)
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         before = [signal.signal(number, handle) for number in signals]
         try:
             yield self

@@ -17,7 +17,7 @@ from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, 
 from stillme.stages.recording import Calibrations
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.tasks import Fresh, Wanted, tasks_of
-from stillme.stages.workers import JudgeWorker, Placed, Posting, asks_elsewhere, gpus_of
+from stillme.stages.workers import LOST_PICTURE, JudgeWorker, Placed, Posting, asks_elsewhere, gpus_of
 from stillme.store import Store
 from stillme.types import Assessment, Json, Pair, Request
 
@@ -78,7 +78,13 @@ class _Work:
 
     def _fresh_mixture(self) -> Mixture:
         return Mixture(
-            self._named, self._audit, self._store, self._sentinels, self.tally, only_failed=self._only_failed
+            self._named,
+            self._audit,
+            self._store,
+            self._sentinels,
+            self.tally,
+            only_failed=self._only_failed,
+            shard=self._terms.shard,
         )
 
     def steps(self) -> Activity:
@@ -168,6 +174,10 @@ class _Work:
 
 def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:
     def save(finished: Sequence[Done[Asked, Assessment]]) -> None:
+        for done in finished:
+            if done.result.failure and done.result.failure.status == LOST_PICTURE:
+                # The next run then sees that it is missing, without reading every picture.
+                store.pictures.set_aside(done.task.pair.edited.sha256)
         answers.save(
             [
                 Answered(
@@ -184,6 +194,7 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
     return Stage(
         perform=lambda tasks: worker.perform([task.pair for task in tasks]),
         failed=worker.failed,
+        ends_calls=worker.ends_calls,
         failure=lambda assessment: assessment.failure,
         label=lambda assessment: "failed" if assessment.failure else "judged",
         cost=lambda assessment: assessment.cost,

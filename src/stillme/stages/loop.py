@@ -25,6 +25,7 @@ from stillme.stages.executors import Executor, Local
 from stillme.stages.interrupt import Stop
 from stillme.stages.pace import Pace
 from stillme.stages.pool import Order, Pool
+from stillme.stages.shards import Shard
 from stillme.stages.spending import Price, Spending
 from stillme.stages.tally import Ended, Tally, worst
 from stillme.stages.workers import Placed
@@ -142,6 +143,10 @@ class Terms:
     executor: Executor = field(default_factory=Local)
     keep_going: bool = False
     """Go on although the first answers all fail alike."""
+    shard: Shard | None = None
+    """The part of the grid to do; None for all."""
+    remake: bool = False
+    """Make edits again whose picture is lost, also where that costs money."""
 
     def should_end(self) -> Ended | None:
         """Whether to start nothing more, whatever it costs."""

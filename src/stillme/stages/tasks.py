@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from stillme.audit import Audit, NamedJudge
-from stillme.errors import StillmeError
 from stillme.stages.loop import missing
 from stillme.stages.tally import Tally
 from stillme.store import Store
@@ -116,10 +115,6 @@ def _questions(named: NamedJudge, audit: Audit, store: Store, wanted: Wanted) ->
 
 
 def _pair(named: NamedJudge, audit: Audit, store: Store, asked: _Question) -> Pair:
-    path = store.pictures.find(asked.image)
-    if path is None:
-        raise StillmeError(
-            f"The picture {asked.image} of {asked.request.portraits[0].id} × {asked.request.prompt.id} is missing from "
-            f"{store.pictures.folder}. Put it back, or start the run again in another folder."
-        )
-    return audit.pair(named, asked.request, ImageFile(path=path, sha256=asked.image), asked.epoch)
+    # Whether it is there and what it was is seen by the worker, before the judge is asked.
+    edited = ImageFile(path=store.pictures.where(asked.image), sha256=asked.image)
+    return audit.pair(named, asked.request, edited, asked.epoch)

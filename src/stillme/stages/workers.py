@@ -24,7 +24,7 @@ from stillme.protocols import (
 from stillme.registry import Recipe
 from stillme.stages.nonsense import checked_assessment, checked_outcome
 from stillme.store.jobs import Jobs
-from stillme.store.pictures import Pictures
+from stillme.store.pictures import Pictures, is_intact
 from stillme.types import (
     IN_WORDS,
     Assessment,
@@ -42,6 +42,10 @@ from stillme.types import (
 
 T_contra = TypeVar("T_contra", contravariant=True)
 R = TypeVar("R")
+
+
+LOST_PICTURE = "lost picture"
+"""The status of a judgement that was not asked for, because a picture is not what it was."""
 
 
 class Worker(Protocol[T_contra, R]):
@@ -136,8 +140,10 @@ class JudgeWorker:
         self._judge = judge
 
     def perform(self, tasks: Sequence[Pair]) -> list[Assessment]:
-        """One assessment per pair, whatever the judge does."""
-        return _assessments(self._judge, tasks)
+        """One assessment per pair, whatever the judge does. It is never shown a picture that is not what it was."""
+        lost = {place: problem for place, pair in enumerate(tasks) if (problem := _lost_picture(pair))}
+        seen = iter(_assessments(self._judge, [pair for place, pair in enumerate(tasks) if place not in lost]))
+        return [self.failed(lost[place]) if place in lost else next(seen) for place in range(len(tasks))]
 
     def failed(self, failure: Failed) -> Assessment:
         """The judge said nothing on any axis."""
@@ -227,6 +233,15 @@ def asks_elsewhere(plugin: Editor | Judge) -> bool:
     return isinstance(plugin, HasProvider) or expected_dollars(plugin) != 0.0
 
 
+def _lost_picture(pair: Pair) -> Failed | None:
+    for what, image in (("edited", pair.edited), *(("source", source) for source in pair.sources)):
+        if not is_intact(image):
+            how = "damaged" if image.path.exists() else "missing"
+            error = f"the {what} picture {image.path.name} is {how}; put it back from a copy, or run `stillme run`"
+            return Failed(error=error, retryable=False, status=LOST_PICTURE)
+    return None
+
+
 def _located(image: ImageFile, pictures: Pictures) -> ImageFile:
     path = pictures.find(image.sha256)
     return replace(image, path=path) if path else image
@@ -258,6 +273,8 @@ def _unreadable(outcome: Edited) -> Failed:
 
 
 def _assessments(judge: Judge, pairs: Sequence[Pair]) -> list[Assessment]:
+    if not pairs:
+        return []
     assessments: list[Assessment] = []
     axes = judge.capabilities.axes
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import tomli_w
@@ -25,6 +25,7 @@ from stillme.stages.loop import Activity, Terms, together
 from stillme.stages.prices import require_prices
 from stillme.stages.recording import Calibrations, record
 from stillme.stages.reusing import take_over
+from stillme.stages.shards import Shard, require_free_descriptions
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally, worst
 from stillme.store import Store, Totals
@@ -52,8 +53,12 @@ class Conditions:
     """Do only what was tried before and failed."""
     keep_going: bool = False
     """Go on although the first answers all fail alike."""
+    remake: bool = False
+    """Make edits again whose picture is lost, also where that costs money."""
     unknown_cost_ok: bool = False
     """Go on although a price is unknown, so that the budget cannot be kept."""
+    shard: Shard | None = None
+    """The part of the grid to do; None for all."""
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
 
@@ -96,6 +101,11 @@ def work(
             record(audit, store, calibrations)
         budget = audit.config.budget
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
+        if conditions.shard:
+            require_free_descriptions(audit)
+            # Together they must not spend more than the whole may.
+            dollars = budget.dollars / conditions.shard.count if budget.dollars is not None else None
+            limit = replace(limit, dollars=dollars)
         if not conditions.unknown_cost_ok:
             require_prices(audit, limit, stages)
         worked = Worked(totals=store.totals())
@@ -106,6 +116,8 @@ def work(
             say=conditions.say,
             executor=executor,
             keep_going=conditions.keep_going,
+            remake=conditions.remake,
+            shard=conditions.shard,
         )
         only_failed = conditions.only_failed
         if "edit" in stages and audit.extractors:
@@ -152,8 +164,7 @@ def _edit_and_judge(
             for tell in waiting:
                 tell(request)
 
-        editors, editing = edits.edit(audit, store, terms, only_failed=only_failed, announce=announce)
-        activities += editors
+        activities, editing = edits.edit(audit, store, terms, only_failed=only_failed, announce=announce)
         tallies += editing
     if "judge" in stages:
         judging, judges, tell = judgements.judge(

@@ -42,13 +42,21 @@ class Attempts:
         self._connection = connection
 
     def add(self, attempts: Sequence[Attempt]) -> None:
-        """Append them."""
+        """Append them. A text that the ledger cannot hold is changed, rather than lose the try."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self._connection.executemany(
             "INSERT INTO attempt (stage, key, number, error, retryable, status, seconds, cost, at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(a.stage, a.key, a.number, a.error, int(a.retryable), a.status, a.seconds, a.cost, now) for a in attempts],
+            [
+                (a.stage, a.key, a.number, _storable(a.error), int(a.retryable), a.status, a.seconds, a.cost, now)
+                for a in attempts
+            ],
         )
+
+    def count(self, *statuses: str) -> dict[str, int]:
+        """How many there are of each status."""
+        query = "SELECT COUNT(*) FROM attempt WHERE status = ?"
+        return {status: int(self._connection.execute(query, (status,)).fetchone()[0]) for status in statuses}
 
     def of(self, key: str) -> Iterator[Attempt]:
         """The failed attempts for one request, assessment or feature."""
@@ -66,3 +74,7 @@ class Attempts:
                 seconds=seconds,
                 cost=cost,
             )
+
+
+def _storable(text: str) -> str:
+    return text.encode(errors="replace").decode()

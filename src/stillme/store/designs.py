@@ -54,6 +54,10 @@ class Designs:
         document, plan, requests, stillme, at = row
         return StoredDesign(document=json.loads(document), plan=plan, requests=requests, stillme=stillme, at=at)
 
+    def hash_of(self, plan: int) -> str:
+        """What names the requests of a plan."""
+        return str(self._connection.execute("SELECT hash FROM plan WHERE id = ?", (plan,)).fetchone()[0])
+
     def plan_of(self, hash_: str) -> int | None:
         """The recorded plan of exactly these requests, if there is one."""
         row = self._connection.execute(

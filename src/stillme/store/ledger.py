@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar, assert_never
 
 from stillme import __version__
-from stillme.errors import StillmeError, StoreUnwritable
 from stillme.mitigation.features import Extraction
 from stillme.store import features as feature_rows
 from stillme.store import sentinels as sentinel_rows
@@ -21,7 +21,8 @@ from stillme.store.designs import Designs
 from stillme.store.features import FeatureRow
 from stillme.store.jobs import FILE as JOBS
 from stillme.store.jobs import Jobs
-from stillme.store.opening import LEDGER, open_to_read
+from stillme.store.leftovers import clean_up
+from stillme.store.opening import LEDGER, ROW_COUNTS, explained, last_rows, open_to_read, require_all_rows
 from stillme.store.pictures import Pictures
 from stillme.store.schema import migrate, require_known
 from stillme.store.sentinels import SentinelRow, StoredSentinel
@@ -168,13 +169,18 @@ class Store(Summaries):
     def writing(cls, folder: Path, *, wait: float = 0.0) -> Generator[Store]:
         """Open for appending, as the only writer; creates or migrates the ledger as needed."""
         folder.mkdir(parents=True, exist_ok=True)
+        ledger = folder / LEDGER
         with writer_lock(folder, wait=wait):
-            connection = sqlite3.connect(folder / LEDGER, isolation_level=None)
+            clean_up(folder)
+            connection = sqlite3.connect(ledger, isolation_level=None)
             try:
-                _prepare(connection, folder / LEDGER)
-                yield cls(folder, connection)
+                with explained(ledger):
+                    _prepare(connection, ledger)
+                    require_all_rows(connection, ledger)
+                    yield cls(folder, connection)
             finally:
                 connection.close()
+            (folder / ROW_COUNTS).unlink(missing_ok=True)
 
     @classmethod
     @contextmanager
@@ -203,14 +209,22 @@ class Store(Summaries):
     @contextmanager
     def transaction(self) -> Generator[None]:
         """Everything added inside is saved, or nothing."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            self._known.clear()
-            raise
-        self._connection.execute("COMMIT")
+        with explained(self.folder / LEDGER):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+                self._note_rows()
+            except BaseException:
+                self._known.clear()
+                if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _note_rows(self) -> None:
+        """Write down what was saved, so that a log that is lost after a crash is noticed."""
+        with contextlib.suppress(OSError):  # the rows are saved; the note is not worth a failure
+            (self.folder / ROW_COUNTS).write_text(json.dumps(last_rows(self._connection)), "utf-8")
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
@@ -284,6 +298,10 @@ class Store(Summaries):
                     status=status,
                 )
         return edits
+
+    def edits_without_picture(self, keys: Sequence[str]) -> set[str]:
+        """Which of these requests have an edit whose picture is gone. Only names are looked at."""
+        return {key for key, edit in self.edits(keys).items() if edit.image and self.pictures.is_gone(edit.image)}
 
     # -- judgements -----------------------------------------------------------------------------------------------
 
@@ -459,7 +477,7 @@ class Store(Summaries):
         if not isinstance(row, EditRow):
             return False
         stored = self.edits([row.key])[row.key]
-        return bool(stored.image) and stored.image != row.image and self.pictures.find(stored.image or "") is None
+        return bool(stored.image) and stored.image != row.image and self.pictures.is_gone(stored.image or "")
 
     def _repeated(self, stage: Stage, table: Table, row: _Row) -> Attempt:
         before, again = self._said(table, row.key), row.said
@@ -557,17 +575,12 @@ class Store(Summaries):
 
 
 def _prepare(connection: sqlite3.Connection, ledger: Path) -> None:
-    """Make a ledger ready for rows, or say why it cannot take any."""
-    try:
-        require_known(connection, str(ledger))
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Rows are paid for: they must survive a power cut, not only a crash of ours.
-        connection.execute("PRAGMA synchronous = FULL")
-        migrate(connection)
-    except sqlite3.OperationalError as error:
-        raise StoreUnwritable(f"{ledger} cannot be written to ({error}). Check its permissions and the disk.") from None
-    except sqlite3.DatabaseError as error:
-        raise StillmeError(f"{ledger} cannot be read ({error}). Restore it from a copy.") from None
+    """Make a ledger ready for rows."""
+    require_known(connection, str(ledger))
+    connection.execute("PRAGMA journal_mode = WAL")
+    # Rows are paid for: they must survive a power cut, not only a crash of ours.
+    connection.execute("PRAGMA synchronous = FULL")
+    migrate(connection)
 
 
 def _keyed(values: tuple[Json, ...]) -> tuple[Json, ...]:

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
-from stillme.files import write_whole
+from stillme.files import sha256_of, write_whole
 from stillme.types import ImageFile
 
 _SUFFIXES = (".png", ".webp", ".jpg", ".bin")
+DAMAGED = ".damaged"
+"""The last suffix of a file that was set aside."""
+_REMEMBERED = 50_000
+"""Files that were read and have not changed since."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostPicture:
+    """A picture that rows name and that is not here as it was."""
+
+    sha256: str
+    how: Literal["missing", "damaged"]
 
 
 class Pictures:
@@ -18,15 +34,15 @@ class Pictures:
         self.folder = folder
 
     def add(self, data: bytes) -> str:
-        """Keep the bytes and return their hash. On return they are on disk under their final name."""
+        """Keep the bytes and return their hash. On return they are on disk; a damaged file is replaced."""
         sha256 = hashlib.sha256(data).hexdigest()
-        if self.find(sha256) is None:
+        if self.intact(sha256) is None:
             self._write(data, self._path(sha256, _suffix(data)))
         return sha256
 
     def take(self, image: ImageFile) -> None:
-        """Keep a copy of a file, if it is still the one of its hash; what is here is not read again."""
-        if self.find(image.sha256) is None and image.path.is_file():
+        """Keep a copy of a file, if it is still the one of its hash."""
+        if self.intact(image.sha256) is None and image.path.is_file():
             data = image.read()
             if hashlib.sha256(data).hexdigest() == image.sha256:
                 self._write(data, self._path(image.sha256, _suffix(data)))
@@ -36,9 +52,36 @@ class Pictures:
         return self.find(sha256) or self._path(sha256, ".png")
 
     def find(self, sha256: str) -> Path | None:
-        """The file of that hash, if it is here."""
+        """The file of that name, if it is here; its content is not looked at."""
         candidates = (self._path(sha256, suffix) for suffix in _SUFFIXES)
         return next((path for path in candidates if path.exists()), None)
+
+    def intact(self, sha256: str) -> Path | None:
+        """The file of that hash, if it is here and has that hash."""
+        path = self.find(sha256)
+        return path if path and is_intact(ImageFile(path=path, sha256=sha256)) else None
+
+    def lost(self, hashes: Iterable[str]) -> Iterator[LostPicture]:
+        """Those of these pictures that are not here as they were. Reads them all."""
+        for sha256 in hashes:
+            if self.intact(sha256) is None:
+                yield LostPicture(sha256, "damaged" if self.find(sha256) else "missing")
+
+    def is_gone(self, sha256: str) -> bool:
+        """Whether there is no file of that name, or an empty one. Cheap: nothing is read."""
+        path = self.find(sha256)
+        return path is None or path.stat().st_size == 0
+
+    def set_aside(self, sha256: str) -> None:
+        """Rename a damaged file, so that the picture counts as missing until it is made again or put back."""
+        path = self.find(sha256)
+        if path and self.intact(sha256) is None:
+            path.replace(path.with_name(f"{path.name}{DAMAGED}"))
+
+    def files(self) -> Iterator[Path]:
+        """Every file in the folder, pictures or not."""
+        if self.folder.is_dir():
+            yield from (path for path in sorted(self.folder.rglob("*")) if path.is_file())
 
     def _path(self, sha256: str, suffix: str) -> Path:
         return self.folder / sha256[:2] / f"{sha256}{suffix}"
@@ -47,6 +90,20 @@ class Pictures:
         path.parent.mkdir(parents=True, exist_ok=True)
         # A row that names this picture is committed later; after a power cut it must not point at nothing.
         write_whole(path, data)
+
+
+def is_intact(image: ImageFile) -> bool:
+    """Whether a file has the hash that it is known by. Not read again as long as its size and time stay."""
+    try:
+        state = image.path.stat()
+        return _hash_of(str(image.path), state.st_size, state.st_mtime_ns, state.st_ino) == image.sha256
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _hash_of(path: str, _size: int, _time: int, _inode: int) -> str:
+    return sha256_of(Path(path))
 
 
 def _suffix(data: bytes) -> str:

@@ -17,6 +17,21 @@ from stillme.types import IN_WORDS, Json
 Work = Literal["edit", "assessment"]
 Table = Literal["edit", "assessment", "feature", "sentinel"]
 _UNPRICED = "json_extract(effective, '$.cost') = 'unknown'"
+_ASTRAY = {
+    "judgements without their assessment": (
+        "SELECT COUNT(*) FROM judgement WHERE assessment NOT IN (SELECT id FROM assessment)"
+    ),
+    "assessments without a judgement": (
+        "SELECT COUNT(*) FROM assessment WHERE id NOT IN (SELECT assessment FROM judgement)"
+    ),
+    "edits without their editor, prompt or instruction": (
+        "SELECT COUNT(*) FROM edit WHERE editor NOT IN (SELECT key FROM spec) OR prompt NOT IN (SELECT key FROM prompt)"
+        " OR instruction NOT IN (SELECT key FROM instruction)"
+    ),
+    "edits that are called edited and have no picture": (
+        "SELECT COUNT(*) FROM edit WHERE (outcome = 'edited') != (image IS NOT NULL)"
+    ),
+}
 _REASON = 160
 """Characters of an error that are shown."""
 _WORKER: Mapping[Work, str] = {"edit": "editor", "assessment": "judge"}
@@ -232,6 +247,24 @@ class Summaries:
         query = "SELECT (SELECT COALESCE(MAX(id), 0) FROM edit), (SELECT COALESCE(MAX(id), 0) FROM assessment)"
         edit, assessment = self._connection.execute(query).fetchone()
         return edit, assessment
+
+    def astray(self) -> Iterator[tuple[str, int]]:
+        """Rows that refer to what is not there, by kind."""
+        for what, query in _ASTRAY.items():
+            yield what, int(self._connection.execute(query).fetchone()[0])
+
+    def assessments_without_edit(self) -> int:
+        """Those that count again once the edit is made again: after a repair."""
+        query = "SELECT COUNT(*) FROM assessment WHERE edit NOT IN (SELECT key FROM edit)"
+        return int(self._connection.execute(query).fetchone()[0])
+
+    def pictures_named(self) -> Iterator[str]:
+        """Every picture that any row names, of any configuration."""
+        queries = ["SELECT image FROM edit WHERE image IS NOT NULL", "SELECT sha256 FROM portrait"]
+        if self.has("sentinel"):
+            queries += ["SELECT source FROM sentinel", "SELECT edited FROM sentinel"]
+        for query in queries:
+            yield from (name for (name,) in self._connection.execute(query))
 
     def configurations(self) -> Iterator[dict[str, Json]]:
         """Every configuration that ever wrote rows here, oldest first."""

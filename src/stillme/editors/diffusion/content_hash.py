@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from stillme.files import write_json
+from stillme.home import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -103,10 +103,7 @@ def _is_settled(file: Path) -> bool:
 
 
 def _cache_file() -> Path:
-    """In `STILLME_HOME`, or the user's cache folder."""
-    chosen = os.environ.get("STILLME_HOME")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return (Path(chosen) if chosen else cache / "stillme") / "weights.json"
+    return cache_folder() / "weights.json"
 
 
 def _remembered() -> Mapping[str, str]:

@@ -97,6 +97,34 @@ class Moody:
         pass
 
 
+class StampedParameters(Parameters):
+    price: float = 0.0
+
+
+class Stamped:
+    """Returns another picture each time, for a price."""
+
+    Parameters = StampedParameters
+    needs = Needs()
+
+    def __init__(self, parameters):
+        self.spec = spec_of("stamped", "1", parameters)
+        self.capabilities = Capabilities()
+        self._price = parameters.price
+
+    def expected_dollars(self):
+        return self._price
+
+    def edit(self, requests):
+        for request in requests:
+            picture = images.read_rgb(request.portraits[0].image.path).copy()
+            picture.flat[:8] = list(time.time_ns().to_bytes(8, "big"))
+            yield Edited(image=images.encode_png(picture), cost=self._price)
+
+    def close(self):
+        pass
+
+
 class Crashing(Negative):
     """Raises when it is built."""
 

@@ -1,0 +1,260 @@
+"""Each fault as a user meets it: through the command line, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stillme.doctor import examine_run
+from stillme.errors import StillmeError
+from stillme.evidence.sealing import seal
+from stillme.pipeline import Options, run_stages
+from stillme.results import Run
+from tests.reliability.faulty import STILLME, audit, calls, rows, stillme
+
+Write = Callable[..., Path]
+
+
+def started(*words: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*STILLME, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def wait_for(folder: Path, count: int, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while calls(folder) < count:
+        assert time.monotonic() < end, f"only {calls(folder)} calls"
+        time.sleep(0.02)
+
+
+def edited_picture(folder: Path) -> Path:
+    with Run.open(folder) as run:
+        sources = {portrait.image.sha256 for portrait in run.design.portraits}
+        return run.picture(next(row.image for row in run.rows() if row.image and row.image not in sources))
+
+
+def test_a_request_that_ends_its_process_is_named_and_the_rest_goes_on(tmp_path: Path):
+    folder = audit(tmp_path, "if portrait == 'p03': os.abort()", concurrency=4)
+    ended = stillme("run", folder, "--json")
+    assert ended.returncode == 3
+    said = json.loads(ended.stdout)
+    assert (rows(folder), said["to_retry"]) == (10, 2)
+    assert "SIGABRT" in said["failures"][0]["reason"]
+
+
+def test_nothing_paid_is_lost_when_a_plugin_returns_nonsense(tmp_path: Path):
+    folder = audit(tmp_path, "if portrait == 'p03': return None", concurrency=16, extra="[executor]\nattempts = 1")
+    ended = stillme("run", folder)
+    assert ended.returncode == 3
+    assert "Traceback" not in ended.stderr
+    assert calls(folder) == 12
+    assert rows(folder) == 10
+
+
+def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path):
+    folder = audit(tmp_path, "time.sleep(0.05)", people=10, seeds=(1, 2, 3), concurrency=4)
+    stillme("plan", folder)
+    run = started("edit", folder)
+    wait_for(folder, 8)
+    # As root a quota is not felt; a limit on the size of files is, and it can be lifted while the run goes on.
+    resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+    time.sleep(3)
+    resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    _, stderr = run.communicate(timeout=90)
+    assert run.returncode == 0, stderr
+    assert "cannot be saved" in stderr
+    assert "going on" in stderr
+    assert rows(folder) == 60
+    assert calls(folder) == 60, "nothing was asked for twice"
+
+
+def test_a_disk_that_stays_full_ends_the_run_with_a_sentence(tmp_path: Path):
+    folder = audit(tmp_path, extra="[executor]\noutage_minutes = 0.02")
+    stillme("edit", folder)
+    (folder / "calls").unlink()
+    audit(tmp_path, "pass", seeds=(1, 2))
+    (folder / "audit.toml").write_text((folder / "audit.toml").read_text() + "\n[executor]\noutage_minutes = 0.02\n")
+    limit = (folder / "stillme.sqlite").stat().st_size // 4
+    ended = stillme("edit", folder, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert ended.returncode == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "cannot be" in ended.stderr
+
+
+def test_money_spent_before_a_kill_in_an_outage_is_in_the_ledger(tmp_path: Path):
+    folder = audit(tmp_path, people=4)
+    (folder / "audit.toml").write_text(
+        (folder / "audit.toml")
+        .read_text()
+        .replace('use = "python:./edit.py:edit"', 'use = "flaky"')
+        .replace("concurrency = 1", "failures = 100\ncost = 0.5")
+    )
+    run = started("edit", folder)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.3)
+        if (folder / "stillme.sqlite").exists() and rows(folder, "SELECT COUNT(*) FROM attempt") >= 4:
+            break
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    tries = rows(folder, "SELECT COUNT(*) FROM attempt")
+    cost = json.loads(stillme("status", folder, "--json").stdout)["cost"]
+    assert cost >= 0.5 * tries >= 2.0
+
+
+def test_a_call_that_hangs_ends_at_its_time_limit(tmp_path: Path):
+    folder = audit(
+        tmp_path,
+        "if portrait == 'p01': time.sleep(600)",
+        people=4,
+        prompts=["O-01"],
+        editor="time_limit = 2",
+        extra="[executor]\nattempts = 1",
+    )
+    began = time.monotonic()
+    ended = stillme("run", folder, "--json")
+    assert ended.returncode == 3
+    assert time.monotonic() - began < 60
+    assert rows(folder) == 3
+    assert "time limit" in json.loads(ended.stdout)["failures"][0]["reason"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: signal.Signals):
+    folder = audit(tmp_path, "time.sleep(0.3)", people=10, concurrency=2)
+    run = started("edit", folder)
+    wait_for(folder, 4)
+    run.send_signal(number)
+    _, stderr = run.communicate(timeout=60)
+    assert run.returncode == 130, stderr
+    assert rows(folder) == calls(folder) < 20
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "replaced", "deleted"])
+def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(write_audit: Write, damage: str):
+    folder = write_audit("use = 'negative'", prompts='["O-01"]', extra="[executor]\nisolate = false")
+    run_stages(folder, ("edit",), Options())
+    picture = edited_picture(folder)
+    whole = picture.read_bytes()
+    match damage:
+        case "truncated":
+            picture.write_bytes(whole[: len(whole) // 2])
+        case "emptied":
+            picture.write_bytes(b"")
+        case "replaced":
+            shutil.copyfile(folder.parent / "portraits" / "p0.png", picture)
+        case _:
+            picture.unlink()
+    assert [check.name for check in examine_run(folder) if check.state == "broken"] == ["pictures"]
+    with Run.open(folder) as run, pytest.raises(StillmeError, match=picture.stem):
+        seal(run, folder / "run.zip", with_images=True)
+    judged = run_stages(folder, ("judge",), Options())
+    assert judged.to_retry == 1
+    assert "the edited picture" in judged.failures[0].reason
+    run_stages(folder, ("estimate", "report"), Options())
+    assert "Pictures are lost" in (folder / "report.html").read_text()
+    assert run_stages(folder, ("edit", "judge"), Options()).to_retry == 0
+    assert picture.read_bytes() == whole
+    assert [check.name for check in examine_run(folder) if check.state == "broken"] == []
+
+
+def test_a_paid_picture_is_asked_for_before_it_is_paid_again(tmp_path: Path):
+    folder = audit(tmp_path, people=4, prompts=["O-01"])
+    text = (folder / "audit.toml").read_text()
+    (folder / "audit.toml").write_text(
+        text.replace('use = "python:./edit.py:edit"', 'use = "stamped"').replace("concurrency = 1", "price = 0.5")
+    )
+    assert stillme("run", folder).returncode == 0
+    edited_picture(folder).unlink()
+    asked = stillme("run", folder)
+    assert "--remake" in asked.stderr
+    assert rows(folder, "SELECT COUNT(*) FROM edit") == 4
+    assert stillme("run", folder, "--remake").returncode == 0
+    assert rows(folder, "SELECT COUNT(*) FROM edit") == 5, "another picture came, and counts from now on"
+    assert stillme("doctor", folder).returncode == 0
+
+
+def test_a_damaged_ledger_is_said_and_what_is_whole_is_saved(tmp_path: Path):
+    folder = audit(tmp_path, people=10, seeds=(1, 2, 3, 4, 5))
+    assert stillme("run", folder).returncode == 0
+    tables = {path.name: path.read_bytes() for path in (folder / "tables").glob("*.csv")}
+    ledger = folder / "stillme.sqlite"
+    data = bytearray(ledger.read_bytes())
+    size = int.from_bytes(data[16:18], "big") or 65536
+    connection = sqlite3.connect(ledger)
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'edit'").fetchone()
+    connection.close()
+    start = (root - 1) * size
+    assert data[start] == 5, "an interior page, with a leaf after it"
+    cell = int.from_bytes(data[start + 12 : start + 14], "big")
+    leaf = int.from_bytes(data[start + cell : start + cell + 4], "big")
+    data[(leaf - 1) * size : leaf * size] = b"\xff" * size
+    ledger.write_bytes(data)
+    read = stillme("estimate", folder)
+    assert read.returncode == 2
+    assert "damaged" in read.stderr
+    assert "Traceback" not in read.stderr
+    assert stillme("doctor", folder).returncode == 1
+    repaired = stillme("doctor", folder, "--repair")
+    assert repaired.returncode == 0, repaired.stdout + repaired.stderr
+    assert 0 < rows(folder) < 100
+    assert list(folder.glob("stillme.sqlite.damaged-*"))
+    assert stillme("run", folder).returncode == 0
+    assert {path.name: path.read_bytes() for path in (folder / "tables").glob("*.csv")} == tables
+
+
+def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
+    folder = audit(tmp_path, "time.sleep(0.05)", people=10, seeds=(1, 2))
+    run = started("edit", folder)
+    wait_for(folder, 10)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    assert (folder / "stillme.sqlite-wal").stat().st_size
+    (folder / "stillme.sqlite-wal").unlink()
+    said = stillme("run", folder)
+    assert said.returncode == 2
+    assert "stillme.sqlite-wal was deleted" in said.stderr
+    assert "given up" in stillme("doctor", folder, "--repair").stderr
+    assert stillme("run", folder).returncode == 0
+    assert rows(folder, "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1") == 40
+
+
+def test_a_killed_run_goes_on_without_complaint(tmp_path: Path):
+    folder = audit(tmp_path, "time.sleep(0.05)", people=4)
+    run = started("edit", folder)
+    wait_for(folder, 2)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    assert stillme("run", folder).returncode == 0
+    assert rows(folder) == 8
+
+
+def test_pictures_and_ledger_are_readable_like_other_files(tmp_path: Path):
+    folder = audit(tmp_path, people=2, prompts=["O-01"])
+    assert stillme("edit", folder, before=lambda: os.umask(0o027)).returncode == 0
+    for path in (edited_picture(folder), folder / "stillme.sqlite", folder / "resolved.toml"):
+        assert path.stat().st_mode & 0o777 == 0o640, path
+
+
+def test_estimates_work_while_a_run_goes_on_and_seconds_are_each_stages_own(tmp_path: Path):
+    folder = audit(tmp_path, "time.sleep(0.1)", people=10, seeds=(1, 2))
+    run = started("run", folder, "--json")
+    wait_for(folder, 6)
+    assert stillme("estimate", folder).returncode == 0
+    assert stillme("report", folder).returncode == 0
+    stdout, stderr = run.communicate(timeout=120)
+    assert run.returncode == 0, stderr
+    edit, judge = json.loads(stdout)["stages"]
+    assert edit["seconds"] > 4 * 0.9
+    assert judge["seconds"] < edit["seconds"] / 2
