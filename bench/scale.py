@@ -72,14 +72,7 @@ def main() -> None:
     print(f"each further item       {each:>8,.2f} ms on Ray, {here:,.2f} ms here")
     print(f"a node killed midway    {lost.seconds:>8,.1f} s, longest pause {pause:,.1f} s")
     print(f"rows and pictures       {'the same' if same else 'DIFFERENT'}")
-    note(
-        __name__,
-        "two Ray nodes",
-        ray.seconds,
-        "s",
-        peer="this machine, work that costs nothing",
-        of=local.seconds,
-    )
+    note(__name__, "each item on two Ray nodes", each, "ms", peer="this machine, work that costs nothing", of=here)
     note(__name__, "a node killed midway", lost.seconds, "s", peer="two Ray nodes undisturbed", of=ray.seconds)
     note(__name__, "peak memory of the driver", ray.megabytes, "MB", peer="a tenth of the requests", of=tenth.megabytes)
     assert same, "a run on the cluster differs from one on this machine"
