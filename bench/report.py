@@ -15,6 +15,8 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+from bench._figures import note
+
 LIMIT_MB = 8.0
 PER_CELL = {5_040: 1, 100_800: 20}
 NAMES = ("edits", "estimating", "report", "megabytes", "estimating_mb", "peak_mb")
@@ -28,10 +30,13 @@ def main() -> None:
             run["report"] / run["estimating"],
             run["peak_mb"] / run["estimating_mb"],
         )
-        print(f"{run['edits']:,.0f} edits")
+        edits = f"{run['edits']:,.0f} edits"
+        print(edits)
         print(f"  page    {run['megabytes']:>8,.1f} MB, ×{size:.2f} of the limit of {LIMIT_MB:.0f} MB")
         print(f"  time    {run['report']:>8,.1f} s, ×{time_ratio:.2f} of estimating the same rows")
         print(f"  memory  {run['peak_mb']:>8,.0f} MB at its peak, ×{memory:.2f} of estimating alone")
+        note(__name__, f"page of {edits}", run["megabytes"], "MB", peer=f"limit of {LIMIT_MB:.0f} MB", of=LIMIT_MB)
+        note(__name__, f"report of {edits}", run["report"], "s", peer="estimating the same", of=run["estimating"])
     growth = {name: large[name] / small[name] for name in ("report", "megabytes", "peak_mb")}
     print(
         f"20 times the edits: ×{growth['report']:.1f} the time, ×{growth['megabytes']:.1f} the size, "

@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench._figures import note
 from stillme import images
 from stillme.audit import load
 from stillme.pipeline import Options, run_stages
@@ -38,6 +39,9 @@ def main() -> None:
         print(f"peak memory of the work {large['work_mb']:>8,.0f} MB, ×{growth['work_mb']:.2f} of 10,000 requests")
         print(f"peak memory, estimates  {large['peak_mb']:>8,.0f} MB, ×{growth['peak_mb']:.2f} of 10,000 requests")
         print(f"nothing left to do      {large['resume']:>8,.1f} s at 100,000 requests")
+        note(__name__, "edit and judge", large["work"], "requests/s", peer=f"target of {TARGET:,}", of=TARGET)
+        note(__name__, "rows", rows, "rows/s", peer="a bare SQLite loop", of=bare)
+        note(__name__, "peak memory of the work", large["work_mb"], "MB", peer="10,000 requests", of=small["work_mb"])
         if os.environ.get("STILLME_BENCH_MILLION"):
             seconds, writing = _resume_a_million(folder / "million")
             print(f"nothing left to do      {seconds:>8,.1f} s at 1,000,000 requests, written in {writing:,.0f} s")
@@ -47,7 +51,7 @@ def main() -> None:
 
 def _measured(folder: Path, requests: int) -> dict[str, float]:
     """Run in a process of its own, so that peak memory is its own."""
-    _write_audit(folder, requests)
+    write_audit(folder, requests)
     code = f"from bench.spine import report_run; report_run({str(folder)!r}, {requests})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     names = ("work", "whole", "work_mb", "peak_mb", "resume")
@@ -71,20 +75,21 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def _write_audit(folder: Path, requests: int) -> None:
+def write_audit(folder: Path, requests: int) -> None:
     import numpy as np
 
     pictures = folder / "portraits"
     pictures.mkdir(parents=True)
     noise = np.random.default_rng(0)
     rows = ["file,group"]
-    for index in range(PORTRAITS):
+    people = min(PORTRAITS, requests // 20)
+    for index in range(people):
         # About 30 kB, like a compressed portrait.
         data = images.encode_png(noise.integers(0, 255, (100, 100, 3), dtype=np.uint8))
         (pictures / f"p{index}.png").write_bytes(data)
         rows.append(f"p{index}.png,{'ab'[index % 2]}")
     (pictures / "portraits.csv").write_text("\n".join(rows))
-    seeds = list(range(requests // PORTRAITS // 20))
+    seeds = list(range(requests // people // 20))
     (folder / "audit.toml").write_text(
         f'[portraits]\nsource = "./portraits"\n[[editors]]\nuse = "noop"\nseeds = {seeds}\n'
         '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\nreplicates = 200\n'
@@ -110,7 +115,7 @@ def _bare_rows_per_second(path: Path, rows: int) -> float:
 
 
 def _resume_a_million(folder: Path) -> tuple[float, float]:
-    _write_audit(folder, 1_000_000)
+    write_audit(folder, 1_000_000)
     loaded = load(folder, ready=False)
     begun = time.perf_counter()
     with Store.writing(folder) as store:

@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 import sqlalchemy as sa
 
+from bench._figures import note
 from stillme.study import schema as t
 from stillme.study.opening import open_study
 from stillme.study.overview import overview_of
@@ -85,6 +86,8 @@ def _rounds(name: str, folder: Path, database: str | None, bare: np.ndarray) -> 
     paced = _round(folder / "paced", database, PACE, kills=0)
     ratio = np.percentile(paced.milliseconds, 50) / np.percentile(bare, 50)
     print(f"{name}, 200 people\n    {paced}; median ×{ratio:.1f} of a bare commit; {paced.cpu:.1f} ms CPU per answer")
+    middle = float(np.percentile(paced.milliseconds, 50))
+    note(__name__, f"an answer saved, {name}", middle, "ms", peer="a bare durable commit", of=middle / ratio)
     flat = _round(folder / "flat", database, 0.0, kills=2)
     print(f"{name}, flat out\n    {flat}; over 2 × kill -9, {flat.retries:,} requests repeated, none lost", flush=True)
     print(f"{name}, disturbed\n    {_disturbed(folder / 'disturbed', database)}", flush=True)

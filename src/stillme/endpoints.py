@@ -81,7 +81,8 @@ class Endpoint:
         self._limiter = RateLimiter(parameters.requests_per_minute)
         self._lock = threading.Lock()
         self._client: httpx2.Client | None = None
-        host = urlsplit(parameters.url).hostname or ""
+        address = urlsplit(parameters.url)
+        self.server, host = address.netloc, address.hostname or ""
         self.is_local = is_loopback(host)
         self.price = 0.0 if parameters.price is None and self.is_local else parameters.price
         """Of one answered call; None if unknown."""
@@ -101,7 +102,7 @@ class Endpoint:
             return Failed(error=problem, retryable=False, fatal=True)
         turn = self._limiter.wait()
         if isinstance(turn, TooEarly):
-            return turn.failed(urlsplit(self._settings.url).netloc)
+            return turn.failed(self.server)
         body = fill_json(self._settings.template, values)
         reply = self._exchange(self._settings.method, self._settings.url, json=body, headers=self._headers())
         if isinstance(reply, Failed):

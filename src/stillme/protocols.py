@@ -252,10 +252,21 @@ class Resumable(Protocol):
 
 
 @runtime_checkable
-class HasProvider(Protocol):
-    """A judge that asks somebody else's computer. Optional.
+class TakesGpus(Protocol):
+    """An editor or judge whose parameters decide how many GPUs one worker takes. Optional; else `needs.gpus`."""
 
-    Judges of different providers are asked at the same time, also while edits are still made.
+    @property
+    def gpus(self) -> int:
+        """0 to work on a CPU."""
+        ...
+
+
+@runtime_checkable
+class HasProvider(Protocol):
+    """An editor or judge that asks somebody else's computer. Optional.
+
+    It works in the process that was started, whatever the executor, under one rate limit. Judges of different
+    providers are asked at the same time, also while edits are still made.
     """
 
     @property

@@ -24,6 +24,7 @@ from stillme.report.data import Redaction
 from stillme.results import Run, folder_of
 from stillme.results.status import status_of
 from stillme.store import Store
+from stillme.store.opening import LEDGER
 from stillme.store.pictures import Pictures
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host
 
@@ -67,6 +68,7 @@ class Refresher(threading.Thread):
         self._folder = folder_of(served.path, served.out)
         self._stopped = threading.Event()
         self._seen: tuple[int, ...] = ()
+        self._files: tuple[tuple[int, int], ...] | None = None
 
     @property
     def folder(self) -> Path:
@@ -93,7 +95,11 @@ class Refresher(threading.Thread):
         self._stopped.set()
 
     def refresh(self) -> None:
-        """Count the rows, and render the report if there are more than last time."""
+        """Count the rows, and render the report if there are more than last time; nothing if nothing was written."""
+        # Before they are read: what is written meanwhile is seen the next time.
+        written = _written(self._folder)
+        if written == self._files:
+            return
         with Run.open(self._folder) as run:
             status = status_of(run)
             counts = status.as_json()
@@ -108,11 +114,18 @@ class Refresher(threading.Thread):
                 self._live.page = self._render(run).encode()
                 self._live.number += 1
                 self._seen = seen
+        self._files = written
 
     def _render(self, run: Run) -> str:
         estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
         data = report_data(run, estimated, redact=self._served.redact)
         return report.render(data, live=f"const painted = {self._live.number + 1};\n{_part('live.js')}")
+
+
+def _written(folder: Path) -> tuple[tuple[int, int], ...]:
+    """Size and time of the ledger and its log, which change with every row."""
+    stats = (path.stat() for path in sorted(folder.glob(f"{LEDGER}*")) if not path.name.endswith("-shm"))
+    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
 
 
 class Server(ThreadingHTTPServer):

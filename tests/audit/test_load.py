@@ -91,7 +91,7 @@ def test_editor_mistakes_are_explained(write_audit: Write, editor: str, sentence
         ('reference = { group = "c" }', "no portrait has group = 'c'; known: a, b"),
         ("confidence = 2", "should be less than or equal to 0.999"),
         ('[ensemble]\nrule = "avrage"', "'avrage' is not allowed; write 'mean', 'paper'"),
-        ('[executor]\nkind = "ray"', "'ray' is not allowed; write 'local'"),
+        ('[executor]\nkind = "slurm"', "'slurm' is not allowed; write 'local' or 'ray'"),
         ("[budget]\ndollars = -1", "should be greater than or equal to 0, not -1"),
     ],
 )

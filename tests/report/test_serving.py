@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from stillme import serve as serving_room
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, run_stages
 from stillme.report.data import Redaction
@@ -45,6 +46,20 @@ def run(write_audit: Callable[..., Path]) -> Path:
     folder = write_audit()
     run_stages(folder, ("edit",), Options())
     return folder
+
+
+def test_a_run_that_nobody_writes_to_is_not_read_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    original = serving_room.status_of
+    monkeypatch.setattr(serving_room, "status_of", lambda opened: counted.append(1) or original(opened))
+    with serving(run) as (refresher, _server):
+        for _ in range(4):
+            refresher.refresh()
+        rested = len(counted)
+        assert rested <= 2, "closing a ledger may fold its log into it, once"
+        run_stages(run, ("judge",), Options())
+        refresher.refresh()
+        assert len(counted) == rested + 1
 
 
 def test_the_page_follows_the_run(run: Path) -> None:

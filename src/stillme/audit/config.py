@@ -205,10 +205,12 @@ class BudgetSection(Section):
 class ExecutorSection(Section):
     """Where the work runs."""
 
-    kind: Literal["local"] = "local"
-    """Where the work runs."""
+    kind: Literal["local", "ray"] = "local"
+    """Where the work runs: `local` on this machine, `ray` on the cluster of RAY_ADDRESS."""
     workers: int | None = Field(default=None, ge=1, le=1024)
     """Concurrent calls, at most what the editor or judge allows. What it allows unless set."""
+    actors: int | None = Field(default=None, ge=1, le=1024)
+    """With `ray`: workers of each editor and local judge. As many as the cluster has CPUs, or GPUs, for unless set."""
     attempts: int = Field(default=4, ge=1, le=20)
     """Attempts per request in one run, for failures that a retry may fix."""
     outage_minutes: float = Field(default=5.0, gt=0)

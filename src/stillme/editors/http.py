@@ -55,6 +55,11 @@ class HttpEditor:
         """Placeholders that are unknown or missing, and keys that are missing or would be sent in the open."""
         yield from self._endpoint.problems(PLACEHOLDERS, ("source", "instruction"))
 
+    @property
+    def provider(self) -> str:
+        """The server's address."""
+        return self._endpoint.server
+
     def expected_dollars(self) -> float | None:
         """The price that the audit gives; None if unknown."""
         return self._endpoint.price

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, cast
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
@@ -60,7 +59,7 @@ class HttpJudge:
     @property
     def provider(self) -> str:
         """The server's address."""
-        return urlsplit(self._settings.url).netloc
+        return self._endpoint.server
 
     def expected_dollars(self) -> float | None:
         """The price that the audit gives; None if unknown."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from stillme.audit import Audit, NamedEditor
 from stillme.protocols import Editor, KeepsWeights, NeedsPortraits, NeedsPrompts, Resumable, expected_dollars
-from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
+from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps, until_ready
 from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
-from stillme.stages.workers import EditWorker, Inside, Kept, Posting, Worker, label_of
+from stillme.stages.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
 from stillme.store import EditRow, Store
 from stillme.types import Failed, Json, Request
 
@@ -66,6 +67,8 @@ def edit(
             seconds=limits.seconds,
         )
         with closing(named.editor), closing(worker):
+            yield from until_ready(worker, terms, tally)
+            limits = replace(limits, concurrency=worker.calls)
             stage = _stage(worker, named.editor, store, announce)
             ended = yield from steps(stage, batches, limits=limits, terms=terms, tally=tally)
         if lost:
@@ -106,7 +109,7 @@ def _portrait(request: Request) -> str:
 
 
 def _stage(
-    worker: Worker[Request, Kept], editor: Editor, store: Store, announce: Callable[[Request], None]
+    worker: Placed[Request, Kept], editor: Editor, store: Store, announce: Callable[[Request], None]
 ) -> Stage[Request, Kept]:
     def save(finished: Sequence[Done[Request, Kept]]) -> None:
         rows = [
@@ -128,7 +131,6 @@ def _stage(
     return Stage(
         perform=worker.perform,
         failed=worker.failed,
-        ends_calls=not isinstance(worker, Inside),
         failure=lambda kept: kept.outcome if isinstance(kept.outcome, Failed) else None,
         label=lambda kept: label_of(kept.outcome),
         cost=lambda kept: kept.outcome.cost,
@@ -137,6 +139,7 @@ def _stage(
         key=lambda request: request.key,
         keep=store.attempts.add,
         expected=expected_dollars(editor),
+        ends_calls=worker.ends_calls,
     )
 
 
@@ -150,4 +153,6 @@ def _posting(named: NamedEditor, audit: Audit, store: Store, weights: Sequence[M
         portraits=audit.portraits if isinstance(named.editor, NeedsPortraits) else (),
         prompts=audit.prompts if isinstance(named.editor, NeedsPrompts) else (),
         weights=tuple(weights),
+        gpus=gpus_of(named.editor),
+        asks_elsewhere=asks_elsewhere(named.editor),
     )

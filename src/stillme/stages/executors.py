@@ -1,4 +1,4 @@
-"""Where work is done: in threads of this process, or in processes of its own.
+"""Where work is done: in threads of this process, in processes of its own, or on a cluster.
 
 An executor turns a posting into a worker. The loop hands batches to that worker from threads, one per call that may be
 under way, and never learns where it is: a worker may be a process here or an actor on another machine.
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar, cast
 
 from stillme.audit.config import ExecutorSection
 from stillme.stages.processes import ProcessWorker
-from stillme.stages.workers import Inside, Posting, Worker
+from stillme.stages.workers import Inside, Placed, Posting, Worker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,10 +22,10 @@ class Executor(Protocol):
     side_by_side: bool
     """Whether several editors may compute at the same time: only where they do not share one machine."""
 
-    def worker(self, posting: Posting | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Worker[T, R]:
+    def worker(self, posting: Posting | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
         """A worker that does what `here` does. Without a posting, nobody else can do it.
 
-        `concurrency` calls are made at once, each of which may take `seconds`.
+        `concurrency` calls may be made of one worker at once, each of which may take `seconds`.
         """
         ...
 
@@ -42,11 +42,11 @@ class Local:
     def __init__(self, *, isolate: bool = True) -> None:
         self._isolate = isolate
 
-    def worker(self, posting: Posting | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Worker[T, R]:
+    def worker(self, posting: Posting | None, here: Worker[T, R], *, concurrency: int, seconds: float) -> Placed[T, R]:
         """A thread is enough for what only waits, and for stillme's own code."""
         if posting is None or not self._isolate or not posting.recipe.foreign:
-            return Inside(here)
-        return cast("Worker[T, R]", ProcessWorker(posting, here.failed, concurrency=concurrency, seconds=seconds))
+            return Inside(here, concurrency)
+        return cast("Placed[T, R]", ProcessWorker(posting, here.failed, concurrency=concurrency, seconds=seconds))
 
     def close(self) -> None:
         """Nothing is shared."""
@@ -57,3 +57,7 @@ def executor_of(section: ExecutorSection) -> Executor:
     match section.kind:
         case "local":
             return Local(isolate=section.isolate)
+        case "ray":
+            from stillme.stages.ray_executor import OnRay
+
+            return OnRay(section, home=Local(isolate=section.isolate))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from stillme.audit import Audit, NamedJudge
 from stillme.judges.model import ModelJudge
@@ -12,11 +13,11 @@ from stillme.protocols import HasProvider, Judge, expected_dollars
 from stillme.sentinels.asking import Sentinels
 from stillme.stages.answers import Answered, Answers, Asked, Mixture
 from stillme.stages.batched import judge_in_batches
-from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, steps
+from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, steps, until_ready
 from stillme.stages.recording import Calibrations
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.tasks import Fresh, Wanted, tasks_of
-from stillme.stages.workers import LOST_PICTURE, Inside, JudgeWorker, Posting, Worker
+from stillme.stages.workers import LOST_PICTURE, JudgeWorker, Placed, Posting, asks_elsewhere, gpus_of
 from stillme.store import Store
 from stillme.types import Assessment, Json, Pair, Request
 
@@ -102,12 +103,22 @@ class _Work:
                 self._posting(), JudgeWorker(judge), concurrency=limits.concurrency, seconds=limits.seconds
             )
             with closing(worker):
+                yield from until_ready(worker, self._terms, self.tally)
+                limits = replace(limits, concurrency=worker.calls)
                 stage = _stage(worker, judge, self._store, self._answers)
                 return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
 
     def _posting(self) -> Posting | None:
         recipe, store = self._named.recipe, self._store
-        return Posting(recipe=recipe, pictures=store.pictures.folder, jobs=store.jobs.file) if recipe else None
+        if recipe is None:
+            return None
+        return Posting(
+            recipe=recipe,
+            pictures=store.pictures.folder,
+            jobs=store.jobs.file,
+            gpus=gpus_of(self._judge),
+            asks_elsewhere=asks_elsewhere(self._judge),
+        )
 
     @property
     def _still_editing(self) -> bool:
@@ -161,7 +172,7 @@ class _Work:
         return None
 
 
-def _stage(worker: Worker[Pair, Assessment], judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:
+def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:
     def save(finished: Sequence[Done[Asked, Assessment]]) -> None:
         for done in finished:
             if done.result.failure and done.result.failure.status == LOST_PICTURE:
@@ -183,7 +194,7 @@ def _stage(worker: Worker[Pair, Assessment], judge: Judge, store: Store, answers
     return Stage(
         perform=lambda tasks: worker.perform([task.pair for task in tasks]),
         failed=worker.failed,
-        ends_calls=not isinstance(worker, Inside),
+        ends_calls=worker.ends_calls,
         failure=lambda assessment: assessment.failure,
         label=lambda assessment: "failed" if assessment.failure else "judged",
         cost=lambda assessment: assessment.cost,

@@ -28,6 +28,7 @@ from stillme.stages.pool import Order, Pool
 from stillme.stages.shards import Shard
 from stillme.stages.spending import Price, Spending
 from stillme.stages.tally import Ended, Tally, worst
+from stillme.stages.workers import Placed
 from stillme.store.attempts import Attempt
 from stillme.store.attempts import Stage as StageName
 from stillme.types import Failed
@@ -206,6 +207,17 @@ def steps(
     tally.end(ended)
     terms.watch(tally)
     return ended
+
+
+def until_ready(worker: Placed[T, R], terms: Terms, tally: Tally) -> Generator[None]:
+    """Wait until there is somebody to do the work."""
+    began = time.monotonic()
+    while not worker.ready and not terms.should_end():
+        if not tally.waits and time.monotonic() - began >= _LONG_WAIT:
+            tally.waits = "no worker has started yet"
+            terms.say(f"{tally.name}: {tally.waits}; `ray status` shows what the cluster lacks. Ctrl-C ends the run.")
+        yield
+    tally.waits = ""
 
 
 def run(

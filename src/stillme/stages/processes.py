@@ -40,9 +40,12 @@ class ProcessWorker:
     succeed, and the guilty are known.
     """
 
+    ends_calls = True
+    ready = True
+
     def __init__(self, posting: Posting, failed: Callable[[Failed], Any], *, concurrency: int, seconds: float) -> None:
         self._posting, self._failed, self._seconds = posting, failed, seconds
-        self._concurrency = concurrency
+        self.calls = concurrency
         self._alone = _Alone()
         self._starting = threading.Lock()
         self._process: _Process | None = None
@@ -54,7 +57,7 @@ class ProcessWorker:
             with self._alone.among_others():
                 return self._asked(tasks)
         except WorkerDied as died:
-            if len(tasks) == 1 and self._concurrency == 1:
+            if len(tasks) == 1 and self.calls == 1:
                 return [self._perform_alone(tasks[0], deaths=1, reason=str(died))]
         return [self._perform_alone(task) for task in tasks]
 
@@ -100,7 +103,7 @@ class ProcessWorker:
             if self._process and self._process.ended:
                 self._process.end()
                 self._process = None
-            self._process = self._process or _Process(self._posting, self._concurrency)
+            self._process = self._process or _Process(self._posting, self.calls)
             return self._process
 
 

@@ -10,7 +10,17 @@ from typing import Generic, Protocol, TypeVar, cast
 from stillme import images
 from stillme.editors import output_flags
 from stillme.errors import UnreadableImage
-from stillme.protocols import Editor, Judge, KeepsWeights, NeedsPortraits, NeedsPrompts, Resumable
+from stillme.protocols import (
+    Editor,
+    HasProvider,
+    Judge,
+    KeepsWeights,
+    NeedsPortraits,
+    NeedsPrompts,
+    Resumable,
+    TakesGpus,
+    expected_dollars,
+)
 from stillme.registry import Recipe
 from stillme.stages.nonsense import checked_assessment, checked_outcome
 from stillme.store.jobs import Jobs
@@ -51,6 +61,25 @@ class Worker(Protocol[T_contra, R]):
 
     def close(self) -> None:
         """Release memory, processes, connections."""
+        ...
+
+
+class Placed(Worker[T_contra, R], Protocol):
+    """A worker where an executor has placed it."""
+
+    @property
+    def calls(self) -> int:
+        """How many calls may be made at once."""
+        ...
+
+    @property
+    def ends_calls(self) -> bool:
+        """Whether it ends a call at its time limit itself; its time need not run from when it was asked."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is somebody to do the work, or it is known that there cannot be."""
         ...
 
 
@@ -139,6 +168,10 @@ class Posting:
     prompts: tuple[Prompt, ...] = ()
     weights: tuple[Mapping[str, Json], ...] = ()
     """What the editor's earlier edits were made with."""
+    gpus: int = 0
+    """That one worker takes."""
+    asks_elsewhere: bool = False
+    """Whether it only waits for somebody else's computer: it stays under one budget and one rate limit."""
 
     def worker(self) -> EditWorker | JudgeWorker:
         """Build the plugin from its recipe, and prepare it as it is prepared where the run was started."""
@@ -174,6 +207,9 @@ class Inside(Generic[T_contra, R]):
     """A worker of this process, whose editor or judge somebody else closes."""
 
     worker: Worker[T_contra, R]
+    calls: int
+    ends_calls: bool = False
+    ready: bool = True
 
     def perform(self, tasks: Sequence[T_contra]) -> list[R]:
         """As the worker does."""
@@ -185,6 +221,16 @@ class Inside(Generic[T_contra, R]):
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def gpus_of(plugin: Editor | Judge) -> int:
+    """GPUs that one worker with this editor or judge takes."""
+    return plugin.gpus if isinstance(plugin, TakesGpus) else plugin.needs.gpus
+
+
+def asks_elsewhere(plugin: Editor | Judge) -> bool:
+    """Whether it asks somebody else's computer, or may cost money, which is counted in one place."""
+    return isinstance(plugin, HasProvider) or expected_dollars(plugin) != 0.0
 
 
 def _lost_picture(pair: Pair) -> Failed | None:

@@ -108,8 +108,9 @@ def work(
             limit = replace(limit, dollars=dollars)
         if not conditions.unknown_cost_ok:
             require_prices(audit, limit, stages)
+        worked = Worked(totals=store.totals())
         terms = Terms(
-            spending=Spending(limit, store.totals().cost),
+            spending=Spending(limit, worked.totals.cost),
             stop=stop,
             watch=conditions.watch,
             say=conditions.say,
@@ -118,7 +119,6 @@ def work(
             remake=conditions.remake,
             shard=conditions.shard,
         )
-        worked = Worked(totals=store.totals())
         only_failed = conditions.only_failed
         if "edit" in stages and audit.extractors:
             activity, worked.tallies = features.extract(audit, store, terms, only_failed=only_failed)

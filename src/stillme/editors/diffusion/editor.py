@@ -81,6 +81,13 @@ class DiffusersEditor:
         """Go on with the weights of earlier edits under the same key, although a branch may have moved."""
         self._recorded = recorded
 
+    @property
+    def gpus(self) -> int:
+        """One, or as many as `devices` names; none on a CPU."""
+        if self._parameters.devices:
+            return max(1, len(self._devices))
+        return int(self._parameters.device.partition(":")[0] in ("auto", "cuda"))
+
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Settings without effect, prompts that would be truncated, portraits that would be rejected."""
         absent = list(self._missing_weights())

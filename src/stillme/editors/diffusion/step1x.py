@@ -54,7 +54,7 @@ class Step1X:
     """Step1X-Edit v1.2, 19B: the paper's settings (28 steps, true CFG 6), in its own environment."""
 
     Parameters: ClassVar[type[BaseModel]] = Step1XParameters
-    needs: ClassVar[Needs] = Needs(memory_gb=50)
+    needs: ClassVar[Needs] = Needs(memory_gb=50, gpus=1)
     default_seed: ClassVar[int] = 42
     backend: ClassVar[Path] = BACKEND
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, Field
 
@@ -135,6 +136,11 @@ class Hosted(ABC, Generic[C]):
         for name in sorted(self._reserved() & self._settings.extra.keys()):
             yield f"`extra.{name}` would override what the audit sets; remove it"
         yield from self._address_problems(self._settings.base_url)
+
+    @property
+    def provider(self) -> str:
+        """The server's address."""
+        return urlsplit(self._settings.base_url).netloc
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one edit of a one-megapixel portrait; None if unknown."""

@@ -1,0 +1,243 @@
+"""Work on a Ray cluster gives what work on one machine gives, whoever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillme.audit.config import ExecutorSection
+from stillme.errors import MissingExtra, StillmeError
+from stillme.registry import Recipe
+from stillme.stages.executors import executor_of
+from stillme.stages.ray_executor import Performer, capacity
+from stillme.stages.workers import Inside, Posting
+from stillme.store import Store
+from tests.cli.test_kill import content, rows_of
+
+Write = Callable[..., Path]
+
+EDIT = """
+import os, sys, time
+from pathlib import Path
+
+SECONDS, GUILTY = {seconds}, {guilty!r}
+
+def node():
+    ray = sys.modules.get("ray")
+    return ray.get_runtime_context().get_node_id() if ray and ray.is_initialized() else "here"
+
+def edit(image, instruction, seed, portrait):
+    if portrait == GUILTY:
+        os.abort()
+    time.sleep(SECONDS)
+    with Path(__file__).with_name("finished.log").open("a") as log:
+        log.write(node() + "\\n")
+    return image.point(lambda value: 255 - value if len(instruction) % 2 else value // 2)
+"""
+RAY = '[executor]\nkind = "ray"'
+WITHOUT_A_SECOND_TRY = (
+    "import sys; from stillme.stages.ray_executor import RayWorker; "
+    "RayWorker.__init__.__kwdefaults__['deaths'] = 0; from stillme.cli import main; sys.exit(main())"
+)
+
+
+class Nodes:
+    """Two machines of one CPU each, in processes of this one, and a head that does no work."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        head = {"num_cpus": 0, "include_dashboard": False, "node_ip_address": "127.0.0.1", **SMALL}
+        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.environment = {**os.environ, "RAY_ADDRESS": self._cluster.address}
+        self._nodes: list[Any] = []
+        self.complete()
+
+    def complete(self) -> None:
+        while len(self._nodes) < 2:
+            self._nodes.append(self._cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1", **SMALL))
+
+    def kill_one_of(self, ids: set[str]) -> None:
+        node = next(node for node in self._nodes if node.unique_id in ids or node.node_id in ids)
+        self._nodes.remove(node)
+        self._cluster.remove_node(node, allow_graceful=False)
+
+    def end(self) -> None:
+        self._cluster.shutdown()
+
+
+SMALL = {"object_store_memory": 80_000_000}
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'stillme[ray]'")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        environment.setenv("RAY_AUTH_MODE", "disabled")
+        environment.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's name for: on loopback
+        started = Nodes()
+        yield started
+        started.end()
+
+
+def write(write_audit: Write, *, seconds: float, prompts: str = "[]", guilty: str = "", extra: str = RAY) -> Path:
+    folder = write_audit('use = "python:./edit.py:edit"', 'use = "brightness"', prompts=prompts, extra=extra)
+    (folder / "edit.py").write_text(EDIT.format(seconds=seconds, guilty=guilty))
+    return folder
+
+
+def begin(folder: Path, out: Path, environment: Mapping[str, str], *program: str) -> subprocess.Popen[str]:
+    command = [sys.executable, *(program or ("-m", "stillme")), "run", str(folder), "--out", str(out)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finished_by(folder: Path) -> Counter[str]:
+    log = folder / "finished.log"
+    return Counter(log.read_text().split()) if log.exists() else Counter()
+
+
+def wait_for(process: subprocess.Popen[str], happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 100
+    while not happened():
+        assert process.poll() is None, process.communicate()[0]
+        if time.monotonic() > end:
+            process.kill()
+            pytest.fail(f"it did not happen: {process.communicate()[0]}")
+        time.sleep(0.1)
+
+
+def run_to_its_end(folder: Path, out: Path, environment: Mapping[str, str], code: int = 0) -> str:
+    process = begin(folder, out, environment)
+    return ending_with(code, process)
+
+
+def ending_with(code: int, process: subprocess.Popen[str]) -> str:
+    try:
+        said, _ = process.communicate(timeout=150)
+    finally:
+        process.kill()
+    assert process.returncode == code, said
+    return said
+
+
+def test_a_killed_node_and_a_killed_driver_change_no_byte(nodes: Nodes, write_audit: Write, tmp_path: Path):
+    nodes.complete()
+    here, there = tmp_path / "here", tmp_path / "there"
+    folder = write(write_audit, seconds=0.02, extra="")
+    run_to_its_end(folder, here, nodes.environment)
+    (folder / "finished.log").unlink()
+    folder = write(write_audit, seconds=0.02)
+
+    first = begin(folder, there, nodes.environment)
+    wait_for(first, lambda: len([node for node, done in finished_by(folder).items() if done >= 3]) == 2)
+    nodes.kill_one_of(set(finished_by(folder)))
+    before = rows_of(there)
+    wait_for(first, lambda: rows_of(there) > before + 5)
+    assert rows_of(there) < rows_of(here) - 20, "there was hardly anything left to do: the test would prove nothing"
+    first.kill()
+    first.communicate()
+    run_to_its_end(folder, there, nodes.environment)
+
+    assert content(there) == content(here)
+    for table in sorted((here / "tables").iterdir()):
+        assert (there / "tables" / table.name).read_bytes() == table.read_bytes(), table.name
+    assert not list((there / "images").glob(".shared-*"))
+
+
+def test_without_a_second_try_a_killed_node_loses_requests(nodes: Nodes, write_audit: Write, tmp_path: Path):
+    """The negative control of the test above."""
+    nodes.complete()
+    folder, out = write(write_audit, seconds=0.3, prompts='["O-01", "O-02", "V-01"]'), tmp_path / "there"
+    process = begin(folder, out, nodes.environment, "-c", WITHOUT_A_SECOND_TRY)
+    wait_for(process, lambda: len(finished_by(folder)) == 2)
+    nodes.kill_one_of(set(finished_by(folder)))
+    said = ending_with(3, process)
+    assert "this request ends its worker" in said
+
+
+def test_a_request_that_ends_its_actor_is_named_and_the_rest_is_done(nodes: Nodes, write_audit: Write, tmp_path: Path):
+    nodes.complete()
+    folder, out = write(write_audit, seconds=0.0, prompts='["O-01"]', guilty="p3"), tmp_path / "there"
+    said = run_to_its_end(folder, out, nodes.environment, code=3)
+    assert "this request ends its worker" in said
+    with Store.reading(out) as store:
+        edits = dict(store.query("SELECT portraits, outcome FROM edit WHERE final = 1").fetchall())
+    assert list(edits.values()) == ["edited"] * 5
+
+
+def posting(pictures: Path, **changed: Any) -> Posting:
+    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
+    return Posting(recipe=recipe, pictures=pictures, jobs=pictures / "jobs", **changed)
+
+
+def test_an_actor_that_does_not_see_the_run_folder_says_so(tmp_path: Path):
+    problem = Performer(posting(tmp_path), token=".shared-elsewhere").problem()
+    assert "does not see" in problem
+    assert "file system that every machine of the cluster mounts" in problem
+
+
+def test_an_actor_of_another_version_says_so(tmp_path: Path):
+    (tmp_path / ".shared-1").touch()
+    assert "is another one here than where the run was started" in Performer(posting(tmp_path), ".shared-1").problem()
+
+
+def test_what_asks_somebody_elses_computer_stays_in_this_process(tmp_path: Path):
+    executor = executor_of(ExecutorSection(kind="ray"))
+    here: Any = object()
+    worker = executor.worker(posting(tmp_path, asks_elsewhere=True), here, concurrency=3, seconds=1.0)
+    assert worker == Inside(here, 3)
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    here: Any = object()
+    with pytest.raises(StillmeError, match=r"RAY_ADDRESS=127\.0\.0\.1:1 does not answer .*unset RAY_ADDRESS"):
+        executor_of(ExecutorSection(kind="ray")).worker(posting(tmp_path), here, concurrency=1, seconds=1.0)
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    here: Any = object()
+    with pytest.raises(MissingExtra, match=r'pip install "stillme\[ray\]"'):
+        executor_of(ExecutorSection(kind="ray")).worker(posting(tmp_path), here, concurrency=1, seconds=1.0)
+
+
+def test_a_cluster_without_a_gpu_is_refused_before_anything_waits_for_one(tmp_path: Path):
+    class Ray:
+        def is_initialized(self) -> bool:
+            return True
+
+        def nodes(self) -> list[dict[str, Any]]:
+            return [{"Alive": True, "Resources": {"CPU": 4.0}}]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "ray", Ray())  # type: ignore[arg-type]
+        here: Any = object()
+        with pytest.raises(StillmeError, match="No machine of the Ray cluster has 1 GPU and a CPU for editor 'noop'"):
+            executor_of(ExecutorSection(kind="ray")).worker(posting(tmp_path, gpus=1), here, concurrency=1, seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpus", "places"),
+    [
+        ([{"CPU": 4.0}, {"CPU": 2.0}], 0, 6),
+        ([{"CPU": 8.0, "GPU": 4.0}, {"CPU": 1.0, "GPU": 4.0}], 1, 5),
+        ([{"CPU": 8.0, "GPU": 3.0}, {"CPU": 8.0, "GPU": 1.0}], 2, 1),
+        ([{}], 0, 0),
+    ],
+)
+def test_actors_are_as_many_as_have_a_place(resources: list[dict[str, float]], gpus: int, places: int):
+    machines = [{"Alive": True, "Resources": has} for has in resources]
+    gone = {"Alive": False, "Resources": {"CPU": 99.0, "GPU": 99.0}}
+    assert capacity([*machines, gone], gpus) == places
