@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from stillme.cli.options import json_option, out_option, print_json, print_next
+from stillme.cli.options import json_option, out_option, pairs_of, print_json, print_next
 from stillme.cli.terminal import echo
-from stillme.errors import StillmeError
 
 
 @click.group("import")
@@ -63,7 +61,10 @@ def judgements(
     from stillme.exchange import ColumnMapping, import_judgements
 
     mapping = ColumnMapping(
-        names=_pairs("--map", names), fixed=_pairs("--set", fixed), where=_pairs("--where", where), ignored=ignored
+        names=pairs_of("--map", names),
+        fixed=pairs_of("--set", fixed),
+        where=pairs_of("--where", where),
+        ignored=ignored,
     )
     summary = import_judgements(file, audit, judge, mapping, out=out, declare=declare, wait=wait)
     if as_json:
@@ -71,15 +72,3 @@ def judgements(
     else:
         echo(summary.as_text())
         print_next("estimate", audit, out=out)
-
-
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise StillmeError(f"{option} {text!r} is not NAME=VALUE.")
-        if name in pairs:
-            raise StillmeError(f"{option} names {name!r} twice.")
-        pairs[name] = value
-    return pairs

@@ -1,14 +1,20 @@
 """A run's rows for other programs, and scores made elsewhere as rows of a run."""
 
 from stillme.exchange.columns import ColumnMapping, InvalidJudgements
+from stillme.exchange.eval_results import export_eval_results
+from stillme.exchange.every_eval_ever import export_every_eval_ever
 from stillme.exchange.exporting import KINDS, export_run, write_rows
 from stillme.exchange.importing import ImportSummary, import_judgements
+from stillme.exchange.publishing import Publication
 
 __all__ = [
     "KINDS",
     "ColumnMapping",
     "ImportSummary",
     "InvalidJudgements",
+    "Publication",
+    "export_eval_results",
+    "export_every_eval_ever",
     "export_run",
     "import_judgements",
     "write_rows",
