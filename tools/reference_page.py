@@ -59,7 +59,9 @@ RECORDS: dict[str, tuple[type, ...]] = {
 ADDED = {
     "coverage": ("primary",),
     "specifications": (
-        "axis", "editor", "arm", "factor", "group", "headline", "share_holding", "share_agreeing",
+        "axis", "editor", "arm", "factor", "group",
+        *(f"headline_{end}" for end in ("value", "low", "high", "method", "not_estimable")),
+        "share_holding", "share_agreeing",
     ),
 }  # fmt: skip
 
@@ -78,7 +80,16 @@ MEANINGS = {
     "estimate": "value and interval as text",
     "factor": "the attribute that divides the portraits",
     "group": "one level of the factor",
-    "headline": "whether this is the specification that the report uses",
+    **{
+        f"headline_{end}": f"the gap by the rule, cut-point and judges of the report: {what}"
+        for end, what in (
+            ("value", "the estimate"),
+            ("low", "lower end of the interval"),
+            ("high", "upper end of the interval"),
+            ("method", "how the interval was computed"),
+            ("not_estimable", "why there is no number"),
+        )
+    },
     "high": "upper end of the interval",
     "judge": "its name in the audit; empty where edits are counted and not judged",
     "judge_note": "where the judge is not calibrated, or failed; empty if it passed",
@@ -108,8 +119,8 @@ MEANINGS = {
     "right": "answers that agree with the known truth",
     "scope": "`all`, `group`, `contrast` or `disparity`",
     "sentences": "role prompts",
-    "share_agreeing": "specifications in which the gap has the same sign",
-    "share_holding": "specifications in which the interval excludes 0",
+    "share_agreeing": "share of specifications with the headline's sign",
+    "share_holding": "share of those with the headline's sign whose interval excludes 0",
     "statistic": "of the test",
     "test": "which test",
     "tone": "the skin-tone group of the portraits; `everyone` for all",

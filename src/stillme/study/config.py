@@ -79,11 +79,11 @@ class Codes(Section):
     no_consent: str = ""
     """Consent was not given."""
     screened_out: str = ""
-    """The study is full, or was entered before."""
+    """For your own use: the server sends nobody back with it."""
     incompatible_device: str = ""
     """The window is too narrow."""
     other: str = ""
-    """In place of a code that is empty."""
+    """The study is full, or something went wrong; also in place of a code that is empty."""
 
 
 class Token(Section):
