@@ -67,6 +67,7 @@ def _kernel(folder: Path) -> Path:
     return folder / "jupyter"
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
 @pytest.mark.skipif(
     find_spec("diffusers") is None, reason="diffusers is not installed: pip install 'stillme[diffusers]'"
 )
