@@ -77,7 +77,8 @@ def test_a_pipeline_of_ones_own_runs_an_audit(tmp_path: Path, monkeypatch: pytes
     tiny.allow_torchvision()
     monkeypatch.setenv("PIPELINE", str(tiny.pix2pix(tmp_path / "weights")))
     shutil.copy(EXAMPLES / "own_pipeline.py", tmp_path)
-    editor = '[[editors]]\nuse = "python:./own_pipeline.py:edit"\nname = "own"\n'
+    # Here torchvision only works as `allow_torchvision` leaves it, which a process of its own would not know.
+    editor = '[executor]\nisolate = false\n[[editors]]\nuse = "python:./own_pipeline.py:edit"\nname = "own"\n'
     (tmp_path / "audit.toml").write_text(SHORT + editor + '[[judges]]\nuse = "instruments"\n')
     summary = run_stages(tmp_path, ("edit", "judge"), Options())
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
