@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test check format bench chromium postgresql clean
+.PHONY: all demo test check format bench dist chromium postgresql clean
 
 all: format check test
 
@@ -32,6 +32,11 @@ format: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/python -m bench
+
+# Wheel and sdist, tried in clean environments; docs/releasing.md.
+dist: .venv/.installed
+	$(PIP) --group dist
+	$(BIN)/python tools/dist.py
 
 clean:
 	rm -rf .venv stillme-demo dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
@@ -20,6 +21,7 @@ from stillme.portraits.synthetic import portraits
 from stillme.protocols import expected_dollars
 from stillme.testing import check_editor, check_judge
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
+from tests.runs import fill, people, scores, write_audit
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -124,6 +126,24 @@ def test_the_example_classes_conform(monkeypatch: pytest.MonkeyPatch):
 
     with serving(returns_it) as server:
         check_editor(names["Example"], portraits()[:2], {"base_url": server.url, "price": {"image": 0.04}})
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["mlflow", "wandb"])
+def test_the_lines_for_trackers_hand_over_frames(place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fill(write_audit(tmp_path / "my-run", people(tmp_path / "people", per_group=2)), lambda *_: scores())
+    given: list[Any] = []
+    tracker = ModuleType("tracker")
+    for name in ("log_table", "log_artifact", "log"):
+        setattr(tracker, name, lambda *parts: given.extend(parts))
+    tracker.Table = lambda dataframe: dataframe  # pyright: ignore[reportAttributeAccessIssue]
+    for name in ("mlflow", "wandb"):
+        monkeypatch.setitem(sys.modules, name, tracker)
+    monkeypatch.chdir(tmp_path)
+    exec(blocks(ROOT / "docs" / "publishing.md", "python")[place], {})
+    frame = given[0] if place == 0 else given[0]["stillme"]
+    assert {"quantity", "value", "low", "high", "portraits"} <= set(frame.columns)
+    if place == 0:
+        assert Path(given[2]).name == "report.html"
 
 
 def test_the_page_of_commands_is_what_help_says():

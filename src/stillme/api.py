@@ -15,7 +15,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stillme import audit as audits
 from stillme import estimates as numbers
@@ -35,6 +35,9 @@ from stillme.single import mitigate
 from stillme.store.exported import EDITS, JUDGEMENTS, Table, rows_of
 from stillme.tables.cells import row_of
 from stillme.tables.paper import NUMBERS, Chosen, PaperTable, make_tables
+
+if TYPE_CHECKING:
+    from stillme.report.data import ReportData
 
 __all__ = [
     "Audit",
@@ -78,10 +81,21 @@ class Run(RecordedRun):
     def report(self) -> Path:
         """Write report.html into the run folder, and say where it is."""
         from stillme import report as reports
+
+        return reports.write(self.folder, self._shown())
+
+    def figures(self, *formats: Literal["pdf", "png", "svg"]) -> list[Path]:
+        """Draw the paper's figures and every forest plot into `figures` of the run; PNG by default."""
+        from stillme.pipeline import FIGURES
+        from stillme.report.manuscript import write_figures
+
+        return list(write_figures(self.folder / FIGURES, self._shown(), formats or ("png",)).files)
+
+    def _shown(self) -> ReportData:
         from stillme.report.contents import report_data
 
         estimated = numbers.estimate(self.results.edits, self.results.scores, self.settings)
-        return reports.write(self.folder, report_data(self, estimated))
+        return report_data(self, estimated)
 
     def _rows(self, title: str, table: Table) -> Rows:
         return Rows(f"{title} of {self.title}", lambda: rows_of(self.store, table))

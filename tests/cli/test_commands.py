@@ -138,6 +138,24 @@ def test_doctor_finds_this_machine_fit(tmp_path: Path):
     assert list(tmp_path.iterdir()) == [], "it cleans up after itself"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--format", "eval-results"), "--dataset"),
+        (("--dataset", "a/b"), "eval-results"),
+        (("--model", "one=a/b"), "every-eval-ever"),
+        (("--evaluator", "us"), "every-eval-ever"),
+        (("--dossier",), "--bundle"),
+        (("--bundle", "x.zip", "--model-card"), "--model-card"),
+        (("--model-card", "--format", "jsonl"), "--format"),
+    ],
+)
+def test_options_of_an_export_that_do_not_go_together_are_named(words: tuple[str, ...], said: str):
+    refused = CliRunner().invoke(cli, ["export", *words])
+    assert refused.exit_code == 2
+    assert said in refused.output
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_an_export_holds_every_row(write_audit: Write, kind: str):
     folder = write_audit('use = "moody"')

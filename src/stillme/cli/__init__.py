@@ -10,9 +10,10 @@ import click
 
 from stillme import __version__
 from stillme.cli.deciding import compare, gate, verify
+from stillme.cli.exporting import export
 from stillme.cli.importing import import_
 from stillme.cli.judging import calibrate, check
-from stillme.cli.look import completion, doctor, export, list_, schema, status
+from stillme.cli.look import completion, doctor, list_, schema, status
 from stillme.cli.merging import merge
 from stillme.cli.mitigating import features, mitigate
 from stillme.cli.planning import plan

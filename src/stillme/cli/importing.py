@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
-from stillme.cli.options import json_option, out_option, print_json, print_next
+from stillme.cli.options import json_option, out_option, pairs_of, print_json, print_next
 from stillme.cli.terminal import echo
 from stillme.errors import StillmeError
 
@@ -133,7 +132,7 @@ def rows(
     asked = RowsAsked(
         groups=groups,
         people=people,
-        reference=_pairs("--reference", reference),
+        reference=pairs_of("--reference", reference),
         title=title,
         confidence=confidence,
     )
@@ -161,21 +160,9 @@ def _mapping(
             raise StillmeError(f"--where {text!r} is neither COLUMN=VALUE nor COLUMN!=VALUE.")
         conditions[name] = (*conditions.get(name, ()), value)
     return ColumnMapping(
-        names=_pairs("--map", names),
-        fixed=_pairs("--set", fixed),
+        names=pairs_of("--map", names),
+        fixed=pairs_of("--set", fixed),
         where=wanted,
         unless=unwanted,
         ignored=ignored,
     )
-
-
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise StillmeError(f"{option} {text!r} is not NAME=VALUE.")
-        if name in pairs:
-            raise StillmeError(f"{option} names {name!r} twice.")
-        pairs[name] = value
-    return pairs

@@ -1,4 +1,4 @@
-"""Commands that show and export: status, list, schema, export, doctor, completion."""
+"""Commands that show: status, list, schema, doctor, completion."""
 
 from __future__ import annotations
 
@@ -89,65 +89,6 @@ def schema(what: str) -> None:
         from stillme.schemas import audit_schema
 
         print_json(audit_schema())
-
-
-@click.command()
-@audit_argument
-@out_option
-@click.option("--format", "kind", type=click.Choice(["csv", "jsonl", "parquet"]), default="csv", show_default=True)
-@click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="Folder; by default `export` in the run.")
-@click.option(
-    "--bundle",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write one sealed file instead, .zip or .tar, for `stillme verify`.",
-)
-@click.option("--with-images", is_flag=True, help="Include portraits and edited pictures in the bundle.")
-@click.option(
-    "--sign",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="KEY",
-    help="Sign the bundle with an SSH private key; writes FILE.sig.",
-)
-@json_option
-def export(
-    audit: Path,
-    out: Path | None,
-    kind: str,
-    to: Path | None,
-    bundle: Path | None,
-    with_images: bool,
-    sign: Path | None,
-    as_json: bool,
-) -> None:
-    """Write edits and judgements as tables with a codebook, or a sealed evidence bundle.
-
-    A bundle holds every row with the raw answers, the configuration, versions, tables and report, and a hash of each
-    file. The root hash that is printed covers all of it. The same rows give the same bytes.
-    """
-    if bundle:
-        from stillme.evidence import seal
-
-        if to:
-            raise click.UsageError("--to is for tables; --bundle already names its file.")
-        with opened_run(audit, out) as run:
-            sealed = seal(run, bundle, with_images=with_images, key=sign)
-        if as_json:
-            print_json(sealed.as_json())
-        else:
-            echo(sealed.as_text())
-        return
-    if with_images or sign:
-        raise click.UsageError("--with-images and --sign only work with --bundle.")
-    from stillme.exchange import export_run
-
-    with opened_run(audit, out) as run:
-        written = export_run(run, kind, to)
-    if as_json:
-        print_json({"files": [str(path) for path in written]})
-    else:
-        echo("\n".join(f"Wrote {path}" for path in written))
-        print_next("export", audit, "--bundle", "evidence.zip", out=out)
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,21 @@ def command_line(*words: object, out: Path | None = None) -> str:
     called = Path(sys.argv[0])
     program = str(called) if called.name == "stillme" and shutil.which("stillme") is None else "stillme"
     return shlex.join([program, *map(str, words), *(("--out", str(out)) if out else ())])
+
+
+def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` words of an option that may be repeated."""
+    from stillme.errors import StillmeError
+
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise StillmeError(f"{option} {text!r} is not NAME=VALUE.")
+        if name in pairs:
+            raise StillmeError(f"{option} names {name!r} twice.")
+        pairs[name] = value
+    return pairs
 
 
 @contextmanager

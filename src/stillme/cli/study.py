@@ -83,7 +83,7 @@ def study_group() -> None:
     show_default=True,
     help="`paper` shows raters the source's race, gender and age, as the paper's study did.",
 )
-@click.option("--seed", default=0, show_default=True)
+@click.option("--seed", default=0, show_default=True, help="Of the draw of edits.")
 @json_option
 def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
     """Draw a study from a run and write its study.toml.
@@ -207,7 +207,14 @@ def status(study: Path, database: str | None, as_json: bool) -> None:
 @study_group.command()
 @_study_argument
 @_database_option
-@click.option("--format", "kind", type=click.Choice(["csv", "jsonl", "parquet"]), default="csv", show_default=True)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["csv", "jsonl", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="Format of the tables.",
+)
 @click.option("--to", type=_FOLDER, help="By default `export` in the study.")
 @json_option
 def export(study: Path, database: str | None, kind: Any, to: Path | None, as_json: bool) -> None:

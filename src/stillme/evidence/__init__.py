@@ -6,6 +6,7 @@ but the archive: no editor, no judge, no API key, no network.
 
 from stillme.evidence.coverage import NOT_COVERED, NotCovered
 from stillme.evidence.differences import Difference
+from stillme.evidence.dossier import write_dossier
 from stillme.evidence.opening import opened_bundle, unpacked_run
 from stillme.evidence.sealing import Sealed, seal
 from stillme.evidence.verifying import Verdict, Verification, verify
@@ -21,4 +22,5 @@ __all__ = [
     "seal",
     "unpacked_run",
     "verify",
+    "write_dossier",
 ]

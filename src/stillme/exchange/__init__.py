@@ -1,8 +1,11 @@
 """A run's rows for other programs, and scores made elsewhere as rows of a run."""
 
 from stillme.exchange.columns import ColumnMapping, InvalidJudgements
+from stillme.exchange.eval_results import export_eval_results
+from stillme.exchange.every_eval_ever import export_every_eval_ever
 from stillme.exchange.exporting import KINDS, export_run, write_rows
 from stillme.exchange.importing import ImportSummary, import_judgements
+from stillme.exchange.publishing import Publication
 from stillme.exchange.rows import RowsAsked, RowsSummary, import_rows
 
 __all__ = [
@@ -10,8 +13,11 @@ __all__ = [
     "ColumnMapping",
     "ImportSummary",
     "InvalidJudgements",
+    "Publication",
     "RowsAsked",
     "RowsSummary",
+    "export_eval_results",
+    "export_every_eval_ever",
     "export_run",
     "import_judgements",
     "import_rows",

@@ -266,6 +266,12 @@ class Summaries:
         for query in queries:
             yield from (name for (name,) in self._connection.execute(query))
 
+    def written(self) -> tuple[str, str] | None:
+        """When the first and the last edit or assessment were written; None in a ledger without rows."""
+        query = "SELECT MIN(at), MAX(at) FROM (SELECT at FROM edit UNION ALL SELECT at FROM assessment)"
+        first, last = self._connection.execute(query).fetchone()
+        return (first, last) if first else None
+
     def configurations(self) -> Iterator[dict[str, Json]]:
         """Every configuration that ever wrote rows here, oldest first."""
         for hash_, resolved, version, at in self._connection.execute(

@@ -42,8 +42,11 @@ class Texts(Section):
     """What participants read, in Markdown."""
 
     consent: str = Field(min_length=40)
+    """What they agree to, before anything else."""
     guide: str = Field(min_length=20)
+    """How to rate, before the first item."""
     debrief: str = Field(min_length=20)
+    """What it was about, at the end."""
 
 
 class Consent(Section):
@@ -59,7 +62,9 @@ class Pay(Section):
     """What a participant is paid for one task."""
 
     amount: float = Field(default=0.0, ge=0)
+    """For one task, in `currency`."""
     currency: str = Field(default="USD", min_length=3, max_length=3)
+    """Its three letters."""
     minutes: float = Field(default=30.0, gt=0)
     """How long a task is expected to take."""
     floor: float = Field(default=12.0, ge=0)
@@ -91,11 +96,17 @@ class Codes(Section):
     """Prolific's completion codes, from the study's page there. The server gives them out, never the page."""
 
     completed: str = ""
+    """Every item was rated."""
     failed_attention: str = ""
+    """Every attention check failed; see `checks.send_failed_code`."""
     no_consent: str = ""
+    """Consent was not given."""
     screened_out: str = ""
+    """For your own use: the server sends nobody back with it."""
     incompatible_device: str = ""
+    """The window is too narrow."""
     other: str = ""
+    """The study is full, or something went wrong; also in place of a code that is empty."""
 
 
 class Token(Section):
@@ -106,6 +117,7 @@ class Token(Section):
     refresh: bool = True
     """Whether the keys are fetched from Prolific: daily, and when a token names an unknown one."""
     audience: str
+    """Your address, as Prolific signs it."""
 
 
 class Prolific(Section):
@@ -116,6 +128,7 @@ class Prolific(Section):
     screen_out_reward: float = Field(default=0.0, ge=0)
     """What somebody who is screened out is paid at once, where the workspace offers that; otherwise you review."""
     codes: Codes = Codes()
+    """Completion codes, from the study's page at Prolific."""
     token: Token | None = None
     """If given, only signed entries are let in."""
 
@@ -124,6 +137,7 @@ class RequestRates(Section):
     """How often one client may ask."""
 
     entries_per_minute: float = Field(default=300, gt=0)
+    """Entries to the study, all together."""
     requests_per_minute: float = Field(default=600, gt=0)
     """Per participant."""
 
@@ -132,6 +146,7 @@ class Config(Section):
     """A whole study.toml."""
 
     title: str = "How well do image editors follow instructions?"
+    """What participants see above every page."""
     contact: str = ""
     """Shown to participants wherever something may go wrong."""
     raters: int = Field(default=3, ge=1, le=100)
@@ -142,6 +157,7 @@ class Config(Section):
         default=["edit_success", "skin_tone", "race_change", "gender_change", "age_change", "age_accuracy"],
         min_length=1,
     )
+    """The axes that people rate; each is asked in the rubric's words."""
     can_abstain: bool = True
     """Whether "cannot tell" may be answered."""
     min_width: int = Field(default=740, ge=0)

@@ -15,6 +15,7 @@ PROMPTS = (
     Prompt(id="suit", text="Dress the person in a dark suit.", category="testing", subcategory="testing"),
     Prompt(id="park", text="Place the person in a park.", category="testing", subcategory="testing"),
 )
+"""Instructions that the checks edit with where none are given."""
 CHEAP = 1.0
 """Seconds in which a plugin must be built, on a slow machine."""
 _UNKNOWN = "no_such_parameter"

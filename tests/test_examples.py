@@ -1,0 +1,214 @@
+"""Files to copy work as they stand: scripts, a notebook, the Action, the container."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+import pytest
+import yaml
+
+from stillme.pipeline import Options, run_stages
+from tests.runs import fill, group, people, scores, write_audit
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "docs" / "examples"
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+SHORT = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
+
+
+def plain() -> dict[str, str]:
+    """The environment without the plugins of the tests, and with this stillme on the path."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
+
+
+def test_python_takes_fifteen_lines(tmp_path: Path):
+    script = EXAMPLES / "python_api.py"
+    assert sum(bool(line.strip()) for line in script.read_text().splitlines()) <= 15
+    shown = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=plain()
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "changed_area" in shown.stdout
+    assert (tmp_path / "my-run" / "report.html").exists()
+
+
+def test_the_notebook_draws_the_figures_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    audit = write_audit(tmp_path / "run", people(tmp_path / "people", per_group=3), prompts=("O-01", "V-01"))
+    run = fill(audit, lambda _, asked: scores(skin=4 if group(asked) == "b" else 3))
+    # A kernel is a process of its own: it takes the interpreter of this one.
+    monkeypatch.setenv("RUN", str(run))
+    monkeypatch.setenv("JUPYTER_PATH", str(_kernel(tmp_path)))
+    notebook = nbformat.read(EXAMPLES / "figures.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "it is shipped without output"
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="stillme-test").execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 2
+    assert any("figure-04-rates-by-group" in output.get("text", "") for output in outputs)
+
+
+def _kernel(folder: Path) -> Path:
+    place = folder / "jupyter" / "kernels" / "stillme-test"
+    place.mkdir(parents=True)
+    start = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    (place / "kernel.json").write_text(json.dumps({"argv": start, "display_name": "test", "language": "python"}))
+    return folder / "jupyter"
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
+@pytest.mark.skipif(
+    find_spec("diffusers") is None, reason="diffusers is not installed: pip install 'stillme[diffusers]'"
+)
+def test_a_pipeline_of_ones_own_runs_an_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from tests.editors.diffusion import tiny
+
+    tiny.allow_torchvision()
+    monkeypatch.setenv("PIPELINE", str(tiny.pix2pix(tmp_path / "weights")))
+    shutil.copy(EXAMPLES / "own_pipeline.py", tmp_path)
+    # Here torchvision only works as `allow_torchvision` leaves it, which a process of its own would not know.
+    editor = '[executor]\nisolate = false\n[[editors]]\nuse = "python:./own_pipeline.py:edit"\nname = "own"\n'
+    (tmp_path / "audit.toml").write_text(SHORT + editor + '[[judges]]\nuse = "instruments"\n')
+    summary = run_stages(tmp_path, ("edit", "judge"), Options())
+    assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
+
+
+# -- the Action --------------------------------------------------------------------------------------------------
+
+
+def steps() -> list[dict[str, Any]]:
+    return ACTION["runs"]["steps"]
+
+
+def test_no_input_of_the_action_is_part_of_a_script():
+    for step in steps():
+        assert "${{" not in step.get("run", ""), step["name"]
+        assert step.get("shell") == "bash" or "uses" in step
+
+
+def test_the_action_uses_what_it_declares():
+    used = set(re.findall(r"inputs\.([\w-]+)", (ROOT / "action.yml").read_text()))
+    assert used == set(ACTION["inputs"])
+    ids = {step["id"]: step["run"] for step in steps() if "id" in step}
+    for name, output in ACTION["outputs"].items():
+        step, key = re.search(r"steps\.(\w+)\.outputs\.(\w+)", output["value"]).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        assert f'"{key}=' in ids[step], name
+
+
+@pytest.mark.parametrize(("rule", "code"), [("failed <= 5%", 0), ("unchanged <= 5%", 1)], ids=["passes", "fails"])
+def test_the_action_runs_gates_and_seals(tmp_path: Path, rule: str, code: int):
+    (tmp_path / "audits" / "editor").mkdir(parents=True)
+    text = '[portraits]\nsource = "synthetic"\nlimit = 8\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
+    gate = f'[[judges]]\nuse = "instruments"\n[gate]\nrules = ["{rule}"]\n'
+    (tmp_path / "audits" / "editor" / "audit.toml").write_text(text + gate)
+    given = {name: str(entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
+    given |= {"audit": "audits/editor", "baseline": "nowhere.zip", "margins": "failed <= 5%\n"}
+    codes = {
+        step["name"]: _run_step(step, given, tmp_path)
+        for step in steps()
+        if "run" in step and step["name"] != "Install"
+    }
+    assert codes == {"Run the audit": 0, "Gate": code, "Seal the evidence": 0}
+    outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
+    assert set(outputs) == set(ACTION["outputs"])
+    assert all((tmp_path / path).exists() for path in outputs.values())
+    assert (tmp_path / "summary").read_text()
+
+
+def _run_step(step: dict[str, Any], given: dict[str, str], folder: Path) -> Any:
+    variables = {
+        name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: given[found[1]], str(value))
+        for name, value in step["env"].items()
+    }
+    files = {"GITHUB_OUTPUT": str(folder / "output"), "GITHUB_STEP_SUMMARY": str(folder / "summary")}
+    shown = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        cwd=folder,
+        env=plain() | files | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert shown.returncode in (0, 1), shown.stderr
+    return shown.returncode
+
+
+@pytest.mark.parametrize(
+    ("source", "extras", "asked"),
+    [
+        ("", "", "stillme @ file:///action"),
+        ("", "openai,judges", "stillme[openai,judges] @ file:///action"),
+        ("git+https://example.org/stillme", "openai", "stillme[openai] @ git+https://example.org/stillme"),
+    ],
+)
+def test_the_action_installs_what_it_was_told(tmp_path: Path, source: str, extras: str, asked: str):
+    (install,) = (step["run"] for step in steps() if step.get("name") == "Install")
+    fake = tmp_path / "python"
+    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    fake.chmod(0o755)
+    variables = {
+        "SOURCE": source,
+        "EXTRAS": extras,
+        "HERE": "/action",
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    }
+    shown = subprocess.run(["bash", "-ec", install], env=variables, capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines() == ["-m", "pip", "install", asked]
+
+
+# -- the container -----------------------------------------------------------------------------------------------
+
+
+def instructions() -> Iterator[tuple[str, str]]:
+    """The Dockerfile's instructions in order, continued lines joined."""
+    text = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text())
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, _, rest = line.partition(" ")
+            yield name, rest.strip()
+
+
+KNOWN = {"FROM", "ARG", "WORKDIR", "COPY", "RUN", "USER", "ENTRYPOINT", "CMD"}
+
+
+def test_the_dockerfile_copies_what_exists_and_is_not_ignored():
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    for name, rest in instructions():
+        assert name in KNOWN, name
+        if name == "COPY" and not rest.startswith("--from"):
+            *sources, _ = rest.split()
+            for source in sources:
+                assert (ROOT / source).exists(), source
+                assert source in allowed, f"{source} is kept out by .dockerignore"
+
+
+def test_the_container_is_nobodys_root_and_starts_stillme():
+    found = list(instructions())
+    last = dict(found)
+    assert last["USER"] == "auditor"
+    assert json.loads(last["ENTRYPOINT"]) == ["stillme"]
+    assert json.loads(last["CMD"]) == ["--help"]
+    assert [rest for name, rest in found if name == "FROM"] == ["python:3.12-slim AS build", "python:3.12-slim"]
+    for name, rest in found:
+        if name == "RUN":
+            # A script that the shell cannot read fails here, not in somebody's build.
+            subprocess.run(["bash", "-n", "-c", rest], check=True)
+            assert shlex.split(rest)
+
+
+def test_what_the_wheel_is_built_from_is_in_the_container():
+    copied = {source for name, rest in instructions() if name == "COPY" for source in rest.split()[:-1]}
+    project = (ROOT / "pyproject.toml").read_text()
+    for name in re.findall(r'readme = "(.+?)"', project) + re.findall(r'"(LICENSE|NOTICE)"', project):
+        assert name in copied

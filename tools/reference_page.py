@@ -1,0 +1,319 @@
+"""Write docs/reference.md from the code: plugin hooks, names a plugin builds on, and the columns of every table.
+
+What has no docstring, and no meaning below, stops the page: nothing is exported without an explanation.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from stillme import estimates, plugins, protocols, testing
+from stillme.estimates.agreement import AgainstPeople, Agreement
+from stillme.estimates.agreement.correcting import Corrected
+from stillme.estimates.behaviour import Behaviour
+from stillme.sentinels.reading import RightAnswers
+from stillme.store.exported import TABLES
+from stillme.study.config import Config as StudyConfig
+from stillme.tables import estimates as estimate_tables
+from stillme.tables.analyses import ANALYSES
+from stillme.types import Estimate
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+
+RECORDS: dict[str, tuple[type, ...]] = {
+    "contrasts": (estimates.Contrast, estimates.PermutationTest),
+    "pooled": (estimates.Disparity, estimates.NullBand),
+    "equivalence": (estimates.Equivalence,),
+    "cuts": (estimates.Disparity, estimates.NullBand),
+    "prompts": (estimates.Disparity, estimates.NullBand),
+    "subcategories": (estimates.Disparity, estimates.NullBand),
+    "intersections": (estimates.Disparity, estimates.NullBand),
+    "likeness": (estimates.IntraclassCorrelation,),
+    "row_tests": (estimates.RowTest,),
+    "mitigation": (estimates.PairedEffect, estimates.Disparity, estimates.NullBand),
+    "above_floor": (estimates.Disparity, estimates.NullBand),
+    "roles": (estimates.Adherence,),
+    "agreement": (Agreement,),
+    "position_bias": (Behaviour,),
+    "repeatability": (Behaviour,),
+    "disclosure": (Behaviour,),
+    "coverage": (Behaviour,),
+    "known_answers": (RightAnswers,),
+    "against_people": (AgainstPeople,),
+    "corrected": (Corrected,),
+    "specifications": (estimates.Specification,),
+    "odds_ratios": (estimates.OddsRatio,),
+}
+"""What the rows of each analysis are made from; the fields of the second and later ones have a prefix."""
+
+ADDED = {
+    "coverage": ("primary",),
+    "specifications": (
+        "axis", "editor", "arm", "factor", "group",
+        *(f"headline_{end}" for end in ("value", "low", "high", "method", "not_estimable")),
+        "share_holding", "share_agreeing",
+    ),
+}  # fmt: skip
+
+MEANINGS = {
+    "abstained": "questions without an answer",
+    "after": "the same under the arm",
+    "among": "whether raters are judges or people",
+    "answers": "answers that were given",
+    "arm": "how the prompt reached the editor",
+    "axis": "the question or measured quantity",
+    "calibrated": "whether the expected share comes from the judge's own calibration",
+    "chance alone stays below": "the gap that chance alone stays below, with the audit's confidence",
+    "confidence": "of the interval",
+    "edits": "edits that the number is computed from",
+    "editor": "its name in the audit; `all` for all together",
+    "estimate": "value and interval as text",
+    "factor": "the attribute that divides the portraits",
+    "group": "one level of the factor",
+    **{
+        f"headline_{end}": f"the gap by the rule, cut-point and judges of the report: {what}"
+        for end, what in (
+            ("value", "the estimate"),
+            ("low", "lower end of the interval"),
+            ("high", "upper end of the interval"),
+            ("method", "how the interval was computed"),
+            ("not_estimable", "why there is no number"),
+        )
+    },
+    "high": "upper end of the interval",
+    "judge": "its name in the audit; empty where edits are counted and not judged",
+    "judge_note": "where the judge is not calibrated, or failed; empty if it passed",
+    "layout": "how the people were put before the editor: a pair, or one alone",
+    "level": "the group that is compared",
+    "low": "lower end of the interval",
+    "lowest": "the group at the other end",
+    "margin": "the largest difference that does not matter",
+    "mean": "what chance gives on average",
+    "measure": "what is computed",
+    "method": "how the interval was computed",
+    "not_estimable": "why there is no number",
+    "null": "empty where no permutation test was made",
+    "null_high": "chance alone stays below this, with the audit's confidence",
+    "null_mean": "what chance gives on average",
+    "null_p": "how often chance reached this gap",
+    "omnibus_p": "how often chance made all groups together differ as much: the test to rely on",
+    "p": "p value",
+    "people": "the name of the people's ratings",
+    "portraits": "portraits that the number is computed from: the unit of every interval",
+    "primary": "the primary judge of the ensemble",
+    "prompts": "the prompt, or the set of prompts; empty for all",
+    "quantity": "a mean, or a named rate",
+    "rated_by_people": "edits that people rated too",
+    "ratings": "single ratings",
+    "reference": "the group that it is compared with",
+    "right": "answers that agree with the known truth",
+    "scope": "`all`, `group`, `contrast` or `disparity`",
+    "sentences": "role prompts",
+    "share_agreeing": "share of specifications with the headline's sign",
+    "share_holding": "share of those with the headline's sign whose interval excludes 0",
+    "statistic": "of the test",
+    "test": "which test",
+    "tone": "the skin-tone group of the portraits; `everyone` for all",
+    "value": "the estimate",
+}
+"""Columns whose field needs no docstring of its own."""
+
+_INTERVAL = ("value", "low", "high", "method", "not_estimable")
+_SUBJECT = ("outcome", "icc")
+
+
+def page() -> str:
+    """The whole page; the same for the same version."""
+    return "\n".join(
+        [
+            "# Reference",
+            "",
+            "Made from the code by `python tools/reference_page.py`.",
+            "[Commands](commands.md), [audit.toml](audit.md) and [Python](python.md) have pages of their own.",
+            "",
+            "## Plugin hooks",
+            "",
+            "Protocols of `stillme.protocols`. A plugin has an optional one by having its methods.",
+            *hooks(),
+            "",
+            "## What a plugin builds on",
+            "",
+            *names("stillme.plugins", plugins),
+            "",
+            "## Checks for plugins",
+            "",
+            *names("stillme.testing", testing),
+            "",
+            "## study.toml",
+            "",
+            *table(study_keys(StudyConfig, ""), "key"),
+            "",
+            "## Columns",
+            *columns(),
+            "",
+        ]
+    )
+
+
+def hooks() -> Iterator[str]:
+    for name, hook in vars(protocols).items():
+        if isinstance(hook, type) and getattr(hook, "_is_protocol", False) and hook.__module__ == protocols.__name__:
+            yield from ("", f"### {name}", "", first_line(name, hook), "")
+            for part, member in vars(hook).items():
+                if inspect.isfunction(member) and not part.startswith("_"):
+                    yield f"- `{part}{signature(member)}`: {first_line(f'{name}.{part}', member)}"
+
+
+def signature(function: Any) -> str:
+    given = inspect.signature(function)
+    kept = [parameter for name, parameter in given.parameters.items() if name != "self"]
+    return str(given.replace(parameters=kept)).replace("'", "")
+
+
+def names(module: str, offered: Any) -> Iterator[str]:
+    yield from (f"| `{module}` | what |", "|---|---|")
+    for name in offered.__all__:
+        yield f"| `{name}` | {meaning_of_name(module, name, getattr(offered, name))} |"
+
+
+def meaning_of_name(module: str, name: str, thing: Any) -> str:
+    if isinstance(thing, type) or callable(thing):
+        return first_line(f"{module}.{name}", thing)
+    if text := documented(offered_by(module, name)).get(name) or UNIONS.get(name):
+        return text.strip().partition("\n")[0]
+    raise SystemExit(f"{module}.{name} has no docstring; write one.")
+
+
+UNIONS = {
+    "EditOutcome": "`Edited`, `Refused` or `Failed`.",
+    "Rating": "`Rated`, `Abstained` or `Failed`.",
+}
+
+
+def offered_by(module: str, name: str) -> str:
+    """The source of the module that defines a constant."""
+    import importlib
+    import pkgutil
+
+    package = importlib.import_module(module)
+    homes = [
+        package,
+        *(importlib.import_module(found.name) for found in pkgutil.iter_modules(package.__path__, f"{module}.")),
+    ]
+    return next((source for home in homes if f"\n{name}" in (source := inspect.getsource(home))), "")
+
+
+def columns() -> Iterator[str]:
+    everything, groups, disparities = (
+        getattr(estimate_tables, name) for name in ("_EVERYTHING", "_GROUPS", "_DISPARITIES")
+    )
+    yield from ("", "### tables/estimates.csv, groups.csv, disparities.csv", "")
+    yield from table((name, MEANINGS.get(name) or documented_fields(Estimate).get(name, "")) for name in
+                     dict.fromkeys((*everything, *groups, *disparities)))  # fmt: skip
+    if set(RECORDS) != set(ANALYSES):
+        raise SystemExit(f"RECORDS lacks {set(ANALYSES) - set(RECORDS)}.")
+    for analysis in ANALYSES:
+        yield from ("", f"### tables/statistics/{analysis}.csv", "")
+        yield from table(columns_of(analysis).items())
+    for exported in TABLES:
+        yield from ("", f"### export/{exported.name}", "")
+        yield from table((column.name, column.meaning) for column in exported.columns)
+
+
+def columns_of(analysis: str) -> dict[str, str]:
+    """Each column of an analysis with its meaning."""
+    main, *nested = RECORDS[analysis]
+    found = {name: MEANINGS[name] for name in ADDED.get(analysis, ())} | dict(record_columns(main, ""))
+    for record in nested:
+        if record in (estimates.NullBand, estimates.PermutationTest):
+            prefix = "null_" if record is estimates.NullBand else "permutation_"
+            found |= dict(record_columns(record, prefix))
+        else:
+            found |= dict(record_columns(record, ""))
+    if "judge" in found:
+        found["judge_note"] = MEANINGS["judge_note"]
+    return found
+
+
+def record_columns(record: type, prefix: str) -> Iterator[tuple[str, str]]:
+    documents = documented_fields(record)
+    for part in fields(record):
+        said = one_line(documents.get(part.name, "")) or MEANINGS.get(part.name, "")
+        if "Interval" in str(part.type):
+            stem = "" if part.name in _SUBJECT else f"{part.name}_"
+            for end in _INTERVAL:
+                yield f"{prefix}{stem}{end}", f"{said}: {MEANINGS[end]}" if stem else MEANINGS[end]
+        else:
+            yield f"{prefix}{part.name}", said
+
+
+def study_keys(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, field in section.model_fields.items():
+        inner = next((one for one in (field.annotation, *get_args(field.annotation)) if is_section(one)), None)
+        if inner is None:
+            yield f"{prefix}{name}", field.description or ""
+        else:
+            yield from study_keys(inner, f"{prefix}{name}.")
+
+
+def is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def table(rows: Any, head: str = "column") -> Iterator[str]:
+    yield from (f"| {head} | meaning |", "|---|---|")
+    for name, meaning in rows:
+        if not meaning:
+            raise SystemExit(f"The {head} {name!r} has no meaning; give its field a docstring, or add it to MEANINGS.")
+        yield f"| `{name}` | {one_line(meaning)} |"
+
+
+@cache
+def documented_fields(record: type) -> dict[str, str]:
+    """Docstrings of a record's fields, inherited ones included."""
+    found: dict[str, str] = {}
+    for base in reversed(record.__mro__):
+        if is_dataclass(base):
+            found |= documented(textwrap.dedent(inspect.getsource(base)))
+    return found
+
+
+def documented(source: str) -> dict[str, str]:
+    """Names that are assigned or annotated, with the string that follows them."""
+    found: dict[str, str] = {}
+    tree: Sequence[ast.stmt] = ast.parse(source).body
+    for body in (tree, *(node.body for node in tree if isinstance(node, ast.ClassDef))):
+        for statement, after in itertools.pairwise(body):
+            match statement, after:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[name] = text
+                case _:
+                    pass
+    return found
+
+
+def first_line(name: str, thing: Any) -> str:
+    if not (text := inspect.getdoc(thing)):
+        raise SystemExit(f"{name} has no docstring; write one.")
+    return one_line(text.partition("\n\n")[0])
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
