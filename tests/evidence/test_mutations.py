@@ -86,6 +86,7 @@ def _calibrate(folder: Path) -> None:
         pairs=9,
         axes={"edit_success": {"everyone": result}},
         verdicts={"edit_success": Verdict.PASSED},
+        licences={"edit_success": {"darker": Verdict.PASSED, "medium": Verdict.PASSED, "lighter": Verdict.PASSED}},
     )
     with Store.writing(folder) as store:
         record(audit, store, {judge.name: json.loads(json.dumps(calibration.as_json()))})

@@ -95,6 +95,6 @@ def test_an_unknown_analysis_is_named(run: Path):
 
 def test_the_command_prints_what_it_wrote(run: Path):
     shown = CliRunner().invoke(cli, ["statistics", str(run), "--only", "likeness", "--only", "roles", "--json"])
-    found = json.loads(shown.output)
+    found = json.loads(shown.stdout)
     assert found["likeness"]["rows"] > 0
     assert found["roles"] == {"file": None, "rows": 0}
