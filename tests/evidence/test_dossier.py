@@ -46,7 +46,7 @@ def test_it_says_which_number_and_which_none(tmp_path: Path):
     assert "Skin lightened by group: 100.0 points" in text
     assert "in part: performance, gaps" in row(text, "MEASURE 2.11")
     assert "nothing: it has no calibration" in row(text, "MEASURE 2.13")
-    assert "nothing: it has no gate" in row(text, "Article 9(6) to 9(8)")
+    assert "nothing: it has no gate" in row(text, "Article 9(6) and 9(8)")
     assert "not answered" in row(text, "Article 50")
     assert "not calibrated" in text
     assert "Not in this bundle: calibration, people, gate." in text
@@ -54,7 +54,7 @@ def test_it_says_which_number_and_which_none(tmp_path: Path):
 
 def test_limits_that_were_recorded_count(tmp_path: Path):
     text = dossier(tmp_path, extra='[gate]\nrules = ["soft_erasure <= 10%"]')
-    assert "in part: gate" in row(text, "Article 9(6) to 9(8)")
+    assert "in part: gate" in row(text, "Article 9(6) and 9(8)")
 
 
 @pytest.mark.parametrize("word", ["compliant", "complies", "conforms", "certified", "satisfies"])
