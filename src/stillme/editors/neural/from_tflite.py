@@ -1,7 +1,7 @@
 """TensorFlow Lite graphs to ONNX, operator by operator, without TensorFlow.
 
-Pictures keep their channels last, as in the original. Random numbers become inputs (`noise0`, …): the original draws other
-ones at every call, and an audit must be able to repeat itself.
+Pictures keep their channels last, as in the original. Random numbers become inputs (`noise0`, …): the original
+draws other ones at every call, and an audit must be able to repeat itself.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme.editors.neural.graph import Graph, Network
 from stillme.editors.neural.tflite import Array, Model, Operator, read
@@ -92,7 +93,7 @@ class _Writer:
         made = makers[operator.name](operator)
         self._names[operator.outputs[0]] = self._activated(made, int(operator.options.get("activation", 0)))
 
-    def _plain(self, kind: str, step: Operator, **attributes: object) -> str:
+    def _plain(self, kind: str, step: Operator, **attributes: float) -> str:
         inputs = [self._input(step, place) for place, number in enumerate(step.inputs) if number >= 0]
         return self._graph.add(kind, inputs, **attributes)
 
@@ -102,7 +103,7 @@ class _Writer:
             self._names[number] = self._graph.constant(self._constants[number])
         return self._names[number]
 
-    def _integers(self, step: Operator, place: int) -> Array:
+    def _integers(self, step: Operator, place: int) -> NDArray[np.int64]:
         return self._constants[step.inputs[place]].astype(np.int64)
 
     def _activated(self, made: str, activation: int) -> str:
@@ -117,7 +118,8 @@ class _Writer:
                 raise StillmeError(f"{self._name} uses activation {activation}, which stillme cannot convert.")
 
     def _clip(self, made: str) -> str:
-        return self._graph.add("Clip", [made, *(self._graph.constant(np.float32(limit)) for limit in (0, 6))])
+        limits = [self._graph.constant(np.array(limit, dtype=np.float32)) for limit in (0, 6)]
+        return self._graph.add("Clip", [made, *limits])
 
     def _pad(self, made: str, pads: Array) -> str:
         return self._graph.add("Pad", [made, self._graph.constant(pads.T.reshape(-1))])

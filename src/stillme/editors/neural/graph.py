@@ -33,9 +33,9 @@ class Graph:
         self._arrays.append(self._onnx.numpy_helper.from_array(np.ascontiguousarray(kept).reshape(values.shape), name))
         return name
 
-    def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: object) -> str:
+    def add(self, operator: str, inputs: Sequence[str], **attributes: object) -> str:
         """Add a node and give the name of its output."""
-        name = output or f"n{len(self._nodes)}"
+        name = f"n{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(operator, list(inputs), [name], **attributes))
         return name
 

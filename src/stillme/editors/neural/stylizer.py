@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 
 from stillme import images
 from stillme.editors.neural import own_prompts
-from stillme.editors.neural.downloads import Archive, NotFetched, Watch, fetch
+from stillme.editors.neural.downloads import Archive, Watch, fetch
 from stillme.editors.neural.face_square import Picture, Square, find_square
 from stillme.editors.neural.from_tflite import PICTURE, network
 from stillme.editors.neural.graph import Network
@@ -60,7 +60,7 @@ class StylizerParameters(Parameters):
     style: str = "color-sketch"
     """`color-sketch`, `color-ink`, `oil-painting`, or the path of a `.task` file of your own."""
     output: Literal["placed", "square"] = "placed"
-    """`placed`: the portrait with the drawing in the face's place; `square`: the drawing alone, as MediaPipe gives it."""
+    """`placed`: the portrait with the drawing in the face's place; `square`: the drawing alone, as MediaPipe has it."""
     threads: int = Field(default=1, ge=1)
     """Threads for one picture."""
 
@@ -120,8 +120,6 @@ class FaceStylizer:
             networks = self._open()
         except UnreadableImage as error:
             return Failed(error=str(error), retryable=False)
-        except NotFetched as error:
-            return Failed(error=str(error), retryable=False, fatal=True)
         except StillmeError as error:
             return Failed(error=str(error), retryable=False, fatal=True)
         square = find_square(rgb, networks.detector, networks.landmarks)
@@ -169,8 +167,8 @@ class _Networks:
             for name, shape in self.stylizer.shapes.items()
             if name != PICTURE
         }
-        (drawn,) = self.stylizer.run(picture=square[None].astype(np.float32) / 127.5 - 1, **noise)
-        return np.clip(np.round(drawn[0] * 255), 0, 255).astype(np.uint8)
+        drawn = self.stylizer.run(picture=square[None].astype(np.float32) / 127.5 - 1, **noise)[0]
+        return np.asarray(np.clip(np.round(drawn[0] * np.float32(255)), 0, 255), dtype=np.uint8)
 
 
 def _open(path: Path, threads: int) -> _Networks:
