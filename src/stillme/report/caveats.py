@@ -39,8 +39,8 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     if silent := [editor.name for editor in data.editors if not editor.reads_instruction]:
         yield Caveat(
             f"No instruction was read by {', '.join(silent)}.",
-            "The prompt beside such an edit says what the editor always does. How it would follow other words, or refuse "
-            "them, cannot be seen here.",
+            "The prompt beside such an edit says what the editor always does. How it would follow other words, or "
+            "refuse them, cannot be seen here.",
         )
     count = len(data.edits.prompts)
     yield Caveat(

@@ -108,13 +108,15 @@ def _download(archive: Archive, packed: Path, watch: Watch) -> None:
         answer = None
     if answer is not None:
         with answer, part.open("ab" if answer.status == 206 else "wb") as stream:
-            shown = time.monotonic()
+            shown, whole_size = time.monotonic(), stream.tell() + int(answer.headers.get("Content-Length") or 0)
             watch(f"Fetching {archive.file} ({archive.megabytes} MB) into {packed.parent}")
             while chunk := answer.read(_CHUNK):
                 stream.write(chunk)
                 if time.monotonic() - shown > _EVERY:
                     shown = time.monotonic()
                     watch(f"Fetching {archive.file}: {stream.tell() >> 20} of {archive.megabytes} MB")
+            if stream.tell() < whole_size:
+                raise ConnectionError(f"the connection was cut after {stream.tell():,} of {whole_size:,} bytes")
     found = sha256_of(part)
     if found != archive.sha256:
         part.unlink()

@@ -24,7 +24,7 @@ from stillme.editors.neural import own_prompts
 from stillme.editors.neural.downloads import Archive, Watch, fetch
 from stillme.editors.neural.face_square import Picture, Square, find_square
 from stillme.editors.neural.from_tflite import PICTURE, network
-from stillme.editors.neural.graph import Network
+from stillme.editors.neural.graph import Floats, Network
 from stillme.errors import StillmeError, UnreadableImage
 from stillme.files import sha256_of
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
@@ -167,8 +167,8 @@ class _Networks:
             for name, shape in self.stylizer.shapes.items()
             if name != PICTURE
         }
-        drawn = self.stylizer.run(picture=square[None].astype(np.float32) / 127.5 - 1, **noise)[0]
-        return np.asarray(np.clip(np.round(drawn[0] * np.float32(255)), 0, 255), dtype=np.uint8)
+        drawn: Floats = self.stylizer.run(picture=square[None].astype(np.float32) / 127.5 - 1, **noise)[0]
+        return (drawn[0] * np.float32(255)).round().clip(0, 255).astype(np.uint8)
 
 
 def _open(path: Path, threads: int) -> _Networks:
