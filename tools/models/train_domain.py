@@ -1,17 +1,16 @@
-"""Train the rule that tells drawings from photographs, and measure it on styles that it has not seen.
+"""Describe what photographs of faces look like, and measure how well drawings are told from them.
 
-    python tools/models/train_domain.py PATH/TO/FAIRFACE DRAWINGS [--portraits 84] [--write]
+    python tools/models/train_domain.py PATH/TO/FAIRFACE DRAWINGS [--photographs 35] [--drawn 4] [--write]
 
-Photographs: a FairFace copy (`labels.csv` with `file` and `race`), the embedded renders, and both after everything that
-storage, light and common filters do to a photograph. Drawings: the same people by MediaPipe's three stylizers, kept in
-the folder DRAWINGS, and by OpenCV's stylization and pencil, and a plain cartoon. Each style is also left out in turn.
+Made from photographs alone: a FairFace copy (`labels.csv` with `file` and `race`) and the embedded renders, as they are
+and after what storage, light and common filters do. Tried on other people: their photographs after every such change,
+and drawings of them by MediaPipe's three stylizers (kept in the folder DRAWINGS), OpenCV's pencil, and a plain cartoon.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,79 +21,76 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.optimize import minimize
 
 from stillme import faces
 from stillme.colour import to_linear, to_srgb
 from stillme.editors.neural.stylizer import STYLES, FaceStylizer, StylizerParameters
-from stillme.instruments.domain import FEATURES, read_features
+from stillme.instruments.domain import Domain, describe
 from stillme.portraits.synthetic import portraits
 from stillme.types import Arm, Edited, ImageFile, Portrait, Prompt, Request
 
 Picture = NDArray[np.uint8]
-RULE = Path(__file__).resolve().parents[2] / "src" / "stillme" / "instruments" / "domain.json"
-FALSE_ALARMS = 0.005
-"""The share of photographs, filters included, that the limit lets through as drawings."""
-RIDGE = 1.0
+DOMAIN = Path(__file__).resolve().parents[2] / "src" / "stillme" / "instruments" / "domain.npz"
+BEYOND = 0.005
+"""The share of the photographs, filters included, that lie beyond the limit."""
+SHRINKAGE = 0.02
+CHANGES = 2
+"""How many changes of each photograph are used besides itself, drawn by lot."""
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("fairface", type=Path)
     options.add_argument("drawings", type=Path)
-    options.add_argument("--portraits", type=int, default=28)
+    options.add_argument("--photographs", type=int, default=35, help="of each group, to learn from")
+    options.add_argument("--drawn", type=int, default=4, help="of each group, to try on")
     options.add_argument("--write", action="store_true")
     chosen = options.parse_args()
-    rows = list(samples(chosen.fairface, chosen.drawings, chosen.portraits))
-    numbers = np.array([row[3] for row in rows])
-    kinds = np.array([row[0] for row in rows])
-    groups = np.array([row[1] for row in rows])
-    names = np.array([row[2] for row in rows])
-    drawn = kinds == "drawing"
-    print(f"{(~drawn).sum()} photographs, {drawn.sum()} drawings, of {len(set(names))} kinds")
-    centre, scale = numbers[~drawn].mean(axis=0), numbers[~drawn].std(axis=0) + 1e-9
-    for place, name in enumerate(FEATURES):
-        print(
-            f"{name:18} photographs {numbers[~drawn, place].mean():7.3f}  drawings {numbers[drawn, place].mean():7.3f}"
-        )
-    print("\nleft out            found among drawings")
-    for style in sorted(set(names[drawn])):
-        seen = ~(drawn & (names == style))
-        weights, limit = fit((numbers[seen] - centre) / scale, drawn[seen])
-        scores = (numbers[~seen] - centre) / scale @ weights - limit
-        print(f"{style:18} {(scores > 0).mean():8.3f}")
-    weights, limit = fit((numbers - centre) / scale, drawn)
-    scores = (numbers - centre) / scale @ weights - limit
-    print("\nfalse alarms by group and by change; found by style")
-    for kind, labels in (("photograph", groups), ("photograph", names), ("drawing", names), ("drawing", groups)):
-        for label in sorted(set(labels[kinds == kind])):
-            part = scores[(kinds == kind) & (labels == label)]
-            print(f"{kind:12} {label:26} {len(part):5} {(part > 0).mean():7.3f}")
-    print("weights", dict(zip(FEATURES, np.round(weights, 2).tolist(), strict=True)), "limit", round(limit, 2))
+    people = photographs(chosen.fairface)
+    tried = [(group, path) for group, paths in people.items() for path in paths[: chosen.drawn]]
+    learned = [
+        (group, path)
+        for group, paths in people.items()
+        for path in paths[chosen.drawn : chosen.drawn + chosen.photographs]
+    ]
+    drawn_renders = renders()[::6]
+    learned += [render for render in renders() if render not in drawn_renders]
+    chance = random.Random(2)
+    numbers = np.array([row for group, path in learned for row in known(path, chance)])
+    mean, covariance = numbers.mean(axis=0), np.cov(numbers.T)
+    covariance += SHRINKAGE * np.eye(len(mean)) * np.trace(covariance) / len(mean)
+    whitening = np.linalg.cholesky(np.linalg.inv(covariance))
+    limit = float(np.quantile(np.linalg.norm((numbers - mean) @ whitening, axis=1), 1 - BEYOND))
+    print(f"{len(learned)} people, {len(numbers)} photographs; the limit is {limit:.2f}", flush=True)
+    made = Domain(mean=mean, whitening=whitening, limit=limit)
+    rows = [(*row[:3], made.distance(row[3])) for row in samples([*tried, *drawn_renders], chosen.drawings)]
+    for kind in ("photograph", "drawing"):
+        for place, what in ((1, "group"), (2, "change")):
+            for label in sorted({row[place] for row in rows if row[0] == kind}):
+                part = np.array([row[3] for row in rows if row[0] == kind and row[place] == label])
+                beyond, middle = (part > 1).mean(), np.median(part)
+                print(f"{kind:11} {what:7} {label:22} {len(part):5}  beyond {beyond:.3f}  median {middle:.2f}")
+        part = np.array([row[3] for row in rows if row[0] == kind])
+        print(f"{kind:11} all {len(part)}: beyond {(part > 1).mean():.3f}", flush=True)
     if chosen.write:
-        rule = {"centre": centre, "scale": scale, "weights": weights}
-        stored = {name: [round(float(value), 4) for value in array] for name, array in rule.items()}
-        RULE.write_text(json.dumps(stored | {"limit": round(float(limit), 4)}, indent=1) + "\n", "utf-8")
+        stored = {"mean": mean, "whitening": whitening, "limit": np.array(limit)}
+        np.savez(DOMAIN, **{name: array.astype(np.float32) for name, array in stored.items()})
 
 
-def fit(numbers: NDArray, drawn: NDArray) -> tuple[NDArray, float]:
-    """Logistic regression with equal weight for both kinds; the limit lets few photographs through."""
-    weight = np.where(drawn, 0.5 / drawn.mean(), 0.5 / (1 - drawn.mean()))
-    sign = np.where(drawn, 1.0, -1.0)
-    columns = np.hstack([numbers, np.ones((len(numbers), 1))])
-
-    def loss(values: NDArray) -> float:
-        return float((weight * np.logaddexp(0, -sign * (columns @ values))).sum() + RIDGE * (values[:-1] ** 2).sum())
-
-    weights = minimize(loss, np.zeros(columns.shape[1]), method="L-BFGS-B").x[:-1]
-    return weights, float(np.quantile(numbers[~drawn] @ weights, 1 - FALSE_ALARMS))
+def known(path: Path, chance: random.Random) -> Iterator[NDArray]:
+    """The numbers of a photograph, and of some changes of it."""
+    pictures = changed(np.asarray(Image.open(path).convert("RGB")))
+    for name in ["as it is", *chance.sample(sorted(set(pictures) - {"as it is"}), CHANGES)]:
+        found = faces.find(pictures[name])
+        if found:
+            yield describe(pictures[name], faces.mesh(pictures[name], found[0]))
 
 
-def samples(fairface: Path, drawings: Path, count: int) -> Iterator[tuple[str, str, str, tuple[float, ...]]]:
-    """Kind, group, name and features of every face that is found."""
+def samples(people: list[tuple[str, Path]], drawings: Path) -> Iterator[tuple[str, str, str, NDArray]]:
+    """Kind, group, change and numbers of every face that is found."""
     drawings.mkdir(parents=True, exist_ok=True)
     editors = {style: FaceStylizer(StylizerParameters(style=style, output="square")) for style in STYLES}
-    for group, path in [*photographs(fairface, count), *renders()]:
+    for group, path in people:
         rgb = np.asarray(Image.open(path).convert("RGB"))
         made: list[tuple[str, str, Picture]] = [("photograph", name, picture) for name, picture in changed(rgb).items()]
         made += [("drawing", name, picture) for name, picture in filters(rgb).items()]
@@ -102,21 +98,21 @@ def samples(fairface: Path, drawings: Path, count: int) -> Iterator[tuple[str, s
         for kind, name, picture in made:
             found = faces.find(picture)
             if found:
-                yield kind, group, name, read_features(picture, faces.mesh(picture, found[0]))
+                yield kind, group, name, describe(picture, faces.mesh(picture, found[0]))
 
 
-def photographs(folder: Path, count: int) -> list[tuple[str, Path]]:
+def photographs(folder: Path) -> dict[str, list[Path]]:
+    """By group, in the order of a lot."""
     groups: dict[str, list[Path]] = defaultdict(list)
     with (folder / "labels.csv").open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
             groups[row["race"]].append(folder / row["file"])
     chance = random.Random(1)
-    each = max(count // len(groups), 1)
-    return [(group, path) for group in sorted(groups) for path in chance.sample(groups[group], each)]
+    return {group: chance.sample(groups[group], len(groups[group])) for group in sorted(groups)}
 
 
 def renders() -> list[tuple[str, Path]]:
-    return [(f"render {portrait.attributes['preset']}", portrait.image.path) for portrait in portraits()[::6]]
+    return [(f"render {portrait.attributes['preset']}", portrait.image.path) for portrait in portraits()]
 
 
 def changed(rgb: Picture) -> dict[str, Picture]:

@@ -1,17 +1,16 @@
-"""Whether a face is a photograph or a drawing: estimators of people were trained on photographs alone.
+"""Whether a face still looks like a photograph: estimators of people were trained and tried on photographs alone.
 
-Seven plain features of the face, all relative to its own size, and one linear rule over them. They look for what a
-drawing has and skin has not: strokes (fine structure that runs in one direction), texture that is stronger than pores,
-colours that no skin has under one light, and flat areas with hard edges.
+Texture and colour of the skin are described by 46 numbers, and these compared with what they are in photographs: the
+distance is large for drawings of any style, as none was used to make it. Beyond the limit, what is read from faces
+(age, gender, race, identity) is withheld. Colour is still measured: it is the drawing's.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from importlib.resources import as_file, files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,86 +18,139 @@ from numpy.typing import NDArray
 from stillme import faces
 from stillme.colour import to_lab
 from stillme.faces.landmarks import LEFT_EYE_CORNER, RIGHT_EYE_CORNER
-from stillme.faces.raster import Picture, blur, warp
+from stillme.faces.raster import Mask, Picture, blur, warp
+from stillme.instruments.quantities import DESCRIBED
+from stillme.types import Json
 
-FEATURES = (
-    "fine texture",
-    "middle texture",
-    "strokes",
-    "chroma",
-    "hue",
-    "spread of colour",
-    "flatness",
-)
-_SIDE = 160
-_EYES = 56.0
-"""Pixels between the outer corners of the eyes, in the picture that is read."""
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+_READ_FROM_FACES = (
+    "same_person", "identity", "identity_cut", "identity_cut_for", "age", "age_interval", "male_reading",
+    "gender_reading", "gender_interval",
+)  # fmt: skip
+"""Details of a pair that say the same in other words."""
+_SIDE, _EYES = 224, 80.0
+"""Pixels of the picture that is read, and between the outer corners of the eyes in it."""
+_FEWEST = 200
+_RADII = (1, 2, 4)
+_SCALES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rule:
-    """Standardise the features, weigh them, and compare with the limit."""
+class Domain:
+    """What photographs look like: the mean of the numbers, how they vary together, and how far is too far."""
 
-    centre: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    mean: Doubles
+    whitening: Doubles
     limit: float
 
-    def score(self, features: Sequence[float]) -> float:
-        """Above 0 is a drawing; in log-odds from the limit."""
-        return float(((np.asarray(features) - self.centre) / self.scale) @ self.weights - self.limit)
+    def distance(self, numbers: Doubles) -> float:
+        """From the middle of all photographs, as a multiple of the limit: above 1 is no photograph."""
+        return float(np.linalg.norm((numbers - self.mean) @ self.whitening)) / self.limit
 
 
-def drawing_score(rgb: Picture, mesh: faces.Mesh) -> float:
-    """How far beyond the limit a face is a drawing; below 0 it passes for a photograph."""
-    return rule().score(read_features(rgb, mesh))
+def strangeness(rgb: Picture, mesh: faces.Mesh) -> float:
+    """How far a face is from all photographs; above 1 is too far."""
+    return domain().distance(describe(rgb, mesh))
 
 
-def read_features(rgb: Picture, mesh: faces.Mesh) -> tuple[float, ...]:
-    """The features of one face, in the order of `FEATURES`."""
-    right, left = mesh.points[RIGHT_EYE_CORNER], mesh.points[LEFT_EYE_CORNER]
-    across = (left - right).astype(np.float64)
-    scale = _EYES / max(float(np.hypot(*across)), 1e-6)
-    cos, sin = across / max(float(np.hypot(*across)), 1e-6) * scale
-    turn = np.array([[cos, sin], [-sin, cos]])
-    centre = mesh.points.astype(np.float64).mean(axis=0)
-    matrix = np.hstack([turn, (_SIDE / 2 - turn @ centre)[:, None]])
-    chip = warp(rgb, matrix, _SIDE, _SIDE, outside="edge")
-    points = (mesh.points @ turn.T + matrix[:, 2]).astype(np.float32)
-    moved = faces.Mesh(points=points, depth=mesh.depth, presence=mesh.presence)
-    skin = faces.skin_mask(moved, (_SIDE, _SIDE))
-    if not skin.any():
-        skin = faces.face_oval(moved, (_SIDE, _SIDE))
-    lab = to_lab(chip).astype(np.float32)
-    light = np.ascontiguousarray(lab[..., 0])
-    fine, middle = light - blur(light, 1.2), blur(light, 1.2) - blur(light, 4.0)
-    a, b = (float(np.median(lab[..., channel][skin])) for channel in (1, 2))
-    chroma = float(np.hypot(a, b))
-    colours = np.stack([blur(np.ascontiguousarray(lab[..., channel]), 2.0) for channel in (1, 2)], axis=-1)[skin]
-    return (
-        float(np.log(np.std(fine[skin]) + 0.05)),
-        float(np.log(np.std(middle[skin]) + 0.05)),
-        _strokes(fine, skin),
-        chroma / 20,
-        # Skin of any tone is between red and yellow; away from that, the sine of the angle is large.
-        float(abs(np.arctan2(b, a) - np.radians(55))) if chroma > 3 else 0.0,
-        float(np.log(np.sqrt(colours.var(axis=0).sum()) + 0.2)),
-        float(np.mean(np.abs(fine[skin]) < 0.3)),
-    )
+def withhold(
+    source: float,
+    edited: float,
+    values: MutableMapping[str, float],
+    abstained: MutableMapping[str, str],
+    details: MutableMapping[str, Json],
+) -> None:
+    """Take back what was read from the faces if one of them is no photograph, by its `strangeness`."""
+    details["strangeness"] = round(edited, 2)
+    if max(source, edited) <= 1:
+        return
+    which = "the edited image" if edited > 1 else "the source"
+    reason = f"{which} does not look like a photograph; age, gender, race and identity are read from photographs only"
+    for name in DESCRIBED:
+        values.pop(name, None)
+        abstained[name] = reason
+    for name in _READ_FROM_FACES:
+        details.pop(name, None)
 
 
 @cache
-def rule() -> Rule:
-    """The rule as it was trained."""
-    stored = json.loads(files("stillme.instruments").joinpath("domain.json").read_text("utf-8"))
-    centre, scale, weights = (np.array(stored[name], dtype=np.float64) for name in ("centre", "scale", "weights"))
-    return Rule(centre=centre, scale=scale, weights=weights, limit=float(stored["limit"]))
+def domain() -> Domain:
+    """The photographs that it was made from, as numbers; `tools/models/train_domain.py` makes the file."""
+    with as_file(files("stillme.instruments").joinpath("domain.npz")) as path, np.load(path) as stored:
+        return Domain(
+            mean=stored["mean"].astype(np.float64),
+            whitening=stored["whitening"].astype(np.float64),
+            limit=float(stored["limit"]),
+        )
 
 
-def _strokes(fine: NDArray[np.float32], skin: NDArray[np.bool_]) -> float:
-    """How strongly fine structure runs in one direction, patch by patch, 0 to 1."""
-    down, across = np.gradient(fine)
-    parts = [blur(np.ascontiguousarray(part.astype(np.float32)), 4.0) for part in (across**2, down**2, across * down)]
-    energy = parts[0] + parts[1]
-    lean = np.sqrt((parts[0] - parts[1]) ** 2 + 4 * parts[2] ** 2)
-    return float(np.mean((lean / (energy + 1e-3))[skin]))
+def describe(rgb: Picture, mesh: faces.Mesh) -> Doubles:
+    """The texture and colour of one face's skin, in 46 numbers."""
+    chip, skin = _upright(rgb, mesh)
+    lab = np.ascontiguousarray(to_lab(chip), dtype=np.float32)
+    channels = [np.ascontiguousarray(lab[..., place]) for place in range(3)]
+    numbers = [*_patterns(blur(channels[0], 0.8), skin), *_energies(channels, skin), *_relations(channels, skin)]
+    return np.array(numbers, dtype=np.float64)
+
+
+def _upright(rgb: Picture, mesh: faces.Mesh) -> tuple[Picture, Mask]:
+    """The face with level eyes and of one size, and its skin."""
+    across = (mesh.points[LEFT_EYE_CORNER] - mesh.points[RIGHT_EYE_CORNER]).astype(np.float64)
+    length = max(float(np.hypot(across[0], across[1])), 1e-6)
+    cos, sin = across / length * _EYES / length
+    turn = np.array([[cos, sin], [-sin, cos]])
+    middle = _SIDE / 2 - turn @ mesh.points.astype(np.float64).mean(axis=0)
+    chip = warp(rgb, np.hstack([turn, middle[:, None]]), _SIDE, _SIDE, outside="edge")
+    points = (mesh.points @ turn.T + middle).astype(np.float32)
+    skin = faces.skin_mask(faces.Mesh(points=points, depth=mesh.depth, presence=mesh.presence), (_SIDE, _SIDE))
+    return chip, skin if np.count_nonzero(skin) >= _FEWEST else np.ones((_SIDE, _SIDE), dtype=np.bool_)
+
+
+def _patterns(light: Floats, skin: Mask) -> list[float]:
+    """How often each kind of spot, edge, line and corner occurs: local binary patterns, turned and light alike."""
+    numbers: list[float] = []
+    for radius in _RADII:
+        steps = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
+        code = np.zeros(light.shape, dtype=np.int64)
+        for place, (down, across) in enumerate(steps):
+            code |= (np.roll(light, (-down * radius, -across * radius), (0, 1)) >= light).astype(np.int64) << place
+        counts = np.bincount(_kinds()[code][skin], minlength=10)
+        numbers.extend(np.sqrt(counts / np.count_nonzero(skin)).tolist())
+    return numbers
+
+
+@cache
+def _kinds() -> NDArray[np.int64]:
+    """Which of ten kinds a pattern of eight neighbours is: so many brighter ones in a row, or none of these."""
+    kinds: list[int] = []
+    for code in range(256):
+        bits = [(code >> place) & 1 for place in range(8)]
+        changes = sum(bits[place] != bits[(place + 1) % 8] for place in range(8))
+        kinds.append(sum(bits) if changes <= 2 else 9)
+    return np.array(kinds)
+
+
+def _energies(channels: list[Floats], skin: Mask) -> list[float]:
+    """How strong texture is, by colour channel and size."""
+    numbers: list[float] = []
+    for channel in channels:
+        before = channel
+        for scale in _SCALES:
+            smooth = blur(channel, float(scale))
+            numbers.append(float(np.log(np.std((before - smooth)[skin]) + 0.05)))
+            before = smooth
+    return numbers
+
+
+def _relations(channels: list[Floats], skin: Mask) -> list[float]:
+    """Whether the channels' textures go together, and whether lightness has few strong marks or many weak ones."""
+    fine = [(channel - blur(channel, 2.0))[skin].astype(np.float64) for channel in channels]
+    fine = [texture - texture.mean() for texture in fine]
+    numbers = [
+        float((fine[a] * fine[b]).mean() / (np.sqrt((fine[a] ** 2).mean() * (fine[b] ** 2).mean()) + 1e-3))
+        for a, b in ((0, 1), (0, 2), (1, 2))
+    ]
+    squares = fine[0] ** 2
+    return [*numbers, float(np.log(((squares**2).mean() + 1e-6) / (squares.mean() ** 2 + 1e-6)))]

@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock
@@ -43,8 +43,8 @@ class Archive:
     url: str
     sha256: str
     megabytes: int
-    members: Mapping[str, str]
-    """The SHA-256 of each file, by its path in the archive."""
+    members: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    """The SHA-256 of each file that is kept, by its path in the archive; without any, the archive itself is kept."""
 
     @property
     def file(self) -> str:
@@ -58,7 +58,8 @@ class Archive:
 
     def is_here(self) -> bool:
         """Whether nothing has to be fetched."""
-        return all(_is_whole(self.folder / Path(name).name, sha) for name, sha in self.members.items())
+        kept = self.members or {self.file: self.sha256}
+        return all(_is_whole(self.folder / Path(name).name, sha) for name, sha in kept.items())
 
 
 def cache_folder() -> Path:
@@ -73,7 +74,7 @@ def cache_folder() -> Path:
 
 
 def fetch(archive: Archive, watch: Watch = _log.info) -> Path:
-    """The folder with all members of an archive, fetched if need be. Raises `NotFetched` with what to do."""
+    """The folder with what is kept of an archive, fetched if need be. Raises `NotFetched` with what to do."""
     folder = archive.folder
     if archive.is_here():
         return folder
@@ -84,8 +85,9 @@ def fetch(archive: Archive, watch: Watch = _log.info) -> Path:
                 packed = folder / archive.file
                 if not _is_whole(packed, archive.sha256):
                     _download(archive, packed, watch)
-                _unpack(archive, packed)
-                packed.unlink()
+                if archive.members:
+                    _unpack(archive, packed)
+                    packed.unlink()
     except OSError as error:
         reason = str(getattr(error, "reason", "") or error.strerror or error)
         raise NotFetched(
