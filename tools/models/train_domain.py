@@ -1,10 +1,10 @@
-"""Describe what photographs of faces look like, and measure how well drawings are told from them.
+"""Train the rule that tells drawn faces from photographed ones, and measure it on other people and on other styles.
 
-    python tools/models/train_domain.py PATH/TO/FAIRFACE DRAWINGS [--photographs 35] [--drawn 4] [--write]
+    python tools/models/train_domain.py PATH/TO/FAIRFACE DRAWINGS [--people 4] [--write]
 
-Made from photographs alone: a FairFace copy (`labels.csv` with `file` and `race`) and the embedded renders, as they are
-and after what storage, light and common filters do. Tried on other people: their photographs after every such change,
-and drawings of them by MediaPipe's three stylizers (kept in the folder DRAWINGS), OpenCV's pencil, and a plain cartoon.
+Photographs: some people of each group of a FairFace copy (`labels.csv` with `file` and `race`) and of the embedded
+renders, as they are and after what storage, light and common filters do. Drawings of the same people: MediaPipe's three
+stylizers (kept in the folder DRAWINGS), OpenCV's pencil, and a plain cartoon.
 """
 
 from __future__ import annotations
@@ -21,69 +21,80 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.optimize import minimize
 
 from stillme import faces
 from stillme.colour import to_linear, to_srgb
 from stillme.editors.neural.stylizer import STYLES, FaceStylizer, StylizerParameters
-from stillme.instruments.domain import Domain, describe
+from stillme.instruments.domain import describe
 from stillme.portraits.synthetic import portraits
 from stillme.types import Arm, Edited, ImageFile, Portrait, Prompt, Request
 
 Picture = NDArray[np.uint8]
 DOMAIN = Path(__file__).resolve().parents[2] / "src" / "stillme" / "instruments" / "domain.npz"
 BEYOND = 0.005
-"""The share of the photographs, filters included, that lie beyond the limit."""
-SHRINKAGE = 0.02
-CHANGES = 2
-"""How many changes of each photograph are used besides itself, drawn by lot."""
+"""The share of the photographs, filters included, that may pass for drawings."""
+RIDGE = 1.0
+FOLDS = 5
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("fairface", type=Path)
     options.add_argument("drawings", type=Path)
-    options.add_argument("--photographs", type=int, default=35, help="of each group, to learn from")
-    options.add_argument("--drawn", type=int, default=4, help="of each group, to try on")
+    options.add_argument("--people", type=int, default=4, help="of each group")
     options.add_argument("--write", action="store_true")
     chosen = options.parse_args()
-    people = photographs(chosen.fairface)
-    tried = [(group, path) for group, paths in people.items() for path in paths[: chosen.drawn]]
-    learned = [
-        (group, path)
-        for group, paths in people.items()
-        for path in paths[chosen.drawn : chosen.drawn + chosen.photographs]
-    ]
-    drawn_renders = renders()[::6]
-    learned += [render for render in renders() if render not in drawn_renders]
-    chance = random.Random(2)
-    numbers = np.array([row for group, path in learned for row in known(path, chance)])
-    mean, covariance = numbers.mean(axis=0), np.cov(numbers.T)
-    covariance += SHRINKAGE * np.eye(len(mean)) * np.trace(covariance) / len(mean)
-    whitening = np.linalg.cholesky(np.linalg.inv(covariance))
-    limit = float(np.quantile(np.linalg.norm((numbers - mean) @ whitening, axis=1), 1 - BEYOND))
-    print(f"{len(learned)} people, {len(numbers)} photographs; the limit is {limit:.2f}", flush=True)
-    made = Domain(mean=mean, whitening=whitening, limit=limit)
-    rows = [(*row[:3], made.distance(row[3])) for row in samples([*tried, *drawn_renders], chosen.drawings)]
-    for kind in ("photograph", "drawing"):
-        for place, what in ((1, "group"), (2, "change")):
-            for label in sorted({row[place] for row in rows if row[0] == kind}):
-                part = np.array([row[3] for row in rows if row[0] == kind and row[place] == label])
-                beyond, middle = (part > 1).mean(), np.median(part)
-                print(f"{kind:11} {what:7} {label:22} {len(part):5}  beyond {beyond:.3f}  median {middle:.2f}")
-        part = np.array([row[3] for row in rows if row[0] == kind])
-        print(f"{kind:11} all {len(part)}: beyond {(part > 1).mean():.3f}", flush=True)
+    people = [(group, path) for group, paths in photographs(chosen.fairface).items() for path in paths[: chosen.people]]
+    rows = list(samples([*people, *renders()[::6]], chosen.drawings))
+    kinds, groups, names = (np.array([row[place] for row in rows]) for place in range(3))
+    made = train(kinds == "drawing", groups, names, np.array([row[3] for row in rows]))
     if chosen.write:
-        stored = {"mean": mean, "whitening": whitening, "limit": np.array(limit)}
-        np.savez(DOMAIN, **{name: array.astype(np.float32) for name, array in stored.items()})
+        np.savez(DOMAIN, **made)
 
 
-def known(path: Path, chance: random.Random) -> Iterator[NDArray]:
-    """The numbers of a photograph, and of some changes of it."""
-    pictures = changed(np.asarray(Image.open(path).convert("RGB")))
-    for name in ["as it is", *chance.sample(sorted(set(pictures) - {"as it is"}), CHANGES)]:
-        found = faces.find(pictures[name])
-        if found:
-            yield describe(pictures[name], faces.mesh(pictures[name], found[0]))
+def train(drawn: NDArray, groups: NDArray, names: NDArray, numbers: NDArray) -> dict[str, NDArray]:
+    """Print how good the rule is on people and on styles that it has not seen; return it, trained on all."""
+    person = np.cumsum(names == "as it is")
+    mean, scale = numbers[~drawn].mean(axis=0), numbers[~drawn].std(axis=0) + 1e-6
+    standard = (numbers - mean) / scale
+    scores = np.zeros(len(numbers))
+    for fold in range(FOLDS):
+        left_out = person % FOLDS == fold
+        weights, limit = fit(standard[~left_out], drawn[~left_out])
+        scores[left_out] = standard[left_out] @ weights - limit
+    print(f"people left out in turn: {person.max()} people, {(~drawn).sum()} photographs, {drawn.sum()} drawings")
+    for kind, members in (("photographs", ~drawn), ("drawings", drawn)):
+        print(f"{kind}: {(scores[members] > 0).mean():.3f} called drawings")
+        for labels in (groups, names):
+            for label in sorted(set(labels[members])):
+                part = scores[members & (labels == label)]
+                print(f"  {label:22} {len(part):5}  {(part > 0).mean():.3f}")
+    print("styles left out in turn:")
+    for style in sorted(set(names[drawn])):
+        left_out = drawn & (names == style)
+        weights, limit = fit(standard[~left_out], drawn[~left_out])
+        print(f"  {style:22} {(standard[left_out] @ weights > limit).mean():.3f}")
+    weights, limit = fit(standard, drawn)
+    rule = {"mean": mean, "scale": scale, "weights": weights, "limit": np.array(limit)}
+    return {name: array.astype(np.float32) for name, array in rule.items()}
+
+
+def fit(standard: NDArray, drawn: NDArray) -> tuple[NDArray, float]:
+    """Logistic regression with equal weight for both kinds, and the limit that few photographs pass."""
+    weight = np.where(drawn, 0.5 / drawn.mean(), 0.5 / (1 - drawn.mean()))
+    sign = np.where(drawn, 1.0, -1.0)
+    columns = np.hstack([standard, np.ones((len(standard), 1))])
+
+    def loss(values: NDArray) -> tuple[float, NDArray]:
+        margin = sign * (columns @ values)
+        slope = columns.T @ (weight * sign / (1 + np.exp(np.clip(margin, -50, 50))))
+        penalty = np.append(values[:-1], 0.0)
+        return float((weight * np.logaddexp(0, -margin)).sum() + RIDGE * penalty @ penalty), 2 * RIDGE * penalty - slope
+
+    found = minimize(loss, np.zeros(columns.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    weights = found.x[:-1]
+    return weights, float(np.quantile(standard[~drawn] @ weights, 1 - BEYOND))
 
 
 def samples(people: list[tuple[str, Path]], drawings: Path) -> Iterator[tuple[str, str, str, NDArray]]:

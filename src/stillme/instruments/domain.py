@@ -1,8 +1,8 @@
-"""Whether a face still looks like a photograph: estimators of people were trained and tried on photographs alone.
+"""Whether a face is drawn or photographed: estimators of people were trained and tried on photographs alone.
 
-Texture and colour of the skin are described by 46 numbers, and these compared with what they are in photographs: the
-distance is large for drawings of any style, as none was used to make it. Beyond the limit, what is read from faces
-(age, gender, race, identity) is withheld. Colour is still measured: it is the drawing's.
+Texture and colour of the skin are described by 46 numbers; a linear rule tells drawings of the styles that it has seen
+from photographs. Of a drawing, what is read from faces (age, gender, race, identity) is withheld. Colour is still
+measured: it is the drawing's.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ _SCALES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Domain:
-    """What photographs look like: the mean of the numbers, how they vary together, and how far is too far."""
+class Rule:
+    """What the numbers are in photographs, how they are weighed, and the limit that few photographs reach."""
 
     mean: Doubles
-    whitening: Doubles
+    scale: Doubles
+    weights: Doubles
     limit: float
 
-    def distance(self, numbers: Doubles) -> float:
-        """From the middle of all photographs, as a multiple of the limit: above 1 is no photograph."""
-        return float(np.linalg.norm((numbers - self.mean) @ self.whitening)) / self.limit
+    def score(self, numbers: Doubles) -> float:
+        """Above 0 is a drawing."""
+        return float((numbers - self.mean) / self.scale @ self.weights) - self.limit
 
 
-def strangeness(rgb: Picture, mesh: faces.Mesh) -> float:
-    """How far a face is from all photographs; above 1 is too far."""
-    return domain().distance(describe(rgb, mesh))
+def drawn(rgb: Picture, mesh: faces.Mesh) -> float:
+    """How surely a face is drawn; up to 0 it passes for a photograph."""
+    return rule().score(describe(rgb, mesh))
 
 
 def withhold(
@@ -62,12 +63,12 @@ def withhold(
     abstained: MutableMapping[str, str],
     details: MutableMapping[str, Json],
 ) -> None:
-    """Take back what was read from the faces if one of them is no photograph, by its `strangeness`."""
-    details["strangeness"] = round(edited, 2)
-    if max(source, edited) <= 1:
+    """Take back what was read from the faces if one of them is a drawing, by its `drawn`."""
+    details["drawn"] = round(edited, 2)
+    if max(source, edited) <= 0:
         return
-    which = "the edited image" if edited > 1 else "the source"
-    reason = f"{which} does not look like a photograph; age, gender, race and identity are read from photographs only"
+    which = "the edited image" if edited > 0 else "the source"
+    reason = f"{which} looks like a drawing; age, gender, race and identity are read from photographs only"
     for name in DESCRIBED:
         values.pop(name, None)
         abstained[name] = reason
@@ -76,14 +77,11 @@ def withhold(
 
 
 @cache
-def domain() -> Domain:
-    """The photographs that it was made from, as numbers; `tools/models/train_domain.py` makes the file."""
+def rule() -> Rule:
+    """As it was trained; `tools/models/train_domain.py` makes the file."""
     with as_file(files("stillme.instruments").joinpath("domain.npz")) as path, np.load(path) as stored:
-        return Domain(
-            mean=stored["mean"].astype(np.float64),
-            whitening=stored["whitening"].astype(np.float64),
-            limit=float(stored["limit"]),
-        )
+        mean, scale, weights = (stored[name].astype(np.float64) for name in ("mean", "scale", "weights"))
+        return Rule(mean=mean, scale=scale, weights=weights, limit=float(stored["limit"]))
 
 
 def describe(rgb: Picture, mesh: faces.Mesh) -> Doubles:

@@ -13,7 +13,7 @@ from stillme.faces.raster import Picture
 from stillme.images import read_rgb
 from stillme.instruments.alignment import Drawing, Placement, draw, place
 from stillme.instruments.change import Change, compare
-from stillme.instruments.domain import strangeness, withhold
+from stillme.instruments.domain import drawn, withhold
 from stillme.instruments.identity import cut_for, distance, embed
 from stillme.instruments.light import Light, compare_light
 from stillme.instruments.presentation import Presentation, read_presentation
@@ -50,8 +50,8 @@ class Source:
     skin: Skin | Abstained
     reading: FaceReading | Abstained
     quality: Quality | None
-    strangeness: float
-    """How far its face is from all photographs; 0 without a face."""
+    drawn: float
+    """How surely its face is drawn, above 0; 0 without a face."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,7 +85,7 @@ def prepare(source: Image) -> Source:
         skin=person if isinstance(person, Abstained) else read_skin(scene.rgb, person.skin),
         reading=person if isinstance(person, Abstained) else _read_face(scene.rgb, person.mesh),
         quality=None if isinstance(person, Abstained) else read_quality(scene.rgb, person.mesh),
-        strangeness=0.0 if isinstance(person, Abstained) else strangeness(scene.rgb, person.mesh),
+        drawn=0.0 if isinstance(person, Abstained) else drawn(scene.rgb, person.mesh),
     )
 
 
@@ -127,7 +127,7 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
     else:
         _add_skin(values, abstained, _skin(before, face, light))
         _add_face_readings(values, details, before, face, labels)
-        withhold(before.strangeness, strangeness(face.rgb, face.mesh), values, abstained, details)
+        withhold(before.drawn, drawn(face.rgb, face.mesh), values, abstained, details)
     return Measurements(
         values=values,
         abstained=abstained,
