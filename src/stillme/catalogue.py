@@ -193,6 +193,7 @@ def _describe_capabilities(can: Any) -> Iterator[str]:
     if known["batching"] != "none":
         yield f"batches ({known['batching']})"
     yield {"exact": "exact seeds", "best_effort": "seeds as hints", "none": "no seeds"}[known["seed"]]
+    yield from ([] if known["reads_instruction"] else ["reads no instruction"])
     yield from (["can refuse"] if known["can_refuse"] else [])
     yield from (["rewrites prompts"] if known["rewrites_prompt"] else [])
     yield from ([f"prompts of {known['prompt_tokens']} tokens"] if known["prompt_tokens"] else [])

@@ -236,10 +236,10 @@ class Audit:
         for portrait in self.portraits:
             subjects = list(self._subjects(named, portrait))
             for arm in self.config.arms if subjects else ():
-                if arm is Arm.NOOP:
-                    yield (portrait,), arm, _NOOP
-                else:
-                    yield from ((portraits, arm, prompt) for portraits, prompt in subjects)
+                asked = [((portrait,), _NOOP)] if arm is Arm.NOOP else subjects
+                for portraits, prompt in asked:
+                    if named.editor.capabilities.takes(arm, prompt.id):
+                        yield portraits, arm, prompt
 
     def _subjects(self, named: NamedEditor, first: Portrait) -> Iterator[tuple[tuple[Portrait, ...], Prompt]]:
         """Who is edited with which prompt, of all requests that begin with this portrait."""

@@ -97,9 +97,10 @@ class Instruments:
 
 
 def _fingerprint() -> str:
-    """What can change a number without a change of code: the thresholds, and heads that a user retrained."""
+    """What can change a number without a change of code: thresholds, retrained heads, what counts as a photograph."""
     heads = files("stillme.instruments").joinpath("heads", "heads.npz").read_bytes()
-    return digest([asdict(load_thresholds()), hashlib.sha256(heads).hexdigest()])[:8]
+    domain = files("stillme.instruments").joinpath("domain.npz").read_bytes()
+    return digest([asdict(load_thresholds()), *(hashlib.sha256(data).hexdigest() for data in (heads, domain))])[:8]
 
 
 def _axes(prompt: Prompt) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from stillme.images import read_rgb
 from stillme.instruments.alignment import Drawing, Placement, draw, place
 from stillme.instruments.change import Change, compare
 from stillme.instruments.description import Description, describe
+from stillme.instruments.domain import drawn, withhold
 from stillme.instruments.heads import Reading, divergence, heads
 from stillme.instruments.identity import cut_for, distance, in_words
 from stillme.instruments.light import Light, compare_light
@@ -46,6 +47,8 @@ class Source:
     skin: Skin | Abstained
     reading: FaceReading | Abstained
     quality: Quality | None
+    drawn: float
+    """How surely its face is drawn, above 0; 0 without a face."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,6 +82,7 @@ def prepare(source: Image) -> Source:
         skin=person if isinstance(person, Abstained) else read_skin(scene.rgb, person.skin),
         reading=person if isinstance(person, Abstained) else _read_face(scene.rgb, person.mesh),
         quality=None if isinstance(person, Abstained) else read_quality(scene.rgb, person.mesh),
+        drawn=0.0 if isinstance(person, Abstained) else drawn(scene.rgb, person.mesh),
     )
 
 
@@ -121,6 +125,7 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
     else:
         _add_skin(values, abstained, _skin(before, face, light))
         _add_face_readings(values, abstained, details, before, face, labels)
+        withhold(before.drawn, drawn(face.rgb, face.mesh), values, abstained, details)
     return Measurements(
         values=values,
         abstained=abstained,
