@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test check format bench chromium postgresql clean
+.PHONY: all demo test check format bench docs chromium postgresql clean
 
 all: format check test
 
@@ -33,8 +33,11 @@ format: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python -m bench
 
+docs: .venv/.docs
+	$(BIN)/python tools/documentation.py
+
 clean:
-	rm -rf .venv stillme-demo dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv stillme-demo dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # -- set-up ------------------------------------------------------------------------------------------------------
 
@@ -54,6 +57,12 @@ clean:
 	$(PIP) --no-deps torchvision==0.28.0
 	$(PIP) --editable ".[diffusers]"
 	$(PIP) --group dev
+	touch $@
+
+# Pages made from the code import all of it, the study included.
+.venv/.docs: .venv/.installed
+	$(PIP) --editable ".[study]"
+	$(PIP) --group docs
 	touch $@
 
 # Only the tests see these plugins (tests/conftest.py): installed, they would appear in everybody's `stillme list`,
