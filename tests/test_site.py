@@ -147,7 +147,9 @@ def test_the_search_answers_from_a_file_without_a_network(offline: Page):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("name", ["index", "audit", "commands", "experiments", "reference/parameters", "tutorials/judge"])
+@pytest.mark.parametrize(
+    "name", ["index", "audit", "commands", "experiments", "reference/parameters", "tutorials/judge"]
+)
 def test_no_page_is_wider_than_a_phone(offline: Page, site: Path, name: str):
     offline.goto((site / f"{name}.html").as_uri())
     assert offline.evaluate("document.documentElement.scrollWidth") <= 390

@@ -115,10 +115,19 @@ def _relinked(source: str) -> tuple[str, list[str]]:
         return f"]({posixpath.relpath(_place(file), here or '.')}{hash_sign}{anchor})"
 
     # Code is left alone: what looks like a link there is none.
-    parts = re.split(r"(^```.*?^```$|`[^`\n]+`(?!\]))", (ROOT / source).read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    changed = [part if part.startswith("`") else re.sub(r"\]\(([^)\s]+)\)", change, part) for part in parts]
+    parts = re.split(
+        r"(^```.*?^```$|`[^`\n]+`(?!\]))", (ROOT / source).read_text("utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    changed = [_code(part) if part.startswith("`") else re.sub(r"\]\(([^)\s]+)\)", change, part) for part in parts]
     # Unlike GitHub, Python-Markdown wants an empty line between a paragraph and its list.
-    return re.sub(r"^([^\s|#>*-].*)\n(?=- )", r"\1\n\n", "".join(changed), flags=re.MULTILINE), linked
+    return re.sub(
+        r"^((?![|#>]|[-*] |\d+\. )\S.*)\n(?=(?:-|\d+\.) )", r"\1\n\n", "".join(changed), flags=re.MULTILINE
+    ), linked
+
+
+def _code(text: str) -> str:
+    """Code as it stands; only GitHub wants a bar escaped in the code of a table's cell."""
+    return text if text.startswith("```") else text.replace("\\|", "|")
 
 
 def _shown(source: str) -> str:
@@ -150,12 +159,12 @@ def _generated() -> dict[str, str]:
     return {
         "reference/audit-keys.md": _keys(
             "Keys of audit.toml",
-            "Made from the JSON Schema that `stillme schema` prints. [audit.toml](../audit.md) has them in one example.",
+            "Made from the JSON Schema that `stillme schema` prints. [audit.toml](../audit.md) shows them in use.",
             audit,
         ),
         "reference/study-keys.md": _keys(
             "Keys of study.toml",
-            "Made from the JSON Schema that `stillme schema study` prints. [The human study](../study.md) explains them.",
+            "Made from the JSON Schema that `stillme schema study` prints. [The study](../study.md) uses them.",
             schema_of(StudyConfig, "study.toml of stillme"),
         ),
         "reference/parameters.md": _parameters(audit),
@@ -194,8 +203,7 @@ def _table(section: dict[str, Any], schema: dict[str, Any]) -> list[str]:
             continue  # has a section of its own
         default = "needed" if name in section.get("required", ()) else _default(value)
         meaning = " ".join(value.get("description", "").split())
-        cells = (f"`{name}`", _type(value), default, meaning)
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        rows.append(f"| `{name}` | {_type(value, schema)} | {default} | {meaning} |")
     return rows
 
 
@@ -213,16 +221,19 @@ def _default(value: dict[str, Any]) -> str:
     return f"`{json.dumps(value['default'], ensure_ascii=False)}`"
 
 
-def _type(value: dict[str, Any]) -> str:
+def _type(value: dict[str, Any], schema: dict[str, Any]) -> str:
+    if "$ref" in value:
+        return _type(_definition(value, schema), schema)
     if "anyOf" in value and "type" not in value:
-        return " or ".join(dict.fromkeys(_type(each) for each in value["anyOf"] if each.get("type") != "null"))
+        kinds = (_type(each, schema) for each in value["anyOf"] if each.get("type") != "null")
+        return " or ".join(dict.fromkeys(kinds))
     if "enum" in value:
         return ", ".join(f"`{each}`" for each in value["enum"])
     if "const" in value:
         return f"`{value['const']}`"
     if value.get("type") == "array":
-        return f"list of {_type(value['items'])}" if "items" in value else "list"
-    return {"object": "table", "string": "text", "": "table"}.get(value.get("type", ""), value.get("type", ""))
+        return f"list of {_type(value['items'], schema)}" if value.get("items") else "list"
+    return {"object": "table", "string": "text", "": "any"}.get(value.get("type", ""), value.get("type", ""))
 
 
 def _python() -> str:
@@ -240,7 +251,7 @@ def _python() -> str:
 
 def _members(kind: type) -> list[str]:
     fields = getattr(kind, "__annotations__", {})
-    rows = [f"| `{name}` | `{str(fields[name]).replace('|', chr(92) + '|')}` |" for name in fields if name[0] != "_"]
+    rows = [f"| `{name}` | `{fields[name]}` |" for name in fields if not name.startswith("_")]
     lines = ["| field | type |", "|---|---|", *rows, ""] if rows else []
     for name, method in vars(kind).items():
         function = method.fget if isinstance(method, property) else method
