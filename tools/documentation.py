@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -197,14 +198,19 @@ def _parameters(schema: dict[str, Any]) -> str:
 
 
 def _table(section: dict[str, Any], schema: dict[str, Any]) -> list[str]:
-    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    return ["| key | type | default | meaning |", "|---|---|---|---|", *_rows(section, schema)]
+
+
+def _rows(section: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
     for name, value in section["properties"].items():
-        if "properties" in _definition(value, schema) and section is schema:
+        inner = _definition(value, schema)
+        if "properties" in inner and section is schema:
             continue  # has a section of its own
         default = "needed" if name in section.get("required", ()) else _default(value)
         meaning = " ".join(value.get("description", "").split())
-        rows.append(f"| `{name}` | {_type(value, schema)} | {default} | {meaning} |")
-    return rows
+        yield f"| `{prefix}{name}` | {_type(value, schema)} | {default} | {meaning} |"
+        if "properties" in inner:
+            yield from _rows(inner, schema, f"{prefix}{name}.")
 
 
 def _definition(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
