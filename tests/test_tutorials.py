@@ -133,7 +133,7 @@ def test_a_tutorial_works_from_an_empty_folder(page: Path, tmp_path: Path):
         commands += len(typed(step.text)) if step.kind == "sh" else 0
         if step.kind == "text":
             assert not (missing := shows(printed, step.text)), f"{page.name} shows {missing!r}, not printed:\n{printed}"
-    assert commands >= 3, f"{page.name} has nothing to run"
+    assert commands >= 2, f"{page.name} has nothing to run"
 
 
 def test_a_line_that_was_not_printed_is_noticed():
