@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test check format bench dist chromium postgresql clean
+.PHONY: all demo test check format bench docs dist chromium postgresql clean
 
 all: format check test
 
@@ -38,8 +38,11 @@ dist: .venv/.installed
 	$(PIP) --group dist
 	$(BIN)/python tools/dist.py
 
+docs: .venv/.docs
+	$(BIN)/python tools/documentation.py
+
 clean:
-	rm -rf .venv stillme-demo dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv stillme-demo dist site .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # -- set-up ------------------------------------------------------------------------------------------------------
 
@@ -59,6 +62,12 @@ clean:
 	$(PIP) --no-deps torchvision==0.28.0
 	$(PIP) --editable ".[diffusers]"
 	$(PIP) --group dev
+	touch $@
+
+# Pages made from the code import all of it, the study included.
+.venv/.docs: .venv/.installed
+	$(PIP) --editable ".[study]"
+	$(PIP) --group docs
 	touch $@
 
 # Only the tests see these plugins (tests/conftest.py): installed, they would appear in everybody's `stillme list`,

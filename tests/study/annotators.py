@@ -48,6 +48,8 @@ class Annotator:
     traffic: list[bytes] = field(default_factory=list)
     """Every byte that the server sent, if `listen`."""
     listen: bool = False
+    practice: list[list[list[int]]] | None = None
+    """The practice items' right answers, where nothing changed in them is not the right answer to all."""
     code: str = ""
     withdrawn: bool = False
     seen: dict[str, int] = field(default_factory=dict)
@@ -139,7 +141,8 @@ class Annotator:
         if "training.js" in page:
             data, csrf = page_data(page)
             right = (1, 3, 1, 1, 3)
-            answers = [[[right[q] for q in range(5)] for _ in item["pictures"][1:]] for item in data["items"]]
+            unchanged = [[[right[q] for q in range(5)] for _ in item["pictures"][1:]] for item in data["items"]]
+            answers = self.practice or unchanged
             status, said = await self.api("POST", "/api/training", {"answers": answers}, csrf)
             # 409: an earlier attempt was heard, and only its answer was lost. The page would reload.
             assert status in (200, 409), said
