@@ -130,7 +130,7 @@ class Planted:
     def __init__(self, parameters: PlantedParameters) -> None:
         self._parameters = parameters
         self._portraits: Sequence[Portrait] = ()
-        self.spec = spec_of("planted", "1", parameters)
+        self.spec = spec_of("planted", "2", parameters)
         # Labels that are not read must not be part of the key.
         self.capabilities = Capabilities(
             inputs=2,
@@ -234,9 +234,12 @@ class Planted:
                 role_target=target,
             )
         else:
-            changed = float((area > 0.5).mean())
             truth = Truth(
-                erased=False, skin_delta_l=float(shift), changed_area=changed, left_out=misplaced, role_target=target
+                erased=False,
+                skin_delta_l=float(shift),
+                changed_area=area.share,
+                left_out=misplaced,
+                role_target=target,
             )
         return _edited(regions.painted(skin_shift=float(shift), area=area, target=colour), truth)
 
