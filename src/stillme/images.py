@@ -9,6 +9,7 @@ import warnings
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,12 @@ def read_rgb(source: bytes | Path, *, name: str = "") -> NDArray[np.uint8]:
     return np.asarray(read_picture(source, name=name))
 
 
+@lru_cache(maxsize=4)
+def read_source(data: bytes) -> NDArray[np.uint8]:
+    """As `read_rgb`, cached for the last few: requests come portrait by portrait."""
+    return read_rgb(data)
+
+
 def read_picture(source: bytes | Path, *, name: str = "") -> Image.Image:
     """As `read_rgb`, for callers that stay with Pillow: a copy to numpy and back takes as long as decoding."""
     with _opened(source, name) as picture:
@@ -75,7 +82,7 @@ def encode_png(rgb: NDArray[np.uint8]) -> bytes:
     np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
     deflate = zlib.compressobj(1, strategy=zlib.Z_RLE)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits of R, G, B; not interlaced
-    data = deflate.compress(filtered) + deflate.flush()
+    data = deflate.compress(filtered.data) + deflate.flush()
     made = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
     if width * height <= MAX_PIXELS:
         pixels = rgb.copy()
@@ -84,9 +91,8 @@ def encode_png(rgb: NDArray[np.uint8]) -> bytes:
     return made
 
 
-def encode_webp(rgb: NDArray[np.uint8], *, width: int, quality: int = 70) -> bytes:
-    """A small WebP for pages."""
-    picture = Image.fromarray(rgb)
+def encode_webp(picture: Image.Image, *, width: int, quality: int = 70) -> bytes:
+    """A small WebP for pages. Shrinks the picture itself."""
     picture.thumbnail((width, width))
     buffer = io.BytesIO()
     picture.save(buffer, "WEBP", quality=quality, method=4)
@@ -129,17 +135,17 @@ def _refuse_oversized(picture: Image.Image, label: str) -> None:
 
 def _upright_srgb(picture: Image.Image) -> Image.Image:
     conversion = conversion_of(picture)
-    upright = ImageOps.exif_transpose(picture)
-    if upright.mode.startswith("I"):
+    ImageOps.exif_transpose(picture, in_place=True)
+    if picture.mode.startswith("I"):
         # Pillow clips 16-bit grey to 255 instead of scaling it.
-        wide = np.asarray(upright).astype(np.float64)
+        wide = np.asarray(picture).astype(np.float64)
         return conversion.applied(Image.fromarray(np.clip(wide / 257, 0, 255).astype(np.uint8)))
-    if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
-        layer = upright.convert("RGBA")
+    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+        layer = picture.convert("RGBA")
         if conversion.transform:
             transparency = layer.getchannel("A")
             layer = conversion.applied(layer)
             layer.putalpha(transparency)
         page = Image.new("RGBA", layer.size, "white")
         return Image.alpha_composite(page, layer).convert("RGB")
-    return conversion.applied(upright)
+    return conversion.applied(picture)

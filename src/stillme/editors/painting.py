@@ -19,6 +19,7 @@ Pixels = NDArray[np.uint8]
 
 _TO_XYZ = RGB_TO_XYZ.astype(np.float64) / WHITE.astype(np.float64)[:, None]
 """From linear sRGB, as a share of the white point D65."""
+_FROM_XYZ = np.linalg.inv(_TO_XYZ)
 _FINE = 65535
 """Steps of a table. One is less than a hundredth of L*."""
 _AT_ONCE = 16384
@@ -56,12 +57,12 @@ def _parts(count: int) -> list[slice]:
 def _roots(pixels: Pixels) -> list[Floats]:
     """CIELAB's f of X, Y and Z, which its coordinates are sums of."""
     red, green, blue = (_linear_of_byte().take(pixels[:, channel]) for channel in range(3))
-    return [_root_of_share().take(_places(_mixed(row, red, green, blue))) for row in _TO_XYZ]
+    return [_root_of_share().take(_places(_mixed(row, red, green, blue))) for row in _TO_XYZ.astype(np.float32)]
 
 
 def _srgb(roots: list[Floats]) -> Pixels:
     shares = [np.where(cube > np.float32(216 / 24389), cube, _near_black(f)) for f in roots for cube in [f * f * f]]
-    channels = [_byte_of_linear().take(_places(_mixed(row, *shares))) for row in np.linalg.inv(_TO_XYZ)]
+    channels = [_byte_of_linear().take(_places(_mixed(row, *shares))) for row in _FROM_XYZ.astype(np.float32)]
     return np.stack(channels, axis=-1)
 
 
@@ -69,9 +70,9 @@ def _near_black(root: Floats) -> Floats:
     return (np.float32(116) * root - np.float32(16)) * np.float32(27 / 24389)
 
 
-def _mixed(row: NDArray[np.float64], a: Floats, b: Floats, c: Floats) -> Floats:
+def _mixed(row: Floats, a: Floats, b: Floats, c: Floats) -> Floats:
     # Not a matrix product, whose order of adding is the library's.
-    one, two, three = row.astype(np.float32)
+    one, two, three = row
     return one * a + two * b + three * c
 
 

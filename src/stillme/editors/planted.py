@@ -219,7 +219,7 @@ class Planted:
         erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
             truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, left_out=True, role_target=target)
-            return _edited(images.read_rgb(portrait.image.path), truth)
+            return _edited(images.read_source(portrait.image.read()), truth)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
         misplaced = rng.random() < effect.misplaced
         area = regions.area(_ELSEWHERE[self._parameters.recolour] if misplaced else self._parameters.recolour)

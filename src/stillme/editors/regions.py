@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from stillme import faces, images
 from stillme.editors.painting import Lab, lab_of, move
-from stillme.faces.raster import fit, resize
+from stillme.faces.raster import fit, mean_inside, resize
 from stillme.types import ImageFile
 
 Mask = NDArray[np.uint8]
@@ -58,7 +59,7 @@ class Regions:
         self, *, skin_shift: float = 0.0, area: Area | None = None, target: Lab | None = None
     ) -> NDArray[np.uint8]:
         """The portrait with the skin lighter by `skin_shift` L* units, and `area` in the colour `target`."""
-        rgb = _pixels(self.image).copy()
+        rgb = images.read_source(self.image.read()).copy()
         height, width = rgb.shape[:2]
         moves, where, lighter = (0.0, 0.0, 0.0), None, None
         if area is not None and target is not None:
@@ -91,7 +92,7 @@ def _share(mask: Mask | None, touched: NDArray[np.intp], of: float) -> NDArray[n
 @lru_cache(maxsize=96)
 def regions_of(image: ImageFile) -> Regions | None:
     """Segment a portrait; None if no face is detected. Cached: every editor of an audit gets the same portraits."""
-    rgb = fit(_pixels(image), _WORKING)
+    rgb = fit(images.read_source(image.read()), _WORKING)
     detections = faces.find(rgb)
     if not detections:
         return None
@@ -99,7 +100,7 @@ def regions_of(image: ImageFile) -> Regions | None:
     mesh = faces.mesh(rgb, face)
     lab = lab_of(rgb.reshape(-1, 3)).reshape(rgb.shape)
     person = np.round(faces.person_mask(rgb) * 255).astype(np.uint8)
-    tone = _rounded(np.median(lab[faces.skin_mask(mesh, rgb.shape)], axis=0))
+    tone = _rounded(np.median(lab[faces.skin_mask(mesh, rgb.shape)], axis=0).tolist())
     away = sum(((lab[..., axis] - tone[axis]) / np.float32(_SKIN_RANGE[axis])) ** 2 for axis in range(3))
     near_skin = (away < 1) & (person > 127)
     soft = max(1.0, mesh.eye_distance / 25)
@@ -121,17 +122,10 @@ def regions_of(image: ImageFile) -> Regions | None:
 
 
 def _area(mask: Mask, lab: NDArray[np.float32]) -> Area:
-    inside = lab[mask > 127]
-    return Area(mask=mask, colour=_rounded(inside.mean(axis=0, dtype=np.float64)) if len(inside) else (0.0, 0.0, 0.0))
+    return Area(mask=mask, colour=_rounded(mean_inside(lab, mask > 127)))
 
 
-def _rounded(colour: NDArray[np.floating]) -> Lab:
+def _rounded(colour: Iterable[float]) -> Lab:
     # A sum's last digits are the processor's own.
     lightness, red, yellow = (round(float(value), 2) for value in colour)
     return lightness, red, yellow
-
-
-@lru_cache(maxsize=4)
-def _pixels(image: ImageFile) -> NDArray[np.uint8]:
-    """Cached for the last few: requests come portrait by portrait."""
-    return images.read_rgb(image.path)
