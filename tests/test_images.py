@@ -182,3 +182,22 @@ def test_threads_share_a_transform():
     alone = [images.read_rgb(source) for source in sources]
     with ThreadPoolExecutor(8) as pool:
         assert all(map(np.array_equal, alone, pool.map(images.read_rgb, sources)))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (9, 1), (33, 21)])
+def test_a_picture_that_we_write_is_read_exactly_by_others(shape: tuple[int, int]):
+    rgb = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    with Image.open(io.BytesIO(images.encode_png(rgb))) as picture:
+        picture.verify()
+    with Image.open(io.BytesIO(images.encode_png(rgb[:, ::-1]))) as picture:
+        assert picture.mode == "RGB"
+        assert np.array_equal(np.asarray(picture), rgb[:, ::-1])
+
+
+def test_a_picture_that_was_just_written_is_read_as_it_was_then():
+    rgb = np.zeros((4, 4, 3), dtype=np.uint8)
+    data = images.encode_png(rgb)
+    rgb[:] = 9
+    assert images.read_rgb(data).max() == 0
+    assert not images.read_rgb(data).flags.writeable
+    assert np.array_equal(images.read_rgb(bytes(bytearray(data))), images.read_rgb(data))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-_RGB_TO_XYZ = np.array(
+RGB_TO_XYZ = np.array(
     [
         [0.4124564, 0.3575761, 0.1804375],
         [0.2126729, 0.7151522, 0.0721750],
@@ -17,7 +17,7 @@ _RGB_TO_XYZ = np.array(
     ],
     dtype=np.float32,
 )
-_WHITE = np.array([0.95047, 1.0, 1.08883], dtype=np.float32)
+WHITE = np.array([0.95047, 1.0, 1.08883], dtype=np.float32)
 _EPSILON = 216 / 24389
 _KAPPA = 24389 / 27
 
@@ -36,7 +36,7 @@ def to_srgb(linear: Floats) -> NDArray[np.uint8]:
 
 def linear_to_lab(linear: Floats) -> Floats:
     """Linear RGB (last axis) to CIELAB."""
-    xyz = (linear @ _RGB_TO_XYZ.T) / _WHITE
+    xyz = (linear @ RGB_TO_XYZ.T) / WHITE
     f = np.where(xyz > _EPSILON, np.cbrt(xyz), (_KAPPA * xyz + 16) / 116)
     x, y, z = f[..., 0], f[..., 1], f[..., 2]
     return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1).astype(np.float32)
@@ -47,8 +47,8 @@ def lab_to_linear(lab: Floats) -> Floats:
     y = (lab[..., 0] + 16) / 116
     f = np.stack([y + lab[..., 1] / 500, y, y - lab[..., 2] / 200], axis=-1)
     cubes = f * f * f  # a general power is ten times slower
-    xyz = np.where(cubes > _EPSILON, cubes, (116 * f - 16) / _KAPPA) * _WHITE
-    return (xyz @ np.linalg.inv(_RGB_TO_XYZ).T).astype(np.float32)
+    xyz = np.where(cubes > _EPSILON, cubes, (116 * f - 16) / _KAPPA) * WHITE
+    return (xyz @ np.linalg.inv(RGB_TO_XYZ).T).astype(np.float32)
 
 
 def to_lab(rgb: NDArray[np.uint8]) -> Floats:

@@ -50,7 +50,7 @@ class Conversion:
     def applied(self, picture: Image.Image) -> Image.Image:
         """The picture in sRGB; transparency is dropped."""
         if self.transform is None:
-            return picture.convert("RGB")
+            return picture if picture.mode == "RGB" else picture.convert("RGB")
         converted = ImageCms.applyTransform(picture.convert(self.mode), self.transform)
         return cast("Image.Image", converted)  # None only where it works in place
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -113,3 +114,13 @@ def test_planted_adherence_is_in_the_rows_with_both_people(tmp_path: Path):
     # Planted with certainty where the pronoun follows the stereotype.
     assert all(drawn[row] == edits.matching[row] for row, pro in enumerate(follows) if pro)
     assert {edits.portraits[code].id for code in edits.portrait} == {edits.portraits[code].id for code in edits.second}
+
+
+def test_judges_get_all_editors_edits_of_one_portrait_together_and_none_is_left_out(tmp_path: Path):
+    second = 'use = "planted"\nseeds = [1, 2]\nparameters = { recolour = "both" }'
+    loaded = load(tmp_path, editor=f'use = "planted"\nname = "one"\n[[editors]]\n{second}')
+    requests = list(loaded.requests_by_portrait())
+    alone = [request.key for named in loaded.editors for request in loaded.requests(named)]
+    assert sorted(request.key for request in requests) == sorted(alone)
+    changes = [request.portraits[0].id for request in requests]
+    assert len(list(itertools.groupby(changes))) == len(set(changes))

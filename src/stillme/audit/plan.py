@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -146,6 +147,17 @@ class Audit:
                 continue
             words = self._instruction(named, portraits, arm, prompt)
             yield from self._seeded(named, portraits, arm, prompt, words)
+
+    def requests_by_portrait(self) -> Iterator[Request]:
+        """All requests to all editors, portrait by portrait, so that a judge can share work on one source."""
+        streams = [itertools.groupby(self.requests(named), _first_portrait) for named in self.editors]
+        waiting = [next(stream, None) for stream in streams]
+        for portrait in self.portraits:
+            for place, stream in enumerate(streams):
+                # An editor's own requests come in the order of the portraits, but need not reach all of them.
+                if (group := waiting[place]) and group[0] == portrait.id:
+                    yield from group[1]
+                    waiting[place] = next(stream, None)
 
     def unasked(self, named: NamedEditor) -> Iterator[tuple[Request, NoFeaturePrompt]]:
         """Requests that cannot be made, as a portrait has no feature prompt or has none yet; with the reason."""
@@ -403,6 +415,10 @@ def _content(editor: Editor, portraits: tuple[Portrait, ...], prompt: Prompt, ar
 def _knows_its_files(kind: type) -> bool:
     """Whether editors of this class are `Fingerprinted`; asked for every request, and slow to find out."""
     return issubclass(kind, Fingerprinted)
+
+
+def _first_portrait(request: Request) -> str:
+    return request.portraits[0].id
 
 
 def _summary(plugin: object) -> str:

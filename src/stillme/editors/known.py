@@ -64,7 +64,7 @@ class Known:
 
     def __init__(self, parameters: KnownParameters) -> None:
         self.strangers: Mapping[str, str] = parameters.strangers
-        self.spec = spec_of("known", "1", parameters)
+        self.spec = spec_of("known", "2", parameters)
         self.capabilities = Capabilities(batching="shared_image", batch=8, concurrency=2, seed="exact")
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:

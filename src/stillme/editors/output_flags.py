@@ -68,12 +68,6 @@ def _profile(image: bytes) -> tuple[Flag, ...]:
 
 def _same(rgb: NDArray[np.uint8], source: bytes) -> bool:
     try:
-        return np.array_equal(rgb, _pixels(source))
+        return np.array_equal(rgb, images.read_source(source))
     except UnreadableImage:
         return False
-
-
-@lru_cache(maxsize=8)
-def _pixels(source: bytes) -> NDArray[np.uint8]:
-    """Cached for the last few: requests come portrait by portrait."""
-    return images.read_rgb(source)

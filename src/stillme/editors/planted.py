@@ -130,7 +130,7 @@ class Planted:
     def __init__(self, parameters: PlantedParameters) -> None:
         self._parameters = parameters
         self._portraits: Sequence[Portrait] = ()
-        self.spec = spec_of("planted", "1", parameters)
+        self.spec = spec_of("planted", "2", parameters)
         # Labels that are not read must not be part of the key.
         self.capabilities = Capabilities(
             inputs=2,
@@ -219,7 +219,7 @@ class Planted:
         erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
             truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, left_out=True, role_target=target)
-            return _edited(images.read_rgb(portrait.image.path), truth)
+            return _edited(images.read_source(portrait.image.read()), truth)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
         misplaced = rng.random() < effect.misplaced
         area = regions.area(_ELSEWHERE[self._parameters.recolour] if misplaced else self._parameters.recolour)
@@ -234,9 +234,12 @@ class Planted:
                 role_target=target,
             )
         else:
-            changed = float((area > 0.5).mean())
             truth = Truth(
-                erased=False, skin_delta_l=float(shift), changed_area=changed, left_out=misplaced, role_target=target
+                erased=False,
+                skin_delta_l=float(shift),
+                changed_area=area.share,
+                left_out=misplaced,
+                role_target=target,
             )
         return _edited(regions.painted(skin_shift=float(shift), area=area, target=colour), truth)
 

@@ -2,84 +2,130 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import colour, faces, images
+from stillme import faces, images
+from stillme.editors.painting import Lab, lab_of, move
+from stillme.faces.raster import fit, mean_inside, resize
 from stillme.types import ImageFile
 
-Mask = NDArray[np.float32]
-"""Soft, from 0 to 1."""
-Lab = tuple[float, float, float]
+Mask = NDArray[np.uint8]
+"""Soft, from 0 to 255. In bytes, blurring and enlarging give the same on every processor."""
 
-_VISIBLE = 0.004
-"""A smaller change does not alter any 8-bit value."""
-_SKIN_RANGE = np.array([22, 9, 9], dtype=np.float32)
+_WORKING = 512
+"""Longer side, in pixels, at which a portrait is segmented. It is painted in its own size."""
+_STRIP = 128
+"""Rows that are painted at once: memory does not grow with them."""
+_SKIN_RANGE = (22, 9, 9)
 """How far, in L*, a* and b*, neck and ears may be from the face's colour."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Regions:
-    """One portrait's pixels, and masks of its regions."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Area:
+    """What an edit recolours."""
 
-    rgb: NDArray[np.uint8]
-    lab: colour.Floats
+    mask: Mask
+    colour: Lab
+    """Its mean."""
+
+    @property
+    def share(self) -> float:
+        """Of the picture."""
+        return float((self.mask > 127).mean())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Regions:
+    """Masks of one portrait's regions; small, so that many portraits' can be kept."""
+
+    image: ImageFile
     tone: Lab
     """The face's skin colour."""
     skin: Mask
-    clothes: Mask
-    background: Mask
+    clothes: Area
+    background: Area
+    both: Area
 
-    def area(self, what: str) -> Mask:
-        """The mask of `clothes`, `background` or `both`."""
-        if what == "both":
-            return np.maximum(self.clothes, self.background)
-        return self.clothes if what == "clothes" else self.background
+    def area(self, what: str) -> Area:
+        """That of `clothes`, `background` or `both`."""
+        return {"clothes": self.clothes, "background": self.background, "both": self.both}[what]
 
     def painted(
-        self, *, skin_shift: float = 0.0, area: Mask | None = None, target: Lab | None = None
+        self, *, skin_shift: float = 0.0, area: Area | None = None, target: Lab | None = None
     ) -> NDArray[np.uint8]:
         """The portrait with the skin lighter by `skin_shift` L* units, and `area` in the colour `target`."""
-        moves = np.zeros(3, dtype=np.float32)
-        where = area if area is not None and target is not None else np.zeros_like(self.skin)
-        if target is not None and (where > 0.5).any():
+        rgb = images.read_source(self.image.read()).copy()
+        height, width = rgb.shape[:2]
+        moves, where, lighter = (0.0, 0.0, 0.0), None, None
+        if area is not None and target is not None:
             # Only the region's mean colour moves, so folds and shading stay.
-            moves = np.array(target, dtype=np.float32) - self.lab[where > 0.5].mean(axis=0)
-        touched = (where > _VISIBLE) | (self.skin * abs(skin_shift) > _VISIBLE)
-        lab = (self.lab[touched] + where[touched, None] * moves).astype(np.float32)
-        lab[:, 0] += np.float32(skin_shift) * self.skin[touched]
-        rgb = self.rgb.copy()
-        rgb[touched] = colour.to_srgb(colour.lab_to_linear(lab))
+            moves = target[0] - area.colour[0], target[1] - area.colour[1], target[2] - area.colour[2]
+            where = resize(area.mask, width, height)
+        if skin_shift:
+            lighter = resize(self.skin, width, height)
+        for start in range(0, height, _STRIP):
+            rows = slice(start, start + _STRIP)
+            weights, lightened = (None if mask is None else mask[rows].ravel() for mask in (where, lighter))
+            pixels = rgb[rows].reshape(-1, 3)
+            touched = np.flatnonzero(_either(weights, lightened))
+            some = pixels.take(touched, axis=0)
+            move(some, _share(lightened, touched, skin_shift), _share(weights, touched, 1.0), moves)
+            pixels[touched] = some
         return rgb
 
 
-@lru_cache(maxsize=16)
+def _either(one: Mask | None, other: Mask | None) -> Mask:
+    if one is None or other is None:
+        return next((mask for mask in (one, other) if mask is not None), np.zeros(0, dtype=np.uint8))
+    return one | other
+
+
+def _share(mask: Mask | None, touched: NDArray[np.intp], of: float) -> NDArray[np.float32] | None:
+    return None if mask is None else mask.take(touched) * np.float32(of / 255)
+
+
+@lru_cache(maxsize=96)
 def regions_of(image: ImageFile) -> Regions | None:
-    """Segment a portrait; None if no face is detected. Cached for the last few."""
-    rgb = images.read_rgb(image.path)
+    """Segment a portrait; None if no face is detected. Cached: every editor of an audit gets the same portraits."""
+    rgb = fit(images.read_source(image.read()), _WORKING)
     detections = faces.find(rgb)
     if not detections:
         return None
     face = detections[0]
     mesh = faces.mesh(rgb, face)
-    lab = colour.to_lab(rgb)
-    person = faces.person_mask(rgb)
-    tone = np.median(lab[faces.skin_mask(mesh, rgb.shape)], axis=0)
-    near_skin = (np.linalg.norm((lab - tone) / _SKIN_RANGE, axis=-1) < 1) & (person > 0.5)
+    lab = lab_of(rgb.reshape(-1, 3)).reshape(rgb.shape)
+    person = np.round(faces.person_mask(rgb) * 255).astype(np.uint8)
+    tone = _rounded(np.median(lab[faces.skin_mask(mesh, rgb.shape)], axis=0).tolist())
+    away = sum(((lab[..., axis] - tone[axis]) / np.float32(_SKIN_RANGE[axis])) ** 2 for axis in range(3))
+    near_skin = (away < 1) & (person > 127)
+    soft = max(1.0, mesh.eye_distance / 25)
+    oval = faces.face_oval(mesh, rgb.shape)
+    skin = np.maximum(*(faces.blur(mask.astype(np.uint8) * np.uint8(255), soft) for mask in (oval, near_skin)))
     chin = float(mesh.points[:, 1].max())
     rows = np.arange(rgb.shape[0], dtype=np.float32)[:, None]
     below = np.clip((rows - chin) / max(1.0, 0.15 * face.height), 0, 1)
-    soft = max(1.0, mesh.eye_distance / 25)
-    oval = faces.face_oval(mesh, rgb.shape)
-    skin = np.maximum(faces.blur(oval.astype(np.float32), soft), faces.blur(near_skin.astype(np.float32), soft))
+    clothes = np.round(below * person * ((255 - skin) / np.float32(255))).astype(np.uint8)
+    background = 255 - person
     return Regions(
-        rgb=rgb,
-        lab=lab,
-        tone=(float(tone[0]), float(tone[1]), float(tone[2])),
+        image=image,
+        tone=tone,
         skin=skin,
-        clothes=(below * person * (1 - skin)).astype(np.float32),
-        background=(1 - person).astype(np.float32),
+        clothes=_area(clothes, lab),
+        background=_area(background, lab),
+        both=_area(np.maximum(clothes, background), lab),
     )
+
+
+def _area(mask: Mask, lab: NDArray[np.float32]) -> Area:
+    return Area(mask=mask, colour=_rounded(mean_inside(lab, mask > 127)))
+
+
+def _rounded(colour: Iterable[float]) -> Lab:
+    # A sum's last digits are the processor's own.
+    lightness, red, yellow = (round(float(value), 2) for value in colour)
+    return lightness, red, yellow

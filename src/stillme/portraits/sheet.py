@@ -84,5 +84,5 @@ def _card(portrait: Portrait) -> str:
 
 
 def _thumbnail(portrait: Portrait) -> str:
-    small = images.encode_webp(images.read_rgb(portrait.image.path), width=_TILE)
+    small = images.encode_webp(images.read_picture(portrait.image.path), width=_TILE)
     return f"data:image/webp;base64,{base64.b64encode(small).decode()}"

@@ -79,12 +79,12 @@ def encode(path: Path, redact: Redaction, width: int = WIDTH) -> bytes:
     if redact == "omit":
         return b""
     try:
-        rgb = images.read_rgb(path)
+        picture = images.read_picture(path)
     except UnreadableImage:
         return b""
     if redact == "blur":
-        return images.encode_webp(rgb, width=PATCHES, quality=80)
-    return images.encode_webp(rgb, width=width, quality=QUALITY)
+        return images.encode_webp(picture, width=PATCHES, quality=80)
+    return images.encode_webp(picture, width=width, quality=QUALITY)
 
 
 def data_uri(path: Path | None, redact: Redaction, width: int = 160) -> str:

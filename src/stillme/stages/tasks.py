@@ -103,8 +103,7 @@ def example_of(named: NamedJudge, audit: Audit, store: Store) -> Pair | None:
 def _questions(named: NamedJudge, audit: Audit, store: Store, wanted: Wanted) -> Iterator[_Question]:
     """One question per epoch for every edit that has a picture."""
     record = named.record()
-    everything = (request for editor in audit.editors for request in audit.requests(editor))
-    stream = everything if wanted.requests is None else iter(wanted.requests)
+    stream = audit.requests_by_portrait() if wanted.requests is None else iter(wanted.requests)
     while chunk := list(itertools.islice(stream, _LOOK_AHEAD)):
         edits = store.edits([request.key for request in chunk])
         for request in chunk:

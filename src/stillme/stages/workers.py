@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, cast
@@ -247,19 +247,20 @@ def _located(image: ImageFile, pictures: Pictures) -> ImageFile:
     return replace(image, path=path) if path else image
 
 
-def _outcomes(editor: Editor, requests: Sequence[Request]) -> list[EditOutcome]:
-    outcomes: list[EditOutcome] = []
+def _outcomes(editor: Editor, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+    """One per request, each as soon as it is there: its picture goes to disk before the next is made."""
+    given = 0
     try:
         for outcome in editor.edit(requests):
-            outcomes.append(checked_outcome(outcome, editor.spec.use))
-            if len(outcomes) == len(requests):
-                break
-        error = f"{editor.spec.use!r} gave {len(outcomes)} outcomes for {len(requests)} requests"
+            given += 1
+            yield checked_outcome(outcome, editor.spec.use)
+            if given == len(requests):
+                return
+        error = f"{editor.spec.use!r} gave {given} outcomes for {len(requests)} requests"
     except (Exception, SystemExit) as broken:
         # An editor should return Failed; one that raises has failed too, and a retry may succeed.
         error = f"{type(broken).__name__}: {broken}"
-    outcomes.extend(Failed(error=error, retryable=True) for _ in range(len(requests) - len(outcomes)))
-    return outcomes
+    yield from (Failed(error=error, retryable=True) for _ in range(len(requests) - given))
 
 
 def _unreadable(outcome: Edited) -> Failed:

@@ -26,4 +26,4 @@ class EncodedPictures:
 
     def _encode(self, candidate: str, size: Size) -> bytes:
         width, quality = _SIZES[size]
-        return images.encode_webp(images.read_rgb(self._pools.by_id[candidate].path), width=width, quality=quality)
+        return images.encode_webp(images.read_picture(self._pools.by_id[candidate].path), width=width, quality=quality)
