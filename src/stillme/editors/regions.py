@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stillme import faces, images
 from stillme.editors.painting import Lab, lab_of, move
-from stillme.faces.raster import fit, mean_inside, resize
+from stillme.faces.raster import fit, resize
 from stillme.types import ImageFile
 
 Mask = NDArray[np.uint8]
@@ -122,7 +122,10 @@ def regions_of(image: ImageFile) -> Regions | None:
 
 
 def _area(mask: Mask, lab: NDArray[np.float32]) -> Area:
-    return Area(mask=mask, colour=_rounded(mean_inside(lab, mask > 127)))
+    import cv2
+
+    lightness, red, yellow, _ = cv2.mean(lab, (mask > 127).view(np.uint8))
+    return Area(mask=mask, colour=_rounded((lightness, red, yellow)))
 
 
 def _rounded(colour: Iterable[float]) -> Lab:

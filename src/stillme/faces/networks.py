@@ -21,14 +21,10 @@ class Network:
     """One ONNX graph. `run` may be called from several threads at once and gives the same numbers each time."""
 
     def __init__(self, name: str) -> None:
-        import cv2
-
         # onnxruntime has no type information.
         ort: Any = import_module("onnxruntime")
         options = ort.SessionOptions()
-        # Pairs are judged in parallel; a pool of threads within each network or in OpenCV, whose pictures are the
-        # networks' own, only makes them wait for each other.
-        cv2.setNumThreads(1)
+        # Pairs are judged in parallel; a pool of threads within each network only makes them wait for each other.
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3

@@ -77,14 +77,6 @@ def blur(pixels: Pixels, sigma: float) -> Pixels:
     return cast("Pixels", cv2.GaussianBlur(pixels, (0, 0), sigma))
 
 
-def mean_inside(pixels: Floats, mask: Mask) -> tuple[float, float, float]:
-    """The mean of three channels over the masked pixels; 0 where there are none."""
-    import cv2
-
-    first, second, third, _ = cv2.mean(pixels, mask.view(np.uint8))
-    return first, second, third
-
-
 def polygon(points: NDArray[np.floating], shape: Sequence[int]) -> Mask:
     """Fill the inside of a closed line, in a picture of that shape."""
     import cv2

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from stillme import faces
 from stillme.errors import UnreadableImage
 from stillme.faces.raster import Picture
@@ -209,8 +207,7 @@ def _add_face_readings(
     if unsure := _unsure(before, face):
         abstained |= dict.fromkeys(DESCRIBED, unsure)
         return
-    same = face.paired and np.array_equal(face.rgb, before.scene.rgb)
-    a, b = before.reading, before.reading if same else _read_face(face.rgb, face.mesh)
+    a, b = before.reading, _read_face(face.rgb, face.mesh)
     apart = distance(a.description.identity, b.description.identity)
     drift, (stranger, group) = load_thresholds().identity.drift, cut_for(labels)
     age = heads().age_interval.difference(a.reading.age, b.reading.age)
