@@ -131,7 +131,7 @@ def test_every_column_that_is_written_is_in_the_reference(reference: ModuleType,
     for file in write_tables(computed, tmp_path, standing_of(run)):
         for column in heads(file):
             assert f"| `{column}` |" in first, f"{file.name}: {column}"
-    written = {name: path for name, (path, rows) in analyse(run).items() if rows}
+    written = {name: table.path for name, table in analyse(run).items() if table.rows}
     assert len(written) >= 10
     for name, path in written.items():
         known = reference.columns_of(name)

@@ -18,6 +18,7 @@ Write = Callable[..., Path]
 
 WITHOUT = {
     "completion": "its output is run by a shell",
+    "schema": "its output is a file for a text editor",
     "features lint": "a verdict, for scripts",
     "portraits sample": "its text ends with it",
     "serve": "runs until it is interrupted",

@@ -8,10 +8,10 @@ from importlib.resources import files
 
 _FACES = ("chips", "detection", "landmarks", "networks", "person", "raster")
 _INSTRUMENTS = (
-    *("alignment", "change", "description", "heads", "identity", "light", "measurements", "quality", "scene", "skin"),
-    "thresholds",
+    *("alignment", "change", "description", "domain", "heads", "identity", "light", "measurements"),
+    *("quality", "scene", "skin", "thresholds"),
 )
-_DATA = (("instruments", "thresholds.toml"), ("instruments", "heads", "heads.npz"))
+_DATA = (("instruments", "thresholds.toml"), ("instruments", "domain.npz"), ("instruments", "heads", "heads.npz"))
 _WEIGHTS = ("yunet", "facemesh", "selfie", "sface", "faceres")
 
 
