@@ -124,7 +124,7 @@ def simulate(audits: int = 1_000) -> None:
             settings = Settings(factors=("race",), replicates=400, seed=seed)
             columns = Columns.of(edits)
             quantity = _darkened(columns, scores)
-            plan = by_factor(columns, "race", None)
+            plan = by_factor(columns, "race", settings)
             (resampled,) = resample(plan, [quantity], settings)
             (band,) = null_bands(plan, [quantity], [resampled], settings)
             intervals = [outcome for outcome in resampled.outcomes if isinstance(outcome, Interval)]
@@ -147,7 +147,7 @@ def _ours(edits: Edits, scores: list[Scores], replicates: int) -> None:
     columns = Columns.of(edits)
     settings = Settings(factors=("race",), replicates=replicates)
     quantity = _darkened(columns, scores)
-    plan = by_factor(columns, "race", None)
+    plan = by_factor(columns, "race", settings)
     plan = replace(plan, comparisons=plan.comparisons[:GROUPS])
     (resampled,) = resample(plan, [quantity], settings)
     interval(plan, quantity, resampled, settings)

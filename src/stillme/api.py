@@ -32,7 +32,7 @@ from stillme.results import Run as RecordedRun
 from stillme.results import folder_of
 from stillme.single import check as checking
 from stillme.single import mitigate
-from stillme.store.exported import EDITS, JUDGEMENTS, Table, rows_of
+from stillme.store.exported import EDITS, JUDGEMENTS, Table, rows_of, with_names
 from stillme.tables.cells import row_of
 from stillme.tables.paper import NUMBERS, Chosen, PaperTable, make_tables
 
@@ -98,7 +98,7 @@ class Run(RecordedRun):
         return report_data(self, estimated)
 
     def _rows(self, title: str, table: Table) -> Rows:
-        return Rows(f"{title} of {self.title}", lambda: rows_of(self.store, table))
+        return Rows(f"{title} of {self.title}", lambda: rows_of(self.store, with_names(table)))
 
     def _numbers(self, title: str, compute: Callable[..., Sequence[object]]) -> Rows:
         standing = standing_of(self)

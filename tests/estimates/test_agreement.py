@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import krippendorff
@@ -14,7 +15,18 @@ from scipy import stats
 
 from stillme.errors import StillmeError
 from stillme.estimates import EditState, RatingState, Scores, Settings
-from stillme.estimates.agreement import against_people, agreement, alpha, cohen, corrected, fleiss, mean_of
+from stillme.estimates.agreement import (
+    Corrected,
+    against_people,
+    agreement,
+    alpha,
+    choose_informative,
+    cohen,
+    corrected,
+    draw_unequally,
+    fleiss,
+    mean_of,
+)
 from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
@@ -301,3 +313,66 @@ def test_agreement_does_not_depend_on_the_order_of_rows(order: int) -> None:
     first, *_, last = sorted(rescored, key=lambda scores: scores.judge)
     assert against_people(moved, first, last, settings) == against_people(edits, judges[0], judges[-1], settings)
     assert corrected(moved, first, last, settings) == corrected(edits, judges[0], judges[-1], settings)
+
+
+def disputed_world(seed: int, count: int):
+    """Two judges, one too high where they disagree, and people on `count` edits that were drawn with chances."""
+    stream = np.random.default_rng(seed)
+    edits, (truth,) = raters(seed, 1, portraits=24)
+    hard = stream.random(len(edits)) < 0.25
+    shift = np.where(hard, 1.5, 0.0)
+    one = replace(truth, judge="one", value=truth.value + shift)
+    two = replace(truth, judge="two", value=truth.value - shift)
+    chosen = choose_informative(edits, [one, two], count, stream, factor="group")
+    seen = np.zeros(len(edits), dtype=bool)
+    seen[chosen.rows] = True
+    state = np.where(seen, RatingState.RATED, RatingState.MISSING).astype(np.int32)
+    people = replace(truth, judge="people", value=np.where(seen, truth.value, np.nan), state=state)
+    return edits, one, people, chosen, float(truth.value.mean())
+
+
+def everyone(found: list[Corrected]) -> float:
+    (value,) = [one.outcome.value for one in found if one.scope == "all" and one.quantity == "race_change"]
+    return value
+
+
+def test_edits_drawn_by_disagreement_give_unbiased_means_only_with_their_chances() -> None:
+    weighed, plain = [], []
+    for seed in range(60):
+        edits, judge, people, chosen, truth = disputed_world(seed, 80)
+        settings = Settings(factors=(), replicates=100)
+        weighed.append(everyone(corrected(edits, judge, people, settings, chances=chosen.chances)) - truth)
+        plain.append(everyone(corrected(edits, judge, people, settings)) - truth)
+    error = np.std(weighed) / math.sqrt(len(weighed))
+    assert abs(np.mean(weighed)) < 3.5 * error + 1e-6
+    assert abs(np.mean(plain)) > 5 * abs(np.mean(weighed))
+
+
+def test_chances_are_those_of_the_draw() -> None:
+    stream = np.random.default_rng(1)
+    apart = np.array([0.0, 0.0, 1.0, 2.0, np.nan, 0.5, 0.0, 2.0, 1.0, np.nan])
+    strata = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1], dtype=np.intp)
+    draws = [draw_unequally(apart, strata, 4, stream) for _ in range(4000)]
+    chances = draws[0].chances
+    assert all(len(draw.rows) == 4 for draw in draws)
+    assert math.isclose(chances.sum(), 4)
+    assert np.allclose([chances[strata == stratum].sum() for stratum in (0, 1)], 2)
+    share = np.bincount(np.concatenate([draw.rows for draw in draws]), minlength=10) / len(draws)
+    assert np.abs(share - chances).max() < 0.04
+    assert chances.min() > 0, "an edit that cannot be drawn is one that the estimate is not about"
+    everything = draw_unequally(apart, strata, 10, stream)
+    assert everything.rows.tolist() == list(range(10))
+    assert np.allclose(everything.chances, 1)
+
+
+def test_a_rating_whose_chance_is_not_known_does_not_count() -> None:
+    edits, judge, people, chosen, _ = disputed_world(3, 80)
+    settings = Settings(factors=(), replicates=100)
+    unknown = chosen.chances.copy()
+    unknown[chosen.rows[:20]] = 0.0
+    fewer = replace(people, value=people.value.copy())
+    fewer.value[chosen.rows[:20]] = np.nan
+    without = corrected(edits, judge, people, settings, chances=unknown)
+    assert without == corrected(edits, judge, fewer, settings, chances=chosen.chances)
+    alike = corrected(edits, judge, people, settings, chances=np.full(len(edits), 0.3))
+    assert math.isclose(everyone(alike), everyone(corrected(edits, judge, people, settings)), abs_tol=1e-9)

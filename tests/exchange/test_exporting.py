@@ -12,12 +12,14 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
+import stillme
 from stillme.errors import MissingExtra
 from stillme.exchange import export_run
 from stillme.exchange import exporting as writers
+from stillme.pipeline import Options, run_stages
 from stillme.results import Run
 from stillme.store import Store
-from stillme.store.exported import EDITS, FEATURES, JUDGEMENTS, codebook, rows_of, tables_in
+from stillme.store.exported import EDITS, FEATURES, JUDGEMENTS, codebook, rows_of, tables_in, with_names
 from stillme.types import Assessment, Rating, Refused, Request
 from tests.records import assessment_row, edit_row, request
 from tests.runs import fill, luck, people, scores, write_audit
@@ -37,7 +39,7 @@ def run(tmp_path: Path) -> Path:
 def test_every_format_says_the_same(run: Path, tmp_path: Path):
     for kind in ("csv", "jsonl", "parquet"):
         export_run(Run.open(run), kind, tmp_path / "out")
-    for table in (EDITS, JUDGEMENTS):
+    for table in (with_names(EDITS), with_names(JUDGEMENTS)):
         rows = parquet.read_table(tmp_path / "out" / f"{table.name}.parquet").to_pylist()
         lines = [json.loads(line) for line in (tmp_path / "out" / f"{table.name}.jsonl").read_text().splitlines()]
         with (tmp_path / "out" / f"{table.name}.csv").open(newline="") as stream:
@@ -51,6 +53,42 @@ def test_every_format_says_the_same(run: Path, tmp_path: Path):
             assert {name: "" if value is None else str(value) for name, value in row.items()} == {
                 name: value.removeprefix("'") for name, value in cell.items()
             }
+
+
+def test_two_editors_of_one_plugin_are_told_apart_by_their_names(tmp_path: Path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "audit.toml").write_text(
+        """
+[portraits]
+source = "synthetic"
+limit = 1
+[prompts]
+only = ["O-01"]
+[[editors]]
+use = "planted"
+name = "mild"
+[[editors]]
+use = "planted"
+name = "strong"
+parameters.everyone.skin_shift = 20
+[[judges]]
+use = "scripted"
+[[judges]]
+use = "scripted"
+name = "stern"
+parameters.scores = { race_change = 4 }
+"""
+    )
+    run_stages(folder, ("edit", "judge"), Options())
+    with stillme.open(folder) as run:
+        edits, judgements, *_ = export_run(run, "jsonl", tmp_path / "out")
+        names = {row["judge_name"] for row in run.judgements}
+    rows = [json.loads(line) for line in edits.read_text().splitlines()]
+    assert {(row["editor"], row["editor_name"]) for row in rows} == {("planted", "mild"), ("planted", "strong")}
+    judged = [json.loads(line) for line in judgements.read_text().splitlines()]
+    assert {row["judge_name"] for row in judged} == names == {"scripted", "stern"}
+    assert {row["score"] for row in judged if row["judge_name"] == "stern"} == {4.0}
 
 
 def test_the_codebook_explains_every_column(run: Path, tmp_path: Path):
@@ -69,7 +107,7 @@ def test_a_table_without_rows_still_has_its_columns(tmp_path: Path):
     for kind in ("csv", "parquet"):
         export_run(Run.open(run), kind, tmp_path / "out")
     heads = (tmp_path / "out" / "judgements.csv").read_text().strip().split(",")
-    assert heads == [column.name for column in JUDGEMENTS.columns]
+    assert heads == [column.name for column in with_names(JUDGEMENTS).columns]
     assert parquet.read_table(tmp_path / "out" / "edits.parquet").num_rows == 0
 
 

@@ -10,6 +10,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from stillme.cli import cli
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, run_stages
 from stillme.results import Run
+from stillme.study import items
 from stillme.study import schema as t
 from stillme.study.app import build
 from stillme.study.assignment import exclude
@@ -31,6 +33,7 @@ from stillme.study.opening import open_study
 from stillme.study.overview import overview_of
 from stillme.study.submissions import apply_statuses
 from stillme.study.withdrawal import withdraw
+from stillme.tables.analyses import ANALYSES, Material
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT
 
@@ -335,6 +338,59 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
     assert len(origins) == 36
     assert all(set(origin) == {"study", "rater", "side", "position"} for origin in origins)
     assert not [score for score in gathered.scores if score.judge.startswith("ensemble")]
+
+
+def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
+    two_editors: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corrected = Mock(return_value=[])
+    monkeypatch.setattr("stillme.tables.analyses.corrected", corrected)
+    run = tmp_path / "run"
+    shutil.copytree(two_editors, run)
+    file = run / "audit.toml"
+    file.write_text(
+        file.read_text()
+        + '\n[[judges]]\nuse = "scripted"\nname = "again"\nparameters.scores = { race_change = 3, skin_tone = 2 }\n'
+    )
+    run_stages(run, ("judge",), Options())
+    wanted = Design(
+        items=10, per_task=10, side=64, gold=0, attention=1, repeats=1, compare="none", choose="informative"
+    )
+    with Run.open(run) as opened:
+        assert opened.results.chances is None
+        made = new_study(opened, None, wanted, lambda _: None)
+    drawn = {item.outputs[0].edit: item.chance for item in made.drawn.items if item.kind == "real"}
+    assert len(drawn) == 10
+    assert all(chance is not None and 0 < chance <= 1 for chance in drawn.values())
+    assert items.read(made.folder) == made.drawn
+    with open_study(made.folder) as study:
+        take_part_by_link(Served(study, build(study), made.password), 2)
+        close_study(study)
+    shutil.rmtree(made.folder)
+    file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\n')
+    run_stages(run, ("estimate",), Options())
+    moved = shutil.move(run, tmp_path / "moved")
+    with Run.open(Path(moved)) as opened:
+        gathered = opened.results
+        rated = {
+            gathered.edits.keys[row]: gathered.chances[row]
+            for score in gathered.scores
+            if (score.judge, score.axis) == ("people", "race_change")
+            for row in np.flatnonzero(~np.isnan(score.value))
+        }
+        assert rated == pytest.approx(drawn)
+        ANALYSES["corrected"](Material(run=opened, margin=0.05))
+        weighed = corrected.call_args.kwargs["chances"]
+    assert weighed is gathered.chances
+
+
+def test_an_informative_draw_needs_models_that_can_disagree(two_editors: Path, tmp_path: Path) -> None:
+    with Run.open(two_editors) as run:
+        with pytest.raises(StillmeError, match="two judges"):
+            new_study(run, tmp_path / "study", Design(items=4, choose="informative"), lambda _: None)
+        with pytest.raises(StillmeError, match="--first disputed"):
+            new_study(run, tmp_path / "study", Design(items=4, choose="informative", first="disputed"), lambda _: None)
+    assert not (tmp_path / "study").exists()
 
 
 def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(

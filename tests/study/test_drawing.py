@@ -7,6 +7,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from stillme.study.blinding import blind
 from stillme.study.config import InvalidStudy
 from stillme.study.drawing import Design, new_study
 from stillme.study.opening import open_study
-from stillme.study.sampling import Candidate, EditedOutput, draw, share_out
+from stillme.study.sampling import Candidate, EditedOutput, draw, draw_informative, share_out
 from stillme.types import Prompt
 from tests.study.studies import write_study
 
@@ -53,6 +54,27 @@ def test_a_draw_is_as_even_as_the_papers() -> None:
     portraits = Counter(each.portrait for each in picked)
     assert max(portraits.values()) - min(portraits.values()) <= 2
     assert len({made.edit for each in picked for made in each.outputs}) == 1000
+
+
+def test_an_informative_draw_takes_disputed_items_likelier_and_every_cell_its_share() -> None:
+    stream = np.random.default_rng(0)
+    offered = [replace(each, apart=float(n % 5 == 0)) for n, each in enumerate(grid(84, 20, 3))]
+    picked = draw_informative(offered, 500, stream)
+    assert len(picked) == 500
+    disputed = [each for each in picked if each.apart == 1]
+    assert 220 < len(disputed) < 280, "a fifth of all, four times likelier: half of the draw"
+    chances = {round(each.chance / disputed[0].chance, 6) for each in picked}
+    assert min(chances) < 0.3
+    assert sum(1 / each.chance for each in picked) == pytest.approx(len(offered), rel=0.1)
+    for factor in ("race", "gender"):
+        counts = Counter(each.groups[factor] for each in picked)
+        assert max(counts.values()) - min(counts.values()) <= 2, factor
+
+
+def test_items_that_share_edits_have_no_known_chance() -> None:
+    offered = grid(2, 2, 1)
+    with pytest.raises(StillmeError, match="--compare none"):
+        draw_informative([*offered, offered[0]], 2, np.random.default_rng(0))
 
 
 def test_tasks_hold_all_prompts_so_that_rater_and_prompt_are_not_confounded() -> None:

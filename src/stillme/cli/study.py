@@ -65,6 +65,13 @@ def study_group() -> None:
     show_default=True,
     help="Draw edits first that judges dispute or flag. The sample is then not random, so group means are biased.",
 )
+@click.option(
+    "--choose",
+    type=click.Choice(["random", "informative"]),
+    default="random",
+    show_default=True,
+    help="`informative`: likelier where models disagree, with known chances; corrected means weigh by them.",
+)
 @click.option("--gold", default=2, show_default=True, help="Items with known answers, per task.")
 @click.option("--attention", default=2, show_default=True, help="Attention checks, per task.")
 @click.option("--repeats", default=2, show_default=True, help="Items shown twice, per task.")

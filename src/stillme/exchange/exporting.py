@@ -12,7 +12,7 @@ from typing import Any
 from stillme.errors import MissingExtra
 from stillme.files import whole, write_csv, write_json_lines, write_whole
 from stillme.results import Run
-from stillme.store.exported import Table, codebook, rows_of, tables_in
+from stillme.store.exported import Table, codebook, rows_of, tables_in, with_names
 
 Row = Mapping[str, Any]
 
@@ -24,7 +24,7 @@ def export_run(run: Run, kind: str, to: Path | None) -> list[Path]:
     """Write `edits`, `judgements` and what else the run has in one format, and `codebook.md`."""
     folder = to or run.folder / "export"
     folder.mkdir(parents=True, exist_ok=True)
-    tables = tables_in(run.store)
+    tables = [with_names(table) for table in tables_in(run.store)]
     files = [folder / f"{table.name}.{kind}" for table in tables]
     for file, table in zip(files, tables, strict=True):
         write_rows(file, kind, table, rows_of(run.store, table))

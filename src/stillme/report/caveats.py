@@ -226,6 +226,12 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
         )
     if judges and not data.against_people:
         yield Caveat("Judges are taken at their word.", "No comparison with people is part of this report.")
+    if data.drawn_by_chances:
+        yield Caveat(
+            "People saw more of what models dispute.",
+            "Edits were drawn for them with larger chances where models disagree. Plain means of their ratings and the "
+            "agreement with them are about such edits; the table `corrected` weighs each edit by its chance.",
+        )
     yield from _mitigation(data)
 
 

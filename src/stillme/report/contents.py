@@ -68,6 +68,7 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         roles=tuple(adherence(results.edits, results.scores, settings, genders=run.genders)),
         agreement=tuple(agreement_of(run)),
         against_people=tuple(_against_people(run)),
+        drawn_by_chances=run.results.chances is not None,
         behaviour=behaviour_of(run) if any(judge.capabilities.kind == "model" for judge in run.judges) else None,
         beside=beside_paper(run),
         intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),

@@ -146,6 +146,8 @@ class ReportData:
     agreement: tuple[Agreement, ...] = ()
     """Agreement among judges, and among people."""
     against_people: tuple[AgainstPeople, ...] = ()
+    drawn_by_chances: bool = False
+    """Whether people rated edits that were likelier drawn where models disagree."""
     """Agreement of judges with people."""
     behaviour: JudgeBehaviour | None = None
     """What the judges themselves add; None where no model judges."""

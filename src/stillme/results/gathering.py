@@ -44,6 +44,8 @@ class Results:
     """Every single answer of the models that were asked more than once about each edit."""
     people: tuple[Scores, ...] = ()
     """People's single ratings: one column for each place among an edit's raters, whoever took it."""
+    chances: NDArray[np.float64] | None = None
+    """With which chance each edit was drawn for people, 0 where that is not known; None where no study kept any."""
     tones: Mapping[str, str] = field(default_factory=dict[str, str])
     """The skin-tone group of each portrait, by id, where an instrument measured it."""
 
@@ -69,7 +71,23 @@ def _gather(run: Run) -> Results:
                     )
         for key, axis, outcome, score in run.store.judgements(list(places)):
             table.rate(*places[key], axis, outcome, score)
-    return table.results()
+    results = table.results()
+    return replace(results, chances=_chances(run, results.edits.keys))
+
+
+def _chances(run: Run, keys: Sequence[str]) -> NDArray[np.float64] | None:
+    """Of edits that studies drew with known chances. An edit counts in each study that drew it, by the chance there."""
+    drawn: dict[str, dict[str, float]] = {}
+    for judge in run.judges:
+        if judge.capabilities.kind == "person":
+            for edit, _, said in run.store.answers_by(judge.spec.key):
+                chance = said.get("chance")
+                if isinstance(chance, int | float) and 0 < chance <= 1:
+                    drawn.setdefault(edit, {})[str(said.get("study", ""))] = float(chance)
+    if not drawn:
+        return None
+    weights = (sum(1 / chance for chance in drawn.get(key, {}).values()) for key in keys)
+    return np.array([1 / weight if weight else 0.0 for weight in weights])
 
 
 def joined(one: Results, other: Results) -> Results:

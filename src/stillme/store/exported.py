@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from stillme.store.ledger import Store
-from stillme.types import Json
+from stillme.types import Json, Spec
 
 Kind = Literal["text", "whole", "number", "json"]
 
@@ -173,6 +173,36 @@ def tables_in(store: Store) -> tuple[Table, ...]:
     return (EDITS, JUDGEMENTS, *(table for table, name in _OPTIONAL if _has_rows(store, name)))
 
 
+_NAMED = {
+    "edits": Column("editor_name", "text", "e.editor", "its name in the latest recorded design; empty if not there"),
+    "judgements": Column("judge_name", "text", "a.judge", "its name in the latest recorded design; empty if not there"),
+}
+
+
+def with_names(table: Table) -> Table:
+    """The table with the audit's names of editors or judges: two of them may be one plugin with other settings.
+
+    Bundles have no such column, because names are in their design.
+    """
+    column = _NAMED.get(table.name)
+    if column is None:
+        return table
+    place = 1 + [known.name for known in table.columns].index(column.name.removesuffix("_name"))
+    return replace(table, columns=(*table.columns[:place], column, *table.columns[place:]))
+
+
+def _names(store: Store, table: Table) -> tuple[str, Mapping[str, str]]:
+    """The column that is to hold names, and the name of each specification in the latest design."""
+    column = next((column.name for column in table.columns if column in _NAMED.values()), "")
+    recorded = store.designs.latest() if column else None
+    names: dict[str, str] = {}
+    for entry in recorded.document[f"{column.removesuffix('_name')}s"] if recorded else ():
+        key = Spec(**entry["spec"]).key
+        # The same settings under two names make the same rows.
+        names[key] = f"{names[key]} or {entry['name']}" if key in names else entry["name"]
+    return column, names
+
+
 def _has_rows(store: Store, name: str) -> bool:
     return store.has(name) and store.query(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None
 
@@ -184,8 +214,11 @@ _PEOPLE = ("participant", "prolific", "rater", "worker", "session", "email", "us
 def rows_of(store: Store, table: Table) -> Iterator[dict[str, Any]]:
     """Every row ever written, of every configuration, in the order of writing; nothing that names a rater."""
     hidden = [column.name for column in table.columns if column.name in ("effective", "raw")]
+    named, names = _names(store, table)
     for values in store.query(table.query):
         row = {column.name: value for column, value in zip(table.columns, values, strict=True)}
+        if named:
+            row[named] = names.get(row[named], "")
         for name in hidden:
             if row[name]:
                 row[name] = _without_people(row[name])

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme import rubric
 from stillme.errors import StillmeError
+from stillme.estimates.agreement import disagreement
 from stillme.results import Run, disputes
 from stillme.study.sampling import Candidate, EditedOutput
 from stillme.types import Arm, Portrait, Prompt
 
 Compare = Literal["auto", "arms", "editors", "none", "roles"]
 First = Literal["nothing", "disputed", "flagged"]
+Choose = Literal["random", "informative"]
 
 _FINDINGS = ("soft_erasure", "skin_lightened", "skin_darkened", "race_changed", "gender_changed")
 """Rates whose cases count as flagged."""
 
 
-def candidates(run: Run, compare: Compare, first: First) -> tuple[str, list[Candidate]]:
+def candidates(run: Run, compare: Compare, first: First, choose: Choose = "random") -> tuple[str, list[Candidate]]:
     """The comparison that was made, and every item it offers."""
     edits = dict(_edits(run))
     if not edits:
         raise StillmeError(f"{run.folder} has no edited pictures yet. `stillme edit {run.folder}` makes them.")
     urgent = _urgent(run, first)
+    apart = _disagreements(run) if choose == "informative" else {}
     ways = ("arms", "editors", "none", "roles") if compare == "auto" else (compare,)
     for way in ways:
         offered = [
@@ -37,9 +43,14 @@ def candidates(run: Run, compare: Compare, first: First) -> tuple[str, list[Cand
                 prompt=prompt,
                 outputs=outputs,
                 urgent=any(made.edit in urgent for made in outputs),
+                apart=_mean([apart[made.edit] for made in outputs if made.edit in apart]),
             )
             for portrait, second, prompt, outputs in _offers(run, edits, way)
         ]
+        if offered and way == "roles" and choose == "informative":
+            raise StillmeError(
+                "Who of two people was drawn is no score that people's answers correct; leave out --choose informative."
+            )
         if offered:
             return way, offered
     needs = {
@@ -125,3 +136,28 @@ def _urgent(run: Run, first: First) -> set[str]:
         if score.axis == rate.axis:
             marked |= np.array([bool(rate.holds(float(value))) for value in score.value])
     return {keys[int(index)] for index in np.flatnonzero(marked)}
+
+
+def _disagreements(run: Run) -> dict[str, float]:
+    """By edit: how far models' answers on the scales are apart, on average over the scales."""
+    scales = {axis.name for axis in rubric.load().axes.values() if axis.is_scale}
+    answers: dict[str, list[NDArray[np.float64]]] = {}
+    repeats = {(repeat.judge, repeat.axis): repeat.value for repeat in run.results.repeats}
+    for score in disputes.raters(run):
+        if score.axis in scales:
+            again = repeats.get((score.judge, score.axis))
+            answers.setdefault(score.axis, []).extend([score.value] if again is None else [*again])
+    apart = [disagreement(given) for given in answers.values() if len(given) > 1]
+    if not apart or np.isnan(apart).all():
+        raise StillmeError(
+            f"--choose informative needs two judges in {run.folder} that rated the same edits, or one that was asked "
+            "more than once (`epochs`). Add one to audit.toml, or leave it out."
+        )
+    table = np.stack(apart)
+    known = np.flatnonzero(~np.isnan(table).all(axis=0))
+    means = np.nanmean(table[:, known], axis=0)
+    return {run.results.edits.keys[row]: mean for row, mean in zip(known.tolist(), means.tolist(), strict=True)}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else math.nan

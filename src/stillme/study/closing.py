@@ -22,7 +22,7 @@ from stillme.study.assignment import end_held
 from stillme.study.items import Output
 from stillme.study.opening import Study
 from stillme.study.ratings import Rater, Rating, raters, ratings
-from stillme.types import Abstained, Assessment, Rated, Spec
+from stillme.types import Abstained, Assessment, Json, Rated, Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +128,12 @@ class _Ledger:
                 continue
             epoch = self._next[edit.edit]
             self._next[edit.edit] += 1
-            yield self._row(edit, answers, epoch, {"study": study.id, "rater": rater})
+            drawn: dict[str, Json] = {"study": study.id, "rater": rater}
+            if (chance := items[item].chance) is not None:
+                drawn["chance"] = chance
+            yield self._row(edit, answers, epoch, drawn)
 
-    def _row(self, output: Output, answers: Sequence[Rating], epoch: int, origin: Mapping[str, str]) -> AssessmentRow:
+    def _row(self, output: Output, answers: Sequence[Rating], epoch: int, origin: Mapping[str, Json]) -> AssessmentRow:
         first = answers[0]
         shown = {"side": "AB"[first.side], "position": first.position + 1}
         said = Assessment(

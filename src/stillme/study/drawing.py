@@ -17,11 +17,11 @@ from stillme.portraits import synthetic
 from stillme.results import Run
 from stillme.study import keys, pairs, template
 from stillme.study.blinding import SIDE, BlindedPictures
-from stillme.study.candidates import Compare, First, candidates
+from stillme.study.candidates import Choose, Compare, First, candidates
 from stillme.study.checks import CheckMaker, choose_portraits
 from stillme.study.config import FILE
 from stillme.study.items import EXAMPLE, Drawn, Item, Output
-from stillme.study.sampling import Candidate, draw, share_out, shuffled
+from stillme.study.sampling import Candidate, draw, draw_informative, share_out, shuffled
 from stillme.types import Portrait, Prompt
 
 TRAINING = 2
@@ -35,6 +35,8 @@ class Design:
     per_task: int = 50
     compare: Compare = "auto"
     first: First = "nothing"
+    choose: Choose = "random"
+    """`informative` draws with known chances, larger where models disagree."""
     gold: int = 2
     """Items with known answers in every task."""
     attention: int = 2
@@ -69,17 +71,29 @@ def new_study(run: Run, folder: Path | None, design: Design, say: Callable[[str]
             f"--disclosure paper shows race, gender and age, and the portraits of {run.folder} lack "
             f"{', '.join(lacking)}. Leave it out, or audit portraits that have them."
         )
+    if design.choose == "informative" and design.first != "nothing":
+        raise StillmeError(
+            f"--first {design.first} leaves the others no chance, and --choose informative needs one for each edit. "
+            "Give one of the two."
+        )
+    way, offered = candidates(run, design.compare, design.first, design.choose)
     target.mkdir(parents=True, exist_ok=True)
-    way, offered = candidates(run, design.compare, design.first)
     if way != "roles" and any(row.image and len(row.request.portraits) > 1 for row in run.rows()):
         say("Edits of two people are left out; `--compare roles` draws a study of them.")
     stream = np.random.default_rng(design.seed)
-    picked = draw(offered, design.items, stream)
+    pick = draw_informative if design.choose == "informative" else draw
+    picked = pick(offered, design.items, stream)
     say(f"{len(picked):,} of {len(offered):,} possible items drawn; blinding their pictures …")
     maker = _Maker(run, target, design)
     items = maker.items(picked, share_out(picked, min(design.per_task, len(picked)), stream), stream)
     length = maker.pictures.pad()
-    how = {"compare": way, "first": design.first, "seed": design.seed, "per_task": design.per_task}
+    how = {
+        "compare": way,
+        "first": design.first,
+        "choose": design.choose,
+        "seed": design.seed,
+        "per_task": design.per_task,
+    }
     if design.disclosure == "paper":
         how["disclosure"] = design.disclosure
     drawn = Drawn(
@@ -159,6 +173,7 @@ class _Maker:
             second=self._source(second) if second else "",
             outputs=outputs,
             strata={**strata, "second": second.id} if second else strata,
+            chance=candidate.chance,
         )
 
     def _instruction(self, prompt: Prompt, portrait: Portrait) -> str:

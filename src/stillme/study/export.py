@@ -113,6 +113,7 @@ def _items(study: Study) -> Iterator[Row]:
                 "editor": output.strata.get("editor", ""),
                 "arm": output.strata.get("arm", ""),
                 "prompt_text": item.prompt,
+                "chance": item.chance,
                 "strata": json.dumps(dict(item.strata), ensure_ascii=False),
                 "expected": json.dumps(output.expected) if output.expected else "",
             }
@@ -214,6 +215,7 @@ One row per answer of every rater who holds or has finished a task.
 
 ## items
 One row per output: editor, arm, prompt and strata (as JSON), which raters never saw; `expected` has the right answers.
+`chance` is the chance with which an item was drawn, empty where all were drawn alike.
 
 ## raters
 Quality measures. `attention` [passed, seen]; `gold` share right; `seconds` median active time per item; `fast` share

@@ -60,6 +60,8 @@ class Item:
     """The item that this one shows again."""
     batch: int = -1
     """Which task; -1 for training, which everybody sees."""
+    chance: float | None = None
+    """With which it was drawn; None where items were drawn evenly, or first things first."""
 
     def placed(self, batch: int) -> Item:
         """The same item in a batch."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.errors import StillmeError
+from stillme.estimates.agreement import draw_unequally
 from stillme.types import Prompt
 
 Codes = NDArray[np.int64]
@@ -37,6 +40,10 @@ class Candidate:
     """The other portrait of a request with two."""
     urgent: bool = False
     """Drawn before the others."""
+    apart: float = math.nan
+    """How far models disagree about its outputs; NaN where that is not known."""
+    chance: float | None = None
+    """With which it was drawn, where chances are known."""
 
     @property
     def editors(self) -> str:
@@ -64,6 +71,21 @@ def draw(candidates: Sequence[Candidate], count: int, stream: np.random.Generato
         for output in mixed[best].outputs:
             free[sharing[output.edit]] = False
     return picked
+
+
+def draw_informative(candidates: Sequence[Candidate], count: int, stream: np.random.Generator) -> list[Candidate]:
+    """Pick `count` items, likelier where models disagree; the same share of every cell of groups, editor and arm."""
+    if any(len(places) > 1 for places in _sharing(candidates).values()):
+        raise StillmeError(
+            "Items of more than two editors share edits, so the chance of an edit is not known. "
+            "Use --choose informative with `--compare none`."
+        )
+    made = [sorted((output.editor, output.arm) for output in candidate.outputs) for candidate in candidates]
+    strata = _codes([str((sorted(each.groups.items()), by)) for each, by in zip(candidates, made, strict=True)])
+    apart = np.array([candidate.apart for candidate in candidates])
+    chosen = draw_unequally(apart, strata.astype(np.intp), min(count, len(candidates)), stream)
+    rows: list[int] = chosen.rows.tolist()
+    return [replace(candidates[row], chance=float(chosen.chances[row])) for row in rows]
 
 
 def shuffled(things: Sequence[T], stream: np.random.Generator) -> list[T]:

@@ -235,7 +235,9 @@ def _corrected(material: Material) -> Sequence[object]:
         for judge, people in _rated_by_people(material)
         # Who was drawn is no quantity to correct.
         if not rubric.load().is_nominal(judge.axis)
-        for estimate in corrected(material.run.results.edits, judge, people, material.run.settings)
+        for estimate in corrected(
+            material.run.results.edits, judge, people, material.run.settings, chances=material.run.results.chances
+        )
     ]
 
 

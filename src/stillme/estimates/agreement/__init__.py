@@ -7,7 +7,7 @@
 - `alpha`, `fleiss`, `cohen`: the bare numbers of a table of items × raters.
 """
 
-from stillme.estimates.agreement.choosing import ChosenEdits, choose_informative
+from stillme.estimates.agreement.choosing import ChosenRows, choose_informative, disagreement, draw_unequally
 from stillme.estimates.agreement.correcting import Corrected, corrected
 from stillme.estimates.agreement.judging import AgainstPeople, against_people, mean_of
 from stillme.estimates.agreement.measures import Level, alpha, cohen, fleiss
@@ -16,7 +16,7 @@ from stillme.estimates.agreement.raters import Agreement, agreement, ratings_of
 __all__ = [
     "AgainstPeople",
     "Agreement",
-    "ChosenEdits",
+    "ChosenRows",
     "Corrected",
     "Level",
     "against_people",
@@ -25,6 +25,8 @@ __all__ = [
     "choose_informative",
     "cohen",
     "corrected",
+    "disagreement",
+    "draw_unequally",
     "fleiss",
     "mean_of",
     "ratings_of",

@@ -16,64 +16,82 @@ from numpy.typing import NDArray
 
 from stillme.errors import StillmeError
 from stillme.estimates.quantities import Floats
-from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores
+from stillme.estimates.rounding import NOISE
+from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 
 _MOST = 4.0
 """How many times likelier the most disputed edits are drawn than the least: larger weights would cost their gain."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenEdits:
-    """Edits for people, and with which chance each edit was drawn."""
+class ChosenRows:
+    """Rows for people, and with which chance each row was drawn."""
 
     rows: NDArray[np.intp]
     chances: Floats
-    """Per edit, 0 where it could not be drawn; what `corrected` takes."""
+    """Per row, 0 where it could not be drawn; what `corrected` takes."""
 
 
 def choose_informative(
     edits: Edits, models: Sequence[Scores], count: int, stream: np.random.Generator, *, factor: str = ""
-) -> ChosenEdits:
+) -> ChosenRows:
     """Draw `count` edits, the same share in every group of `factor`; likelier where the models disagree.
 
     `models` are the answers of at least two judges, or of one that was asked several times, on one axis.
     """
-    if len(models) < 2:
-        raise StillmeError("Disagreement needs the scores of at least two judges on one axis.")
-    rated = np.stack([(score.state == RatingState.RATED) & ~np.isnan(score.value) for score in models])
-    possible: Flags = rated.all(axis=0) & (edits.state == EditState.EDITED)
-    size = int(possible.sum())
-    if not 0 < count <= size:
-        raise StillmeError(f"{count:,} edits cannot be drawn of {size:,} that all judges rated.")
-    apart = np.where(possible, np.stack([score.value for score in models]).std(axis=0), 0.0)
-    group = np.zeros(len(edits), dtype=np.intp)
+    rated = [np.where(score.state == RatingState.RATED, score.value, np.nan) for score in models]
+    possible = np.flatnonzero(edits.state == EditState.EDITED)
+    strata = np.zeros(len(edits), dtype=np.intp)
     if factor:
-        group = edits.levels(factor)[1][edits.portrait].astype(np.intp)
+        strata = edits.levels(factor)[1][edits.portrait].astype(np.intp)
+    chosen = draw_unequally(disagreement(rated)[possible], strata[possible], count, stream)
     chances = np.zeros(len(edits))
-    for level in np.unique(group[possible]).tolist():
-        inside = np.flatnonzero(possible & (group == level))
-        chances[inside] = _chances(apart[inside], count * len(inside) / size)
-    return ChosenEdits(_drawn(chances, group, stream), chances)
+    chances[possible] = chosen.chances
+    return ChosenRows(possible[chosen.rows], chances)
 
 
-def _chances(apart: Floats, wanted: float) -> Floats:
-    """Chances between 1 and `_MOST` parts, that sum to the number wanted; none is above 1."""
-    highest = float(apart.max())
-    parts = 1.0 + (_MOST - 1.0) * apart / highest if highest > 0 else np.ones(len(apart))
+def disagreement(answers: Sequence[Floats]) -> Floats:
+    """The standard deviation of each row's answers; NaN where fewer than two answered."""
+    if len(answers) < 2:
+        raise StillmeError("Disagreement needs the scores of at least two judges on one axis, or of one asked twice.")
+    table = np.stack(answers)
+    apart = np.full(table.shape[1], np.nan)
+    several = np.count_nonzero(~np.isnan(table), axis=0) >= 2
+    apart[several] = np.nanstd(table[:, several], axis=0)
+    return apart
+
+
+def draw_unequally(apart: Floats, strata: NDArray[np.intp], count: int, stream: np.random.Generator) -> ChosenRows:
+    """Draw `count` rows, the same share in every stratum; likelier where `apart` is large.
+
+    Every row can be drawn, or the estimate would be about something else; where `apart` is NaN, with an average chance.
+    """
+    if not 0 < count <= len(apart):
+        raise StillmeError(f"{count:,} cannot be drawn of {len(apart):,}; ask for fewer.")
+    known = apart[~np.isnan(apart)]
+    filled = np.where(np.isnan(apart), known.mean() if len(known) else 0.0, apart)
+    highest = float(filled.max())
+    parts = 1.0 + (_MOST - 1.0) * filled / highest if highest > NOISE else np.ones(len(filled))
+    chances = np.zeros(len(apart))
+    for stratum in np.unique(strata).tolist():
+        inside = np.flatnonzero(strata == stratum)
+        chances[inside] = _chances(parts[inside], count * len(inside) / len(apart))
+    return ChosenRows(_drawn(chances, strata, stream), chances)
+
+
+def _chances(parts: Floats, wanted: float) -> Floats:
+    """Chances in proportion to the parts that sum to the number wanted; none is above 1."""
     chances = parts * wanted / parts.sum()
-    for _ in range(len(chances)):
-        over = chances > 1
-        if not over.any():
-            break
-        chances[over] = 1.0
-        free = chances < 1
-        chances[free] *= (wanted - np.count_nonzero(~free)) / chances[free].sum()
-    return chances
+    while (chances > 1).any() and (chances < 1).any():
+        certain = chances >= 1
+        chances[certain] = 1.0
+        chances[~certain] *= max(0.0, wanted - np.count_nonzero(certain)) / chances[~certain].sum()
+    return np.minimum(chances, 1.0)
 
 
-def _drawn(chances: Floats, group: NDArray[np.intp], stream: np.random.Generator) -> NDArray[np.intp]:
-    """Systematic sampling in random order within groups: as many as the chances sum to, each with its own."""
-    order = np.lexsort((stream.random(len(chances)), group))
+def _drawn(chances: Floats, strata: NDArray[np.intp], stream: np.random.Generator) -> NDArray[np.intp]:
+    """Systematic sampling in random order within strata: as many as the chances sum to, each with its own."""
+    order = np.lexsort((stream.random(len(chances)), strata))
     reached = np.cumsum(chances[order])
     start = stream.random()
     before = np.concatenate([[0.0], reached[:-1]])

@@ -56,7 +56,8 @@ def corrected(
     """The axis's mean and named rates (or those of `quantities`) for all, by group and between groups.
 
     Valid only if the edits that people rated were drawn at random. `chances` says with which chance each edit was drawn
-    for them, in the order of `edits`; without it, all had the same.
+    for them, in the order of `edits`; without it, all had the same. Ratings of edits whose chance is 0 do not count:
+    nobody knows what they stand for.
     """
     if judge.axis != people.axis:
         raise StillmeError(f"The judge answers {judge.axis!r} and people {people.axis!r}; pass two scores of one axis.")
@@ -68,7 +69,11 @@ def corrected(
     plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     estimates: list[Corrected] = []
     order = columns.order
-    weights = np.ones(len(order)) if chances is None else 1 / np.maximum(chances[order], NOISE)
+    weights = np.ones(len(order))
+    if chances is not None:
+        known = chances[order] > NOISE
+        weights = np.divide(1.0, chances[order], out=np.zeros(len(order)), where=known)
+        table[~known, 1] = np.nan
     for editor in sorted(edits.editors):
         for arm in sorted(edits.arms):
             here = edits.editor[order] == edits.editors.index(editor)
