@@ -60,7 +60,7 @@ def test_odd_but_whole_pictures_are_measured() -> None:
     for name, data in {
         "CMYK": _as(picture.convert("CMYK"), "TIFF"),
         "grey": _as(picture.convert("L"), "PNG"),
-        "palette": _as(picture.convert("P"), "PNG"),
+        "palette": _as(picture.quantize(256, dither=Image.Dither.NONE), "PNG"),
         "alpha": _as(picture.convert("RGBA"), "PNG"),
         "16 bits": _as(Image.fromarray(deep), "PNG"),
         "turned by EXIF": stored.getvalue(),
