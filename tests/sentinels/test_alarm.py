@@ -117,11 +117,11 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     assert summary.as_json()["alarms"] == [summary.known_answers[0].alarm]
     with Run.open(audit.folder) as run:
         status = status_of(run)
-        table, rows = analyse(run, only=["known_answers"])["known_answers"]
+        written = analyse(run, only=["known_answers"])["known_answers"]
     assert "warning: knowing answers worse" in status.as_text()
     assert json.loads(json.dumps(status.as_json()))["alarms"] == summary.as_json()["alarms"]
-    assert rows > 8
-    assert "lighter" in table.read_text("utf-8")
+    assert written.rows > 8
+    assert "lighter" in written.path.read_text("utf-8")
     page = (audit.folder / "report.html").read_text("utf-8")
     assert page.count("knowing answers worse than the limits of calibration allow") >= 2, "the section and the caveat"
     assert "Hidden known answers" in page
