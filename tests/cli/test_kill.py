@@ -26,7 +26,7 @@ def content(folder: Path) -> tuple[list[list[tuple[object, ...]]], dict[str, byt
     with Store.reading(folder) as store:
         rows = [store.query(query).fetchall() for query in ROWS]
     pictures = {path.name: path.read_bytes() for path in (folder / "images").rglob("*.*") if path.is_file()}
-    return rows, {name: data for name, data in pictures.items() if not name.startswith(".writing-")}
+    return rows, {name: data for name, data in pictures.items() if not name.startswith(".")}
 
 
 @pytest.mark.parametrize("seed", range(2))

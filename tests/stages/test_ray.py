@@ -150,7 +150,6 @@ def test_a_killed_node_and_a_killed_driver_change_no_byte(nodes: Nodes, write_au
     assert content(there) == content(here)
     for table in sorted((here / "tables").iterdir()):
         assert (there / "tables" / table.name).read_bytes() == table.read_bytes(), table.name
-    assert not list((there / "images").glob(".shared-*"))
 
 
 def test_without_a_second_try_a_killed_node_loses_requests(nodes: Nodes, write_audit: Write, tmp_path: Path):
