@@ -1,10 +1,25 @@
-"""Where a key may be sent: over https, or to this machine."""
+"""Where a key may be sent, over https or to this machine, and where pictures may be kept."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
+
+PICTURE_STORES: Mapping[str, str] = {
+    "s3": "s3fs",
+    "gs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "file": "",
+}
+"""Schemes of addresses that pictures may be kept at, and the package that each needs beside fsspec.
+
+Not every scheme that fsspec knows: whoever opens a run asks the recorded address with their own credentials, so it must
+name a bucket of a known service, never a server.
+"""
+_CONTAINER_AT_ACCOUNT = ("abfs", "abfss")
 
 
 def problems_of(url: str, *, key: str, insecure_http: bool) -> Iterator[str]:
@@ -27,3 +42,22 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def picture_store_problem(address: str) -> str:
+    """Why no picture may be kept at this address, without repeating credentials; empty if they may."""
+    parts = urlsplit(address)
+    known = ", ".join(f"{scheme}://" for scheme in PICTURE_STORES)
+    if parts.scheme not in PICTURE_STORES or "::" in address:
+        return f"is no address of a picture store; write one that begins with {known}"
+    if parts.password is not None or (parts.username and parts.scheme not in _CONTAINER_AT_ACCOUNT):
+        return "contains credentials, which would be recorded; put them where the service's own tools look for them"
+    if parts.query or parts.fragment:
+        return "has a part after `?` or `#`, which may open the pictures to anyone; leave it out"
+    if not address.isprintable() or ".." in parts.path.split("/"):
+        return "has `..` or unprintable characters in it; write it out"
+    if parts.scheme == "file":
+        return (
+            "" if not parts.netloc and parts.path.startswith("/") else "needs an absolute path, as file:///shared/audit"
+        )
+    return "" if parts.netloc else f"names no bucket; write {parts.scheme}://bucket/folder"

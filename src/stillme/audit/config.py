@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from stillme.addresses import picture_store_problem
 from stillme.audit.rules import parse_rule
 from stillme.errors import StillmeError
 from stillme.types import Arm
@@ -221,6 +222,20 @@ class ExecutorSection(Section):
     """Whether plugins of other packages and functions of the user's own work in a process of their own."""
 
 
+class PicturesSection(Section):
+    """Where pictures are kept."""
+
+    store: str = ""
+    """An address elsewhere, such as `s3://bucket/audit`; the run folder unless set."""
+
+    @field_validator("store")
+    @classmethod
+    def _can_keep_pictures(cls, address: str) -> str:
+        if address and (problem := picture_store_problem(address)):
+            raise ValueError(problem)
+        return address.rstrip("/")
+
+
 class GateSection(Section):
     """What `stillme gate` asks of the run."""
 
@@ -269,4 +284,5 @@ class Config(Section):
     estimates: EstimatesSection = EstimatesSection()
     budget: BudgetSection = BudgetSection()
     executor: ExecutorSection = ExecutorSection()
+    pictures: PicturesSection | None = None
     gate: GateSection | None = None

@@ -51,6 +51,7 @@ def merge_edits(
         second=None if edits.second is None else renumbered(edits.second),
         matching=None if edits.matching is None else np.tile(edits.matching[base], 2),
         seed=np.array([seeds[cell.seed] for cell in shared] * 2, dtype=np.int32),
+        has_states=edits.has_states and second.results.edits.has_states,
     )
 
 

@@ -36,7 +36,7 @@ def edited_of(known: KnownPair, model: ImageFile, pictures: Pictures) -> ImageFi
 
 
 def _kept(picture: Image.Image, model: ImageFile, pictures: Pictures) -> ImageFile:
-    data = model.read()
+    data = pictures.located(model).read()
     with Image.open(io.BytesIO(data)) as header:
         format_ = header.format if header.format in _SAVING else "PNG"
     like = images.read_picture(data)

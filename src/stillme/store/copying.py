@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from stillme.store.ledger import Store
-from stillme.types import ImageFile, Json
+from stillme.types import Json
 
 Copied = Literal["edit", "assessment", "feature"]
 
@@ -27,9 +27,10 @@ def copy_rows(store: Store, other: Store, table: Copied, keys: Sequence[str]) ->
     """
     finished = _finished(other, table, keys) - _finished(store, table, keys)
     copied = 0
+    lost = _take_pictures(store, other, sorted(finished)) if table == "edit" else set[str]()
     with store.transaction():
         for row in _rows(other, f"SELECT * FROM {table} WHERE final = 1 AND key IN", sorted(finished)):
-            if row.get("image") and table == "edit" and not _has_picture(store, other, row["image"]):
+            if table == "edit" and row["image"] in lost:
                 continue
             for column, named in _REFERENCES[table].items():
                 references = json.loads(row[column]) if column == "portraits" else [row[column]]
@@ -54,9 +55,10 @@ def _finished(store: Store, table: Copied, keys: Sequence[str]) -> set[str]:
             return store.finished_features(keys) if store.has("feature") else set()
 
 
-def _has_picture(store: Store, other: Store, sha256: str) -> bool:
-    store.pictures.take(ImageFile(path=other.pictures.where(sha256), sha256=sha256))
-    return store.pictures.find(sha256) is not None
+def _take_pictures(store: Store, other: Store, keys: Sequence[str]) -> set[str]:
+    """Copy the pictures of these edits; returns those that are lost."""
+    images = (row["image"] for row in _rows(other, "SELECT image FROM edit WHERE final = 1 AND key IN", keys))
+    return store.pictures.take_from(other.pictures, (image for image in images if image))
 
 
 def _copy_judgements(store: Store, other: Store, number: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from stillme.errors import StillmeError
 from stillme.store.attempts import NONDETERMINISTIC
 from stillme.store.ledger import Store
-from stillme.types import ImageFile, Json
+from stillme.types import Json
 
 _CHUNK = 500
 _REFERENCES = ("spec", "portrait", "prompt", "instruction")
@@ -50,13 +50,13 @@ def merge(folders: Sequence[Path], into: Path) -> Merged:
                 raise StillmeError(f"{folder} cannot be merged into itself. Name another folder after --into.")
             with Store.reading(folder) as source, source.snapshot():
                 _require_whole(source)
+                _merge_places(target, source)
                 with target.transaction():
                     _merge_design(target, source)
                     _merge_rows(target, source, merged)
                 _merge_pictures(target, source, merged)
             _merge_files(into, folder)
-        still = {name for name in merged.lost if target.pictures.intact(name) is None}
-        merged.lost = sorted(still)
+        merged.lost = sorted(target.pictures.lacking(merged.lost))
     return merged
 
 
@@ -150,11 +150,14 @@ def _said(store: Store, table: str, key: str) -> str:
     return str(store.query(query, [key]).fetchone()[0])
 
 
+def _merge_places(target: Store, source: Store) -> None:
+    """Pictures in an object store stay there. New ones go where those of the first run went."""
+    oldest_first = source.places.addresses()[::-1]
+    target.read_pictures_at(oldest_first, keep_at_last=target.designs.latest() is None)
+
+
 def _merge_pictures(target: Store, source: Store, merged: Merged) -> None:
-    for sha256 in dict.fromkeys(source.pictures_named()):
-        target.pictures.take(ImageFile(path=source.pictures.where(sha256), sha256=sha256))
-        if target.pictures.find(sha256) is None:
-            merged.lost.append(sha256)
+    merged.lost += target.pictures.take_from(source.pictures, source.pictures_named())
 
 
 def _merge_files(into: Path, folder: Path) -> None:

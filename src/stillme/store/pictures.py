@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from stillme.files import sha256_of, write_whole
+from stillme.store.places import PicturePlace
 from stillme.types import ImageFile
 
-_SUFFIXES = (".png", ".webp", ".jpg", ".bin")
+UNFINISHED = ".unfinished"
+"""The folder among the pictures for files of the run at work: what is in it when no run is at work is a leftover."""
+SUFFIXES = (".png", ".webp", ".jpg", ".bin")
 DAMAGED = ".damaged"
 """The last suffix of a file that was set aside."""
 _REMEMBERED = 50_000
@@ -33,11 +36,25 @@ class Pictures:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @property
+    def place(self) -> PicturePlace:
+        """All that opening it elsewhere needs."""
+        return PicturePlace(self.folder)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    def prepare(self) -> None:
+        """Make sure that pictures can be kept, before any is paid for; here, every write tells."""
+
+    def require(self) -> None:
+        """Make sure that this machine sees the place of the pictures; here, the folder is made when it is needed."""
+
     def add(self, data: bytes) -> str:
         """Keep the bytes and return their hash. On return they are on disk; a damaged file is replaced."""
         sha256 = hashlib.sha256(data).hexdigest()
         if self.intact(sha256) is None:
-            self._write(data, self._path(sha256, _suffix(data)))
+            self._write(data, self._path(sha256, suffix_of(data)))
         return sha256
 
     def take(self, image: ImageFile) -> None:
@@ -45,7 +62,27 @@ class Pictures:
         if self.intact(image.sha256) is None and image.path.is_file():
             data = image.read()
             if hashlib.sha256(data).hexdigest() == image.sha256:
-                self._write(data, self._path(image.sha256, _suffix(data)))
+                self._write(data, self._path(image.sha256, suffix_of(data)))
+
+    def take_all(self, images: Iterable[ImageFile]) -> None:
+        """Keep copies of files, each if it is still the one of its hash."""
+        for image in images:
+            self.take(image)
+
+    def take_from(self, other: Pictures, hashes: Iterable[str]) -> set[str]:
+        """Keep copies of another run's pictures; returns those that neither has."""
+        lost = set[str]()
+        for sha256 in self.lacking(hashes):
+            path = other.intact(sha256)
+            if path is None:
+                lost.add(sha256)
+            else:
+                self.add(path.read_bytes())
+        return lost
+
+    def lacking(self, hashes: Iterable[str]) -> list[str]:
+        """Those of these pictures that are not here as they were."""
+        return [sha256 for sha256 in dict.fromkeys(hashes) if self.intact(sha256) is None]
 
     def where(self, sha256: str) -> Path:
         """Where the file of that hash is, or would be."""
@@ -53,7 +90,7 @@ class Pictures:
 
     def find(self, sha256: str) -> Path | None:
         """The file of that name, if it is here; its content is not looked at."""
-        candidates = (self._path(sha256, suffix) for suffix in _SUFFIXES)
+        candidates = (self._path(sha256, suffix) for suffix in SUFFIXES)
         return next((path for path in candidates if path.exists()), None)
 
     def intact(self, sha256: str) -> Path | None:
@@ -61,14 +98,32 @@ class Pictures:
         path = self.find(sha256)
         return path if path and is_intact(ImageFile(path=path, sha256=sha256)) else None
 
+    def here(self, sha256: str) -> Path | None:
+        """The file of that hash, if it is on this machine and has that hash; no other is asked."""
+        return self.intact(sha256)
+
+    def located(self, image: ImageFile) -> ImageFile:
+        """The same picture where it can be read, as paths of another machine mean nothing; as it is, if it is lost."""
+        if is_intact(image):
+            return image
+        path = self.intact(image.sha256)
+        return replace(image, path=path) if path else image
+
     def lost(self, hashes: Iterable[str]) -> Iterator[LostPicture]:
         """Those of these pictures that are not here as they were. Reads them all."""
         for sha256 in hashes:
             if self.intact(sha256) is None:
                 yield LostPicture(sha256, "damaged" if self.find(sha256) else "missing")
 
-    def is_gone(self, sha256: str) -> bool:
-        """Whether there is no file of that name, or an empty one. Cheap: nothing is read."""
+    def gone(self, hashes: Iterable[str]) -> set[str]:
+        """Those of which there is no file of that name, or an empty one. Cheap: nothing is read."""
+        return {sha256 for sha256 in hashes if self._is_gone(sha256)}
+
+    def put_back(self, hashes: Iterable[str]) -> set[str]:
+        """Those of these that could be restored from copies on this machine; here there are none."""
+        return set()
+
+    def _is_gone(self, sha256: str) -> bool:
         path = self.find(sha256)
         return path is None or path.stat().st_size == 0
 
@@ -78,18 +133,20 @@ class Pictures:
         if path and self.intact(sha256) is None:
             path.replace(path.with_name(f"{path.name}{DAMAGED}"))
 
-    def files(self) -> Iterator[Path]:
-        """Every file in the folder, pictures or not."""
+    def names(self) -> Iterator[str]:
+        """The name of every file, pictures or not."""
         if self.folder.is_dir():
-            yield from (path for path in sorted(self.folder.rglob("*")) if path.is_file())
+            yield from (path.name for path in sorted(self.folder.rglob("*")) if path.is_file())
 
     def _path(self, sha256: str, suffix: str) -> Path:
         return self.folder / sha256[:2] / f"{sha256}{suffix}"
 
     def _write(self, data: bytes, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        drafts = self.folder / UNFINISHED
+        for folder in (path.parent, drafts):
+            folder.mkdir(parents=True, exist_ok=True)
         # A row that names this picture is committed later; after a power cut it must not point at nothing.
-        write_whole(path, data)
+        write_whole(path, data, drafts)
 
 
 def is_intact(image: ImageFile) -> bool:
@@ -106,7 +163,8 @@ def _hash_of(path: str, _size: int, _time: int, _inode: int) -> str:
     return sha256_of(Path(path))
 
 
-def _suffix(data: bytes) -> str:
+def suffix_of(data: bytes) -> str:
+    """What a file with this content is called at its end."""
     if data.startswith(b"\x89PNG"):
         return ".png"
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":

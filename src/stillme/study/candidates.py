@@ -9,11 +9,9 @@ from statistics import fmean
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stillme import rubric
 from stillme.errors import StillmeError
-from stillme.estimates.agreement import disagreement
 from stillme.results import Run, disputes
 from stillme.study.sampling import Candidate, EditedOutput
 from stillme.types import Arm, Portrait, Prompt
@@ -139,24 +137,15 @@ def _urgent(run: Run, first: First) -> set[str]:
 
 
 def _disagreements(run: Run) -> dict[str, float]:
-    """By edit: how far models' answers on the scales are apart, on average over the scales."""
-    scales = {axis.name for axis in rubric.load().axes.values() if axis.is_scale}
-    answers: dict[str, list[NDArray[np.float64]]] = {}
-    repeats = {(repeat.judge, repeat.axis): repeat.value for repeat in run.results.repeats}
-    for score in disputes.raters(run):
-        if score.axis in scales:
-            again = repeats.get((score.judge, score.axis))
-            answers.setdefault(score.axis, []).extend([score.value] if again is None else [*again])
-    apart = [disagreement(given) for given in answers.values() if len(given) > 1]
-    if not apart or np.isnan(apart).all():
+    """By edit: how far models' answers are apart."""
+    apart = disputes.disagreements(run)
+    known: list[int] = np.flatnonzero(~np.isnan(apart)).tolist()
+    if not known:
         raise StillmeError(
             f"--choose informative needs two judges in {run.folder} that rated the same edits, or one that was asked "
             "more than once (`epochs`). Add one to audit.toml, or leave it out."
         )
-    table = np.stack(apart)
-    known = np.flatnonzero(~np.isnan(table).all(axis=0))
-    means = np.nanmean(table[:, known], axis=0)
-    return {run.results.edits.keys[row]: mean for row, mean in zip(known.tolist(), means.tolist(), strict=True)}
+    return {run.results.edits.keys[row]: float(apart[row]) for row in known}
 
 
 def _mean(values: Sequence[float]) -> float:

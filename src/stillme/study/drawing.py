@@ -131,11 +131,11 @@ class _Maker:
         strangers = [portrait for portrait in synthetic.portraits() if portrait.image.sha256 not in used]
         shown_in_practice = choose_portraits(strangers or people, len(names), stream, shown)
         for name, portraits in zip(names, shown_in_practice, strict=True):
-            made.append(make("training", name, *portraits, turned=name == names[-1]))
+            made.append(make("training", name, *self._located(portraits), turned=name == names[-1]))
         for task in range(1 + max(tasks)):
             mine = [item for item in real if item.batch == task]
             for n, portraits in enumerate(choose_portraits(people, self._design.gold, stream, shown)):
-                made.append(make("gold", f"g{task:03d}-{n}", *portraits, turned=n % 2 == 1).placed(task))
+                made.append(make("gold", f"g{task:03d}-{n}", *self._located(portraits), turned=n % 2 == 1).placed(task))
             mixed = shuffled(mine, stream)
             for n in range(self._design.attention):
                 like = mixed[n % len(mixed)]
@@ -181,6 +181,11 @@ class _Maker:
             return prompt.text
         labels = ", ".join(f"{name} {portrait.attributes[name]}" for name in PAPERS_LABELS)
         return f"{prompt.text} (Original: {labels}.)"
+
+    def _located(self, portraits: Sequence[Portrait]) -> list[Portrait]:
+        """With their pictures where they can be read on this machine."""
+        pictures = self._run.store.pictures
+        return [replace(portrait, image=pictures.located(portrait.image)) for portrait in portraits]
 
     def _source(self, portrait: Portrait) -> str:
         if portrait.id not in self._sources:

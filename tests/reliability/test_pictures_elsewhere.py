@@ -1,0 +1,387 @@
+"""A run whose pictures are in a bucket is the run that it would be in its folder, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stillme import pipeline
+from stillme.store import Store
+from stillme.store.object_store import MARK
+from stillme.store.pictures_elsewhere import PicturesElsewhere
+from tests.buckets import KEY, S3, SECRET, Bucket, free_port
+from tests.reliability.faulty import STILLME, audit, calls, rows, stillme
+
+ROWS = (
+    "SELECT key, portraits, prompt, arm, instruction, editor, seed, outcome, image, message FROM edit ORDER BY key",
+    "SELECT key, edit, axis, outcome, score, reason FROM assessment, judgement WHERE assessment = id ORDER BY 1, 3",
+)
+
+
+def in_bucket(folder: Path, bucket: Bucket, how: str = "pass", **changed: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    extra = f'{changed.pop("extra", "")}\n[pictures]\nstore = "{bucket.address}"'
+    return audit(folder, how, extra=extra, **changed)  # type: ignore[arg-type]
+
+
+def rows_of(folder: Path) -> list[list[tuple[object, ...]]]:
+    connection = sqlite3.connect(folder / "stillme.sqlite")
+    found = [connection.execute(query).fetchall() for query in ROWS]
+    connection.close()
+    return found
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def numbers_of(report: Path) -> list[str]:
+    """What the page says in numbers, without pictures, links to them, and how long the work took."""
+    apart = r'<script.*?</script>|src="data:[^"]*"|<section id="cost">.*?</section>'
+    page = re.sub(apart, "", report.read_text("utf-8"), flags=re.DOTALL)
+    numbers = re.findall(r">([^<>]*\d[^<>]*)<", page)
+    assert len(numbers) > 100
+    return numbers
+
+
+# -- the same run ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seeds=st.lists(st.integers(0, 9), min_size=1, max_size=2, unique=True),
+    prompts=st.lists(st.sampled_from(["O-01", "O-02", "V-01"]), min_size=1, max_size=2, unique=True),
+    suffix=st.sampled_from(["PNG", "JPEG", "WEBP"]),
+)
+def test_tables_exports_and_report_are_those_of_a_local_run(
+    s3: S3,
+    tmp_path_factory: pytest.TempPathFactory,
+    seeds: Sequence[int],
+    prompts: Sequence[str],
+    suffix: str,
+):
+    as_file = f"import io; b = io.BytesIO(); image.point(lambda v: 255 - v).save(b, '{suffix}'); return b.getvalue()"
+    scratch = tmp_path_factory.mktemp("same")
+    with s3.bucket() as bucket, pytest.MonkeyPatch.context() as patch:
+        for name, value in (bucket.environment | {"STILLME_HOME": str(scratch / "home")}).items():
+            patch.setenv(name, value)
+        for name, extra in (("here", ""), ("there", f'[pictures]\nstore = "{bucket.address}"')):
+            (scratch / name).mkdir()
+            # Both from the same inputs, so that nothing but the place of pictures differs.
+            made = audit(scratch, as_file, people=4, seeds=seeds, prompts=prompts, extra=extra)
+            options = pipeline.Options(out=scratch / name)
+            summary = pipeline.run_stages(made, ("edit", "judge", "estimate", "report"), options)
+            assert summary.ended is pipeline.Ended.COMPLETE
+        here, there = scratch / "here", scratch / "there"
+        assert rows_of(there) == rows_of(here)
+        assert files_of(there / "tables") == files_of(here / "tables")
+        assert numbers_of(there / "report.html") == numbers_of(here / "report.html")
+        assert bucket.pictures() == files_of(here / "images")
+        assert not (there / "images").exists()
+        for folder in (here, there):
+            assert stillme("export", folder, "--format", "jsonl").returncode == 0
+        left, right = (
+            [
+                {name: value for name, value in json.loads(line).items() if name not in ("at", "seconds")}
+                for line in text
+            ]
+            for text in ((folder / "export" / "edits.jsonl").read_text().splitlines() for folder in (here, there))
+        )
+        assert left == right
+        assert left
+
+
+def test_a_bundle_holds_the_pictures_and_needs_no_bucket(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    assert stillme("run", folder).returncode == 0
+    shutil.rmtree(tmp_path / "home")
+    sealed = stillme("export", folder, "--bundle", tmp_path / "run.zip", "--with-images")
+    assert sealed.returncode == 0, sealed.stderr
+    nowhere = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}
+    verified = stillme("verify", tmp_path / "run.zip", environment=nowhere)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    unpacked = tmp_path / "unpacked"
+    shutil.unpack_archive(tmp_path / "run.zip", unpacked)
+    assert files_of(unpacked / "images") == bucket.pictures()
+
+
+# -- what a reader sees ---------------------------------------------------------------------------------------------
+
+
+def test_numbers_need_no_picture_and_what_does_says_so_in_a_sentence(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    assert stillme("run", folder).returncode == 0
+    shutil.rmtree(tmp_path / "home")
+    nowhere = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}
+    before = files_of(folder / "tables")
+    again = shutil.copytree(folder, tmp_path / "again")
+    for words in (
+        ["status", folder],
+        ["estimate", folder],
+        ["gate", folder, "--max", "success >= 1%"],
+        ["export", folder],
+        ["compare", folder, again, "--html", tmp_path / "compared.html"],
+        ["report", folder],
+    ):
+        said = stillme(*words, environment=nowhere)
+        assert said.returncode == 0, (words, said.stdout, said.stderr)
+        assert "Traceback" not in said.stderr
+    assert files_of(folder / "tables") == before
+    assert "The report lacks pictures" in said.stderr
+    assert f"{bucket.address} cannot be reached" in (folder / "report.html").read_text("utf-8")
+    assert "Pictures are lost." not in (folder / "report.html").read_text("utf-8")
+    for words in (["run", folder], ["export", folder, "--bundle", tmp_path / "b.zip", "--with-images"]):
+        said = stillme(*words, environment=nowhere)
+        assert said.returncode == 2
+        assert said.stderr.strip().splitlines()[-1].startswith(f"stillme: {bucket.address} cannot be reached")
+        assert "Traceback" not in said.stderr
+    examined = stillme("doctor", folder, environment=nowhere)
+    assert examined.returncode == 1
+    assert f"✗ pictures               {bucket.address} cannot be reached" in examined.stdout
+    assert rows(folder) == 12, "nothing was made again because nobody answered"
+
+
+def test_a_report_brings_each_picture_here_once(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    assert stillme("run", folder).returncode == 0
+    page = (folder / "report.html").read_bytes()
+    shutil.rmtree(tmp_path / "home")
+    bucket.proxy.asked.clear()
+    for _ in range(2):
+        assert stillme("report", folder).returncode == 0
+    fetched = {path: count for (verb, path), count in bucket.proxy.asked.items() if verb == "GET" and ".png" in path}
+    assert 2 <= len(fetched) <= len(bucket.pictures())
+    assert set(fetched.values()) == {1}
+    assert (folder / "report.html").read_bytes() == page
+
+
+def test_status_and_doctor_tell_where_the_pictures_are(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    assert stillme("run", folder).returncode == 0
+    assert f"pictures {bucket.address}" in stillme("status", folder).stdout
+    assert json.loads(stillme("status", folder, "--json").stdout)["pictures"] == bucket.address
+    name = next(name for name in bucket.objects() if "/" in name)
+    bucket.put(name, bucket.objects()[name][:-1])
+    bucket.put("00/" + "0" * 64 + ".png", b"of another run")
+    listed = stillme("doctor", folder)
+    assert listed.returncode == 0
+    assert f"are in {bucket.address}, none empty; whether they are what they were, --download tells" in listed.stdout
+    assert "1 pictures that no row names, perhaps of other runs" in listed.stdout
+    read = stillme("doctor", folder, "--download")
+    assert read.returncode == 1
+    assert f"1 of {len(bucket.pictures()) - 1} are not what they were" in read.stdout
+    assert "is damaged" in read.stdout
+    assert "damaged pictures set aside" in stillme("doctor", folder, "--repair", "--download").stderr
+    assert "is missing" in stillme("doctor", folder).stdout
+
+
+def test_no_credential_is_kept_or_said(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    said = stillme("run", folder)
+    bucket.proxy.fault = lambda method, path: 403
+    said_more = [stillme(*words, folder) for words in (["run"], ["doctor"], ["report"])]
+    assert "refuses access" in said_more[0].stderr
+    kept = b"".join(
+        path.read_bytes() for path in (*folder.rglob("*"), *tmp_path.joinpath("home").rglob("*")) if path.is_file()
+    )
+    told = "".join(result.stdout + result.stderr for result in (said, *said_more))
+    for secret in (SECRET, KEY):
+        assert secret.encode() not in kept
+        assert secret not in told
+
+
+# -- what goes wrong while it runs ----------------------------------------------------------------------------------
+
+
+def test_a_bucket_that_takes_nothing_stops_a_run_before_anything_is_paid(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    bucket.proxy.fault = lambda method, path: 403 if method == "PUT" else None
+    said = stillme("run", folder)
+    assert said.returncode == 2
+    assert "refuses access" in said.stderr
+    assert calls(folder) == 0
+
+
+def test_uploads_that_fail_are_tried_again_and_no_edit_is_asked_for_twice(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket, people=10)
+    began: list[float] = []
+
+    def outage(method: str, path: str) -> int | None:
+        if method != "PUT" or path.endswith(MARK) or bucket.proxy.count("PUT", ".png") < 15:
+            return None
+        began.append(time.monotonic())
+        return 500 if time.monotonic() < began[0] + 8 else None
+
+    bucket.proxy.fault = outage
+    said = stillme("run", folder)
+    assert said.returncode == 0, said.stderr
+    assert began, "there was no outage: the test would prove nothing"
+    assert "results cannot be saved" in said.stderr
+    assert "saved; going on" in said.stderr
+    assert calls(folder) == rows(folder) == 20
+    with Store.reading(folder) as store:
+        assert store.pictures.gone(store.pictures_named()) == set()
+
+
+def test_an_outage_that_lasts_ends_the_run_and_the_next_one_goes_on(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket, people=10, extra="[executor]\noutage_minutes = 0.05")
+    lasting = [True]
+    bucket.proxy.fault = lambda method, path: (
+        500 if lasting[0] and method == "PUT" and bucket.proxy.count("PUT", ".png") > 15 else None
+    )
+    said = stillme("run", folder)
+    assert said.returncode == 2
+    assert f"{bucket.address} cannot be reached" in said.stderr
+    assert "Traceback" not in said.stderr
+    with Store.reading(folder) as store:
+        pictures = store.pictures
+        assert isinstance(pictures, PicturesElsewhere)
+        lasting[0] = False
+        assert pictures.gone(store.pictures_named()) == set(), "a row names a picture that is not there"
+    assert stillme("run", folder).returncode == 0
+    assert rows(folder) == 20
+
+
+def test_kills_at_random_moments_change_nothing(bucket: Bucket, tmp_path: Path):
+    (tmp_path / "undisturbed").mkdir()
+    for name, extra in (("undisturbed", ""), ("killed", f'[pictures]\nstore = "{bucket.address}"')):
+        (tmp_path / name).mkdir(exist_ok=True)
+        audit(tmp_path / name, "time.sleep(0.02)", seeds=(1, 2, 3), concurrency=2, extra=extra)
+    assert stillme("run", tmp_path / "undisturbed").returncode == 0
+    killed, rng, kills = tmp_path / "killed", random.Random(5), 0
+    for _ in range(4):
+        run = subprocess.Popen(
+            [*STILLME, "run", str(killed)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        goal = (rows(killed) if Store.exists(killed) else 0) + rng.randrange(1, 12)
+        end = time.monotonic() + 30
+        while run.poll() is None and time.monotonic() < end and (not Store.exists(killed) or _edited(killed) < goal):
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 0.3))
+        with suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        kills += run.wait() < 0
+    assert kills >= 2, "the run was hardly killed: the test would prove nothing"
+    assert stillme("run", killed).returncode == 0
+    assert rows_of(killed) == rows_of(tmp_path / "undisturbed")
+    assert files_of(killed / "tables") == files_of(tmp_path / "undisturbed" / "tables")
+    assert bucket.pictures() == files_of(tmp_path / "undisturbed" / "images")
+
+
+def _edited(folder: Path) -> int:
+    with suppress(sqlite3.OperationalError):  # its tables are being made
+        return rows(folder)
+    return 0
+
+
+def test_lost_pictures_come_back_from_copies_else_they_are_made_again(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    assert stillme("run", folder).returncode == 0
+    before, edited = bucket.objects(), _edited_names(folder)
+    for name in edited[:2]:
+        bucket.delete(name)
+    assert stillme("run", folder).returncode == 0
+    assert bucket.objects() == before
+    assert calls(folder) == 12, "copies were here"
+    shutil.rmtree(tmp_path / "home")
+    for name in edited[:2]:
+        bucket.delete(name)
+    said = stillme("run", folder)
+    assert said.returncode == 0
+    assert "pictures of earlier edits are missing; they were made again" in said.stderr
+    assert calls(folder) == 12 + sum(_uses(folder, name) for name in edited[:2])
+    assert bucket.objects() == before
+
+
+def test_a_damaged_object_is_never_shown_to_a_judge(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    assert stillme("edit", folder).returncode == 0
+    shutil.rmtree(tmp_path / "home")
+    name = _edited_names(folder)[0]
+    bucket.put(name, bucket.objects()[name][:-3])
+    said = stillme("judge", folder)
+    assert said.returncode == 3
+    assert f"the edited picture {Path(name).stem} is missing" in said.stdout + said.stderr
+    assert stillme("run", folder).returncode == 0
+    assert bucket.objects()[f"{name}.damaged"]
+    assert rows(folder, "SELECT COUNT(DISTINCT edit) FROM assessment WHERE final = 1") == 12
+
+
+def _edited_names(folder: Path) -> list[str]:
+    connection = sqlite3.connect(folder / "stillme.sqlite")
+    hashes = [
+        sha for (sha,) in connection.execute("SELECT DISTINCT image FROM edit WHERE image IS NOT NULL ORDER BY 1")
+    ]
+    connection.close()
+    return [f"{sha[:2]}/{sha}.png" for sha in hashes]
+
+
+def _uses(folder: Path, name: str) -> int:
+    return rows(folder, f"SELECT COUNT(DISTINCT key) FROM edit WHERE image = '{Path(name).stem}'")
+
+
+# -- places ---------------------------------------------------------------------------------------------------------
+
+
+def test_shards_share_a_bucket_and_merging_copies_nothing(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    for number in (1, 2):
+        assert stillme("run", folder, "--shard", f"{number}/2").returncode == 0
+    before = bucket.proxy.count("PUT", ".png")
+    shards = [folder / "shards" / f"{number}-of-2" for number in (1, 2)]
+    merged = stillme("merge", *shards, "--into", tmp_path / "all")
+    assert merged.returncode == 0, merged.stderr
+    assert bucket.proxy.count("PUT", ".png") == before
+    assert bucket.proxy.count("GET", ".png") == 0
+    with Store.reading(tmp_path / "all") as store:
+        assert store.places.addresses() == (bucket.address,)
+        assert store.pictures.gone(store.pictures_named()) == set()
+
+
+def test_runs_with_different_places_merge_into_one_that_reads_both(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    assert stillme("run", folder, "--shard", "1/3").returncode == 0
+    audit(folder, extra="")
+    assert stillme("run", folder, "--shard", "2/3").returncode == 0
+    audit(folder, extra=f'[pictures]\nstore = "file://{tmp_path / "shared"}"')
+    assert stillme("run", folder, "--shard", "3/3").returncode == 0
+    shards = [folder / "shards" / f"{number}-of-3" for number in (1, 2, 3)]
+    for order, first in ((shards, bucket.address), (shards[::-1], f"file://{tmp_path / 'shared'}"), (shards[1:], "")):
+        into = tmp_path / f"from-{order[0].name}"
+        merged = stillme("merge", *order, "--into", into)
+        assert merged.returncode == 0, merged.stderr
+        with Store.reading(into) as store:
+            assert store.places.current == first
+            named = set(store.pictures_named())
+            assert {path.stem for sha256 in named if (path := store.pictures.intact(sha256))} == named
+        assert stillme("report", into).returncode == 0
+
+
+def test_a_run_may_move_and_take_over_from_one_elsewhere(bucket: Bucket, tmp_path: Path):
+    folder = in_bucket(tmp_path / "audit", bucket)
+    assert stillme("run", folder).returncode == 0
+    made = calls(folder)
+    audit(folder, extra="")
+    assert stillme("run", folder).returncode == 0
+    assert stillme("doctor", folder, "--download").returncode == 0
+    audit(folder, extra=f'[reuse]\nruns = ["{folder}"]')
+    assert stillme("run", folder, "--out", tmp_path / "again").returncode == 0
+    assert calls(folder) == made, "nothing was made again"
+    assert set(files_of(tmp_path / "again" / "images")) == set(bucket.pictures())
