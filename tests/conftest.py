@@ -9,12 +9,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+
+if TYPE_CHECKING:  # moto takes longer to import than most tests
+    from tests.buckets import S3, Bucket
 
 PLUGINS = Path(sys.prefix) / "test-plugins"
 """Where make installs tests/plugin_package: on the path of the tests and their subprocesses, and of nobody else."""
@@ -94,3 +98,23 @@ replicates = 200
         return folder
 
     return write
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """S3 on loopback."""
+    from tests.buckets import S3
+
+    service = S3()
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def bucket(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """A bucket that this process and those it starts may use, and a cache of their own."""
+    with s3.bucket() as made:
+        for name, value in made.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
+        yield made

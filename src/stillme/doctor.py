@@ -21,14 +21,15 @@ from typing import Any, Literal
 
 from stillme import __version__, faces, images, registry
 from stillme.editors.diffusion.gpus import gpus
-from stillme.errors import InvalidParameters, StillmeError, StoreDamaged
+from stillme.errors import InvalidParameters, PicturesUnreachable, StillmeError, StoreDamaged
 from stillme.protocols import ChecksMachine, ChecksRequests, Editor, Judge, Needs
 from stillme.results import Run
 from stillme.store import Store, salvage
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED
 from stillme.store.leftovers import clean_up, leftovers
-from stillme.store.opening import LEDGER, ROW_COUNTS
-from stillme.store.pictures import DAMAGED
+from stillme.store.opening import LEDGER
+from stillme.store.pictures import DAMAGED, LostPicture
+from stillme.store.saved_rows import forget_rows
 
 State = Literal["ok", "lacking", "broken"]
 
@@ -96,8 +97,11 @@ def examine() -> list[Check]:
     return [*checks, *_plugins("editor", faults, online=online), *_plugins("judge", faults, online=online)]
 
 
-def examine_run(folder: Path) -> list[Check]:
-    """Look at a whole run: pages, rows, keys, pictures, and what lies about. Changes nothing."""
+def examine_run(folder: Path, *, download: bool = False) -> list[Check]:
+    """Look at a whole run: pages, rows, keys, pictures, and what lies about. Changes nothing.
+
+    Pictures in an object store are looked up, and read only with `download`.
+    """
     if not Store.exists(folder):
         raise StillmeError(f"{folder} has no run. Name a run folder, or leave it out to check this machine.")
     ledger = folder / LEDGER
@@ -108,15 +112,18 @@ def examine_run(folder: Path) -> list[Check]:
         checks += [
             _tried("rows", lambda: _rows(run)),
             _tried("keys", lambda: _keys(run)),
-            _tried("pictures", lambda: _pictures(run)),
+            _tried("pictures", lambda: _pictures(run, download=download)),
             _repeats(run),
             _lying_about(run),
         ]
     return checks
 
 
-def repair_run(folder: Path) -> Iterator[str]:
-    """Save what is whole: a sentence for everything that was done."""
+def repair_run(folder: Path, *, download: bool = False) -> Iterator[str]:
+    """Save what is whole: a sentence for everything that was done.
+
+    Damaged pictures in an object store are found with `download` only.
+    """
     ledger = folder / LEDGER
     if salvage.faults(ledger):
         saved = salvage.salvage(folder)
@@ -124,13 +131,13 @@ def repair_run(folder: Path) -> Iterator[str]:
     try:
         Store.opened(folder).close()
     except StoreDamaged:
-        (folder / ROW_COUNTS).unlink()
+        forget_rows(folder)
         yield "The rows that are lost are given up; `stillme run` makes them again"
     if count := clean_up(folder, deep=True):
         yield f"{count:,} half-written files removed"
     try:
         with Run.open(folder) as run:
-            damaged = [lost for lost in run.store.pictures.lost(_named(run)) if lost.how == "damaged"]
+            damaged = [lost for lost in _lost(run, download=download) if lost.how == "damaged"]
             for lost in damaged:
                 run.store.pictures.set_aside(lost.sha256)
     except StillmeError as error:
@@ -168,16 +175,28 @@ def _keys(run: Run) -> str:
     return f"{run.request_count:,} requests, each under its own key"
 
 
-def _pictures(run: Run) -> str:
+def _pictures(run: Run, *, download: bool) -> str:
     names = _named(run)
-    lost = list(run.store.pictures.lost(names))
+    lost = _lost(run, download=download)
     if lost:
         shown = ", ".join(f"{picture.sha256[:12]}… is {picture.how}" for picture in lost[:_SHOWN])
         raise StoreDamaged(
             f"{len(lost):,} of {len(names):,} are not what they were: {shown}. Put them back from a copy, or have "
             "`stillme run` make them again (`--remake` where that costs money)"
         )
+    if run.store.pictures.place.reaches_elsewhere and not download:
+        return (
+            f"{len(names):,} are in {run.store.pictures}, none empty; whether they are what they were, --download tells"
+        )
     return f"{len(names):,} are what they were"
+
+
+def _lost(run: Run, *, download: bool) -> list[LostPicture]:
+    """The pictures that are not what they were; unless all are read, those in an object store that are missing."""
+    pictures, names = run.store.pictures, _named(run)
+    if pictures.place.reaches_elsewhere and not download:
+        return [LostPicture(sha256, "missing") for sha256 in pictures.lacking(names)]
+    return list(pictures.lost(names))
 
 
 def _named(run: Run) -> dict[str, None]:
@@ -198,13 +217,17 @@ def _lying_about(run: Run) -> Check:
     """Files that no row needs: harmless."""
     drafts = sum(1 for _ in leftovers(run.folder))
     named = _named(run) | dict.fromkeys(run.store.pictures_named())
-    files = list(run.store.pictures.files())
-    aside = sum(path.name.endswith(DAMAGED) for path in files)
-    orphans = sum(path.stem not in named and len(path.stem) == _HASH for path in files)
+    try:
+        files = list(run.store.pictures.names())
+    except PicturesUnreachable as error:
+        return Check(name="lying about", state="lacking", detail=str(error))
+    aside = sum(name.endswith(DAMAGED) for name in files)
+    orphans = sum(len(stem) == _HASH and stem not in named for stem in (Path(name).stem for name in files))
+    whose = ", perhaps of other runs" if run.store.pictures.place.is_elsewhere else ""
     parts = [
         f"{count:,} {what}"
         for count, what in (
-            (orphans, "pictures that no row names"),
+            (orphans, f"pictures that no row names{whose}"),
             (aside, "set aside"),
             (drafts, "half-written"),
             (run.store.assessments_without_edit(), "judgements whose edit is not there"),

@@ -27,12 +27,13 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 @contextmanager
-def whole(path: Path) -> Generator[Path]:
+def whole(path: Path, drafts: Path | None = None) -> Generator[Path]:
     """A file to write under another name; it takes `path` when all of it is on disk, or never.
 
-    Readers see the old file or the new one. A crash leaves the old one, and at most a hidden leftover beside it.
+    Readers see the old file or the new one. A crash leaves the old one, and at most a hidden leftover beside it, or in
+    the folder `drafts` of the same disk.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    draft = (drafts or path.parent) / f".{path.name}.{secrets.token_hex(6)}"
     draft.touch(exist_ok=False)  # unlike tempfile's, readable like any other file
     try:
         yield draft
@@ -45,9 +46,9 @@ def whole(path: Path) -> Generator[Path]:
         raise
 
 
-def write_whole(path: Path, content: str | bytes) -> Path:
+def write_whole(path: Path, content: str | bytes, drafts: Path | None = None) -> Path:
     """Write a text (as UTF-8, newlines as they are) or bytes whole or not at all."""
-    with whole(path) as draft:
+    with whole(path, drafts) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 

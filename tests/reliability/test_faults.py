@@ -7,7 +7,6 @@ import os
 import resource
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,11 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from stillme.doctor import examine_run
+from stillme.doctor import examine_run, repair_run
 from stillme.errors import StillmeError
 from stillme.evidence.sealing import seal
 from stillme.pipeline import Options, run_stages
 from stillme.results import Run
+from stillme.store import Store
+from stillme.store.attempts import Attempt
+from stillme.store.pictures import UNFINISHED
+from stillme.store.saved_rows import ROW_COUNTS
+from tests.editors.hosted.loopback import Says, serving
 from tests.reliability.faulty import STILLME, audit, calls, rows, stillme
 
 Write = Callable[..., Path]
@@ -62,8 +66,17 @@ def test_nothing_paid_is_lost_when_a_plugin_returns_nonsense(tmp_path: Path):
     assert rows(folder) == 10
 
 
-def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path):
-    folder = audit(tmp_path, "time.sleep(0.05)", people=10, seeds=(1, 2, 3), concurrency=4)
+TIRED = """time.sleep(0.05)
+    tried = HERE / f"{portrait} {seed} {len(instruction)}"
+    if int(portrait[1:]) % 2 and not tried.exists():
+        tried.touch()
+        raise RuntimeError("busy")"""
+"""Every second portrait's first try fails."""
+
+
+@pytest.mark.parametrize(("how", "tries"), [("time.sleep(0.05)", 60), (TIRED, 90)], ids=["edits", "edits and tries"])
+def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path, how: str, tries: int):
+    folder = audit(tmp_path, how, people=10, seeds=(1, 2, 3), concurrency=4)
     stillme("plan", folder)
     run = started("edit", folder)
     wait_for(folder, 8)
@@ -76,7 +89,8 @@ def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path):
     assert "cannot be saved" in stderr
     assert "going on" in stderr
     assert rows(folder) == 60
-    assert calls(folder) == 60, "nothing was asked for twice"
+    assert calls(folder) == tries, "nothing was asked for twice"
+    assert rows(folder, "SELECT COUNT(*) FROM attempt") == tries - 60
 
 
 def test_a_disk_that_stays_full_ends_the_run_with_a_sentence(tmp_path: Path):
@@ -90,6 +104,25 @@ def test_a_disk_that_stays_full_ends_the_run_with_a_sentence(tmp_path: Path):
     assert ended.returncode == 2, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "cannot be" in ended.stderr
+
+
+def test_an_outage_is_believed_after_a_few_calls(tmp_path: Path):
+    """Counted where they arrive: neither one call per request, nor several."""
+    folder = audit(tmp_path, people=10, seeds=range(12), extra="[executor]\noutage_minutes = 0.05")
+    with serving(lambda _server, _asked: Says(status=503, body={"error": "down"})) as server:
+        (folder / "audit.toml").write_text(
+            (folder / "audit.toml")
+            .read_text()
+            .replace('use = "python:./edit.py:edit"', 'use = "http"')
+            .replace(
+                "concurrency = 1",
+                f"concurrency = 16\nurl = '{server.url}'\ntemplate = {{ a = '{{source}}', b = '{{instruction}}' }}",
+            )
+        )
+        ended = stillme("edit", folder, "--unknown-cost-ok")
+    assert ended.returncode == 3, ended.stderr
+    assert "nothing has worked since" in ended.stdout
+    assert 1 < len(server.calls()) <= 40, "of 240 requests"
 
 
 def test_money_spent_before_a_kill_in_an_outage_is_in_the_ledger(tmp_path: Path):
@@ -169,6 +202,17 @@ def test_a_picture_that_is_not_what_it_was_is_never_trusted_and_is_made_again(wr
     assert [check.name for check in examine_run(folder) if check.state == "broken"] == []
 
 
+def test_a_portrait_that_is_lost_everywhere_is_named_by_the_report(write_audit: Write):
+    folder = write_audit("use = 'negative'", prompts='["O-01"]', extra="[executor]\nisolate = false")
+    run_stages(folder, ("edit", "judge"), Options())
+    with Run.open(folder) as run:
+        portrait = run.design.portraits[0]
+        run.picture(portrait.image.sha256).unlink()
+    (folder.parent / "portraits" / f"{portrait.id}.png").unlink()
+    run_stages(folder, ("estimate", "report"), Options())
+    assert "Missing, or no longer what they were: portraits 1." in (folder / "report.html").read_text()
+
+
 def test_a_paid_picture_is_asked_for_before_it_is_paid_again(tmp_path: Path):
     folder = audit(tmp_path, people=4, prompts=["O-01"])
     text = (folder / "audit.toml").read_text()
@@ -185,22 +229,31 @@ def test_a_paid_picture_is_asked_for_before_it_is_paid_again(tmp_path: Path):
     assert stillme("doctor", folder).returncode == 0
 
 
-def test_a_damaged_ledger_is_said_and_what_is_whole_is_saved(tmp_path: Path):
-    folder = audit(tmp_path, people=10, seeds=(1, 2, 3, 4, 5))
-    assert stillme("run", folder).returncode == 0
-    tables = {path.name: path.read_bytes() for path in (folder / "tables").glob("*.csv")}
-    ledger = folder / "stillme.sqlite"
-    data = bytearray(ledger.read_bytes())
+def damaged(data: bytearray, root: int, damage: str) -> bytearray:
+    """A ledger with a page of its edits lost, with all of them lost, or cut off."""
     size = int.from_bytes(data[16:18], "big") or 65536
-    connection = sqlite3.connect(ledger)
-    (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'edit'").fetchone()
-    connection.close()
     start = (root - 1) * size
     assert data[start] == 5, "an interior page, with a leaf after it"
     cell = int.from_bytes(data[start + 12 : start + 14], "big")
     leaf = int.from_bytes(data[start + cell : start + cell + 4], "big")
-    data[(leaf - 1) * size : leaf * size] = b"\xff" * size
-    ledger.write_bytes(data)
+    match damage:
+        case "leaf":
+            data[(leaf - 1) * size : leaf * size] = b"\xff" * size
+        case "root":
+            data[start : start + size] = bytes(size)
+        case _:
+            del data[len(data) * 3 // 4 - 1000 :]
+    return data
+
+
+@pytest.mark.parametrize(("damage", "least"), [("leaf", 1), ("root", 0), ("cut off", 0)])
+def test_a_damaged_ledger_is_said_and_what_is_whole_is_saved(tmp_path: Path, damage: str, least: int):
+    folder = audit(tmp_path, people=10, seeds=(1, 2, 3, 4, 5), extra="[executor]\nisolate = false")
+    assert stillme("run", folder).returncode == 0
+    tables = {path.name: path.read_bytes() for path in (folder / "tables").glob("*.csv")}
+    ledger = folder / "stillme.sqlite"
+    root = rows(folder, "SELECT rootpage FROM sqlite_master WHERE name = 'edit'")
+    ledger.write_bytes(damaged(bytearray(ledger.read_bytes()), root, damage))
     read = stillme("estimate", folder)
     assert read.returncode == 2
     assert "damaged" in read.stderr
@@ -208,29 +261,115 @@ def test_a_damaged_ledger_is_said_and_what_is_whole_is_saved(tmp_path: Path):
     assert stillme("doctor", folder).returncode == 1
     repaired = stillme("doctor", folder, "--repair")
     assert repaired.returncode == 0, repaired.stdout + repaired.stderr
-    assert 0 < rows(folder) < 100
-    assert list(folder.glob("stillme.sqlite.damaged-*"))
+    assert least <= rows(folder) < 100
+    assert len(list(folder.glob("stillme.sqlite.damaged-*[0-9]"))) == 1
+    assert not list(folder.glob(".stillme-repair-*"))
     assert stillme("run", folder).returncode == 0
     assert {path.name: path.read_bytes() for path in (folder / "tables").glob("*.csv")} == tables
 
 
-def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
-    folder = audit(tmp_path, "time.sleep(0.05)", people=10, seeds=(1, 2))
-    run = started("edit", folder)
-    wait_for(folder, 10)
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("effective", b"{broken"), ("message", b"half a \xc3 character")],
+    ids=["broken JSON", "no text"],
+)
+def test_a_row_that_cannot_be_read_is_said_and_taken_out(write_audit: Write, column: str, value: bytes):
+    """On whole pages: SQLite itself finds nothing wrong."""
+    folder = write_audit("use = 'negative'", extra="[executor]\nisolate = false")
+    run_stages(folder, ("edit",), Options())
+    with Store.writing(folder) as store:
+        store.execute("DROP TRIGGER edit_is_kept")
+        store.execute(f"UPDATE edit SET {column} = CAST(? AS TEXT) WHERE id = 3", (value,))
+    assert [check.name for check in examine_run(folder) if check.state == "broken"] == ["pages"]
+    assert "11 edits, 0 judgements saved" in next(repair_run(folder))
+    assert [check.name for check in examine_run(folder) if check.state == "broken"] == []
+    assert run_stages(folder, ("edit",), Options()).tallies[0].done == 1
+
+
+def test_a_plan_that_is_lost_is_recorded_again_after_a_repair(write_audit: Write):
+    """Its number is given out again; requests that were left of it must not be in the way."""
+    folder = write_audit("use = 'negative'", extra="[executor]\nisolate = false")
+    run_stages(folder, ("edit",), Options())
+    with Store.writing(folder) as store:
+        store.execute("DELETE FROM plan")
+        store.execute("DROP TRIGGER edit_is_kept")
+        store.execute("UPDATE edit SET effective = '{broken' WHERE id = 3")
+    assert "11 edits, 0 judgements saved" in next(repair_run(folder))
+    assert run_stages(folder, ("edit",), Options()).tallies[0].done == 1
+
+
+def noted(folder: Path) -> dict[str, int]:
+    """The rows that the run says it has saved."""
+    note = folder / ROW_COUNTS
+    return json.loads(note.read_text()) if note.exists() else {}
+
+
+def killed_when(folder: Path, happened: Callable[[], bool], *words: object) -> None:
+    """Start, and kill -9 as soon as it has happened."""
+    run = started(*(words or ("edit", folder)))
+    end = time.monotonic() + 60
+    while not happened():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < end, noted(folder)
+        time.sleep(0.02)
     os.killpg(run.pid, signal.SIGKILL)
     run.communicate()
-    assert (folder / "stillme.sqlite-wal").stat().st_size
+
+
+def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
+    folder = audit(tmp_path, "time.sleep(0.05)", people=10, seeds=(1, 2))
+    killed_when(folder, lambda: noted(folder).get("edit", 0) > 0)
     (folder / "stillme.sqlite-wal").unlink()
-    said = stillme("run", folder)
-    if said.returncode == 0:  # everything in the log had been copied into the ledger: nothing was lost
-        assert rows(folder, "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1") == 40
-        return
-    assert said.returncode == 2
-    assert "stillme.sqlite-wal was deleted" in said.stderr
+    for words in (("run", folder), ("status", folder), ("estimate", folder), ("export", folder)):
+        said = stillme(*words)
+        assert said.returncode == 2, said
+        assert "stillme.sqlite-wal was deleted" in said.stderr
+    assert stillme("doctor", folder).returncode == 1
     assert "given up" in stillme("doctor", folder, "--repair").stderr
     assert stillme("run", folder).returncode == 0
     assert rows(folder, "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1") == 40
+
+
+def test_a_deleted_log_without_a_result_is_no_loss(tmp_path: Path):
+    """Nothing was saved before the kill, so there is nothing to complain about."""
+    folder = audit(tmp_path, "if not (HERE / 'go').exists(): time.sleep(600)", people=4)
+    killed_when(folder, lambda: calls(folder) > 0)
+    assert not noted(folder).get("edit")
+    (folder / "stillme.sqlite-wal").unlink()
+    (folder / "go").touch()
+    assert stillme("run", folder).returncode == 0
+    assert rows(folder) == 8
+
+
+def test_a_deleted_log_with_nothing_but_failed_tries_is_noticed(tmp_path: Path):
+    """They cost money."""
+    folder = audit(tmp_path, "raise RuntimeError('no')", people=4)
+    killed_when(folder, lambda: noted(folder).get("attempt", 0) > 0)
+    assert not noted(folder).get("edit")
+    (folder / "stillme.sqlite-wal").unlink()
+    said = stillme("status", folder)
+    assert said.returncode == 2
+    assert "failed tries that were saved" in said.stderr
+
+
+def test_a_note_of_saved_rows_is_whole_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with Store.writing(tmp_path) as store:
+        with store.transaction():
+            store.execute("INSERT INTO plan (hash, requests, at) VALUES ('', 0, '')")
+        before = (tmp_path / ROW_COUNTS).read_bytes()
+        monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("killed here")))
+        store.add_attempts([Attempt(stage="edit", key="k", number=1, error="no", retryable=True)])
+        assert (tmp_path / ROW_COUNTS).read_bytes() == before
+        monkeypatch.undo()
+
+
+def test_a_worker_that_dies_while_it_writes_a_picture_leaves_nothing_behind(tmp_path: Path):
+    folder = audit(tmp_path, "if portrait == 'p03': os.fsync = lambda _: os.abort()")
+    (folder / "images" / UNFINISHED).mkdir(parents=True)
+    (folder / "images" / UNFINISHED / ".earlier.png.0123456789ab").touch()
+    assert stillme("edit", folder).returncode == 3
+    assert rows(folder) == 10
+    assert not (folder / "images" / UNFINISHED).exists()
 
 
 def test_a_killed_run_goes_on_without_complaint(tmp_path: Path):
@@ -261,3 +400,32 @@ def test_estimates_work_while_a_run_goes_on_and_seconds_are_each_stages_own(tmp_
     edit, judge = json.loads(stdout)["stages"]
     assert edit["seconds"] > 4 * 0.9
     assert judge["seconds"] < edit["seconds"] / 2
+
+
+@pytest.mark.parametrize("ended", ["in an orderly way", "killed"])
+def test_a_run_on_media_that_cannot_be_written_to_can_be_read(tmp_path: Path, ended: str):
+    if os.getuid() != 0:
+        pytest.skip("only root can mount")
+    folder, media = audit(tmp_path / "run", "time.sleep(0.02)", people=4), tmp_path / "media"
+    if ended == "killed":
+        killed_when(folder, lambda: noted(folder).get("edit", 0) > 0)
+        assert (folder / "stillme.sqlite-wal").stat().st_size
+    else:
+        assert stillme("edit", folder).returncode == 0
+    media.mkdir()
+    script = """
+mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 77
+shift 2
+"$@"
+"""
+    alone = ["unshare", "--mount", "sh", "-c", script, "sh", str(folder), str(media), *STILLME]
+    said = subprocess.run([*alone, "status", str(media), "--json"], capture_output=True, text=True)
+    if said.returncode in (1, 77):
+        pytest.skip(f"mounting is not allowed here: {said.stderr}")
+    assert said.returncode == 0, said.stderr
+    assert json.loads(said.stdout)["editors"][0]["done"] > 0
+    for verb in ("report", "run"):
+        refused = subprocess.run([*alone, verb, str(media)], capture_output=True, text=True)
+        assert refused.returncode == 2, refused.stderr
+        assert "Read-only file system" in refused.stderr
+        assert "Traceback" not in refused.stderr

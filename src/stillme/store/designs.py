@@ -6,12 +6,12 @@ import hashlib
 import itertools
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from stillme import __version__
-from stillme.design import RecordedRequest
+from stillme.design import Asked, RecordedRequest
 from stillme.types import Arm, Json
 
 _CHUNK = 5_000
@@ -42,8 +42,7 @@ class Designs:
 
     def latest(self) -> StoredDesign | None:
         """What the run asks; None in a ledger from before designs were recorded."""
-        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'design'"
-        if self._connection.execute(query).fetchone() is None:
+        if not self._recorded:
             return None
         row = self._connection.execute(
             "SELECT d.document, d.plan, p.requests, d.stillme, d.at FROM design d JOIN plan p ON p.id = d.plan "
@@ -67,22 +66,39 @@ class Designs:
 
     def add_plan(self, requests: Iterable[RecordedRequest]) -> int:
         """Save every request in its order, streaming; part of the caller's transaction."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        # The plan's number must be known before its size is: rows of a plan are never changed, so it is added last.
-        (last,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM plan").fetchone()
-        plan, position, hashing = last + 1, 0, PlanHash()
-        marks = ",".join("?" * (len(_COLUMNS) + 2))
-        stream = iter(requests)
+        writer, stream = self.plan_writer(fresh=True), iter(requests)
         while chunk := list(itertools.islice(stream, _CHUNK)):
-            self._connection.executemany(
-                f"INSERT INTO request VALUES ({marks})",
-                [(plan, position + place, *_values(request)) for place, request in enumerate(chunk)],
-            )
-            position += len(chunk)
-            for request in chunk:
-                hashing.add(request)
-        self._connection.execute("INSERT INTO plan VALUES (?, ?, ?, ?)", (plan, hashing.hexdigest(), position, now))
-        return plan
+            writer.add(chunk)
+        return writer.close()
+
+    def plan_writer(self, *, fresh: bool = False) -> PlanWriter:
+        """Saves the requests of one plan in parts, of which each may be a transaction of its own.
+
+        Goes on with the plan that a run was killed in, unless it is to be `fresh`.
+        """
+        whole, begun = self._numbers()
+        return PlanWriter(self._connection, max(whole, begun) + 1 if fresh or begun <= whole else begun)
+
+    @property
+    def begun(self) -> int:
+        """How many requests are saved of a plan that is not whole yet."""
+        whole, begun = self._numbers() if self._recorded else (0, 0)
+        if begun <= whole:
+            return 0
+        query = "SELECT MAX(position) + 1 FROM request WHERE plan = ?"
+        return int(self._connection.execute(query, (begun,)).fetchone()[0])
+
+    @property
+    def _recorded(self) -> bool:
+        """Whether a ledger that is only read, and so not migrated, records designs at all."""
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'design'"
+        return self._connection.execute(query).fetchone() is not None
+
+    def _numbers(self) -> tuple[int, int]:
+        """Of the last plan that is whole, and of the last that was begun."""
+        query = "SELECT (SELECT COALESCE(MAX(id), 0) FROM plan), (SELECT COALESCE(MAX(plan), 0) FROM request)"
+        whole, begun = self._connection.execute(query).fetchone()
+        return whole, begun
 
     def add(self, hash_: str, document: Json, plan: int) -> None:
         """Record that this is what the run asks from now on."""
@@ -100,6 +116,49 @@ class Designs:
             (plan, editor, editor),
         )
         return map(_request, rows)
+
+    def asked(self, plan: int) -> Iterator[Asked]:
+        """The same requests, as much of them as counting needs."""
+        query = "SELECT editor, key, withheld = '' OR waiting FROM request WHERE plan = ? ORDER BY position"
+        return map(Asked._make, self._connection.execute(query, (plan,)))
+
+
+class OtherRequests(Exception):
+    """What was saved of a plan is not what is asked now: it stays, and is no plan."""
+
+
+class PlanWriter:
+    """Saves the requests of one plan, which counts from `close` on. What is there already is compared, not saved."""
+
+    def __init__(self, connection: sqlite3.Connection, plan: int) -> None:
+        self._connection, self._plan = connection, plan
+        self._position, self._hash = 0, PlanHash()
+
+    def add(self, requests: Sequence[RecordedRequest]) -> None:
+        """The next requests; part of the caller's transaction."""
+        rows = [(self._plan, self._position + place, *_values(request)) for place, request in enumerate(requests)]
+        end = self._position + len(rows)
+        stored = self._stored(self._position, end)
+        if stored != rows[: len(stored)]:
+            raise OtherRequests
+        marks = ",".join("?" * (len(_COLUMNS) + 2))
+        self._connection.executemany(f"INSERT INTO request VALUES ({marks})", rows[len(stored) :])
+        self._position = end
+        for request in requests:
+            self._hash.add(request)
+
+    def close(self) -> int:
+        """The plan is whole; gives its number."""
+        if self._stored(self._position, self._position + 1):
+            raise OtherRequests
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        values = (self._plan, self._hash.hexdigest(), self._position, now)
+        self._connection.execute("INSERT INTO plan VALUES (?, ?, ?, ?)", values)
+        return self._plan
+
+    def _stored(self, start: int, end: int) -> list[tuple[Json, ...]]:
+        query = "SELECT * FROM request WHERE plan = ? AND position >= ? AND position < ? ORDER BY position"
+        return self._connection.execute(query, (self._plan, start, end)).fetchall()
 
 
 class PlanHash:

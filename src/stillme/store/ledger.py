@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar, assert_never
 
@@ -21,13 +21,16 @@ from stillme.store.designs import Designs
 from stillme.store.features import FeatureRow
 from stillme.store.jobs import FILE as JOBS
 from stillme.store.jobs import Jobs
-from stillme.store.leftovers import clean_up
-from stillme.store.opening import LEDGER, ROW_COUNTS, explained, last_rows, open_to_read, require_all_rows
+from stillme.store.leftovers import clean_up, clean_up_unfinished
+from stillme.store.opening import LEDGER, explained, open_to_read
 from stillme.store.pictures import Pictures
+from stillme.store.pictures_elsewhere import pictures_at
+from stillme.store.places import HERE, PicturePlace, Places
+from stillme.store.saved_rows import forget_rows, note_rows, require_all_rows
 from stillme.store.schema import migrate, require_known
 from stillme.store.sentinels import SentinelRow, StoredSentinel
 from stillme.store.summaries import Summaries, Table
-from stillme.store.tickets import Tickets
+from stillme.store.tickets import Event, Ticket, Tickets
 from stillme.store.writer_lock import writer_lock
 from stillme.types import (
     Abstained,
@@ -46,6 +49,8 @@ from stillme.types import (
     digest,
 )
 
+IMAGES = "images"
+"""The run's own folder of pictures."""
 _KEYS_PER_QUERY = 500
 _UNSAVABLE = (
     sqlite3.IntegrityError,
@@ -157,12 +162,32 @@ class Store(Summaries):
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self.folder = folder
-        self.pictures = Pictures(folder / "images")
+        self.places = Places(connection)
         self.tickets = Tickets(connection)
         self.designs = Designs(connection)
         self.attempts = Attempts(connection)
         self.jobs = Jobs(folder / JOBS)
         self._known: dict[int, tuple[str, object]] = {}
+
+    @cached_property
+    def pictures(self) -> Pictures:
+        """The run's pictures, wherever the ledger says they are."""
+        return pictures_at(PicturePlace(self.folder / IMAGES, self.places.addresses()))
+
+    def keep_pictures_at(self, address: str) -> None:
+        """Keep new pictures there from now on, if that works; those of before stay where they are."""
+        addresses = (address, *(other for other in self.places.addresses() if other != address))
+        pictures = pictures_at(PicturePlace(self.folder / IMAGES, () if addresses == (HERE,) else addresses))
+        pictures.prepare()
+        self.places.move_to(address)
+        self.pictures = pictures
+
+    def read_pictures_at(self, addresses: Sequence[str], *, keep_at_last: bool) -> None:
+        """Look for pictures there, too; with `keep_at_last`, new ones go to the last of these."""
+        for address in addresses if keep_at_last else ():
+            self.places.move_to(address)
+        self.places.also_read(addresses)
+        self.__dict__.pop("pictures", None)
 
     @classmethod
     @contextmanager
@@ -172,6 +197,7 @@ class Store(Summaries):
         ledger = folder / LEDGER
         with writer_lock(folder, wait=wait):
             clean_up(folder)
+            clean_up_unfinished(folder)
             connection = sqlite3.connect(ledger, isolation_level=None)
             try:
                 with explained(ledger):
@@ -180,7 +206,8 @@ class Store(Summaries):
                     yield cls(folder, connection)
             finally:
                 connection.close()
-            (folder / ROW_COUNTS).unlink(missing_ok=True)
+                clean_up_unfinished(folder)
+            forget_rows(folder)
 
     @classmethod
     @contextmanager
@@ -214,17 +241,12 @@ class Store(Summaries):
             try:
                 yield
                 self._connection.execute("COMMIT")
-                self._note_rows()
+                note_rows(self._connection, self.folder)
             except BaseException:
                 self._known.clear()
                 if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
                     self._connection.execute("ROLLBACK")
                 raise
-
-    def _note_rows(self) -> None:
-        """Write down what was saved, so that a log that is lost after a crash is noticed."""
-        with contextlib.suppress(OSError):  # the rows are saved; the note is not worth a failure
-            (self.folder / ROW_COUNTS).write_text(json.dumps(last_rows(self._connection)), "utf-8")
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
@@ -252,6 +274,21 @@ class Store(Summaries):
         """The configuration of the last run."""
         row = self._connection.execute("SELECT hash, resolved, at FROM audit ORDER BY rowid DESC LIMIT 1").fetchone()
         return StoredAudit(hash=row[0], resolved=json.loads(row[1]), at=row[2]) if row else None
+
+    def add_attempts(self, attempts: Sequence[Attempt]) -> None:
+        """Append tries that failed, in one transaction: what they cost was spent."""
+        with self.transaction():
+            self.attempts.add(attempts)
+
+    def add_ticket(self, ticket: Ticket) -> None:
+        """Record that questions are about to be submitted."""
+        with self.transaction():
+            self.tickets.add(ticket)
+
+    def add_ticket_event(self, ticket: Ticket, event: Event, detail: str = "") -> None:
+        """Record what became of a ticket."""
+        with self.transaction():
+            self.tickets.add_event(ticket, event, detail)
 
     # -- edits ----------------------------------------------------------------------------------------------------
 
@@ -300,8 +337,11 @@ class Store(Summaries):
         return edits
 
     def edits_without_picture(self, keys: Sequence[str]) -> set[str]:
-        """Which of these requests have an edit whose picture is gone. Only names are looked at."""
-        return {key for key, edit in self.edits(keys).items() if edit.image and self.pictures.is_gone(edit.image)}
+        """Which of these requests have an edit whose picture is gone, also after a look at copies on this machine."""
+        images = {key: edit.image for key, edit in self.edits(keys).items() if edit.image}
+        gone = self.pictures.gone(images.values())
+        gone -= self.pictures.put_back(gone)
+        return {key for key, image in images.items() if image in gone}
 
     # -- judgements -----------------------------------------------------------------------------------------------
 
@@ -477,7 +517,7 @@ class Store(Summaries):
         if not isinstance(row, EditRow):
             return False
         stored = self.edits([row.key])[row.key]
-        return bool(stored.image) and stored.image != row.image and self.pictures.is_gone(stored.image or "")
+        return bool(stored.image) and stored.image != row.image and bool(self.pictures.gone([stored.image or ""]))
 
     def _repeated(self, stage: Stage, table: Table, row: _Row) -> Attempt:
         before, again = self._said(table, row.key), row.said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 import tempfile
@@ -11,12 +10,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stillme.errors import StillmeError, StoreDamaged, StoreUnwritable
+from stillme.store.saved_rows import require_all_rows
 from stillme.store.schema import require_known
 
 LEDGER = "stillme.sqlite"
-ROW_COUNTS = ".stillme.rows.json"
-"""The numbers of the last rows that were saved, beside the ledger from a writer's first row to its orderly end."""
-_COUNTED = ("edit", "assessment", "attempt")
+_OF_THE_MACHINE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+_PRIMARY_CODE = 0xFF
+"""SQLite's further codes are these with more in the higher bits."""
 _NOT_A_LEDGER = "SELECT COUNT(*) FROM sqlite_master"
 
 
@@ -38,40 +49,21 @@ def explained(ledger: Path) -> Generator[None]:
     """Faults of the disk and of the file as a sentence each."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        raise StoreUnwritable(
-            f"{ledger} cannot be written to ({error}). Check the disk's space and the permissions, then run the same "
-            "command."
-        ) from None
     except sqlite3.DatabaseError as error:
+        if is_fault_of_the_machine(error):
+            raise StoreUnwritable(
+                f"{ledger} cannot be written to ({error}). Check the disk's space and the permissions, then run the "
+                "same command."
+            ) from None
         raise StoreDamaged(
             f"{ledger} is damaged ({error}). `stillme doctor {ledger.parent}` shows what is whole, `--repair` saves it."
         ) from None
 
 
-def last_rows(connection: sqlite3.Connection) -> dict[str, int]:
-    """The number of the last row of every table that grows."""
-    return {
-        table: int(connection.execute(f"SELECT COALESCE(MAX(id), 0) FROM {table}").fetchone()[0])
-        for table in _COUNTED
-        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-    }
-
-
-def require_all_rows(connection: sqlite3.Connection, ledger: Path) -> None:
-    """Refuse a ledger that lacks rows which were saved: its log was deleted or cut off after a crash."""
-    try:
-        saved: dict[str, int] = json.loads(ledger.with_name(ROW_COUNTS).read_text("utf-8"))
-    except (OSError, ValueError):
-        return  # the last writer ended in an orderly way, or was killed while it wrote the numbers
-    present = last_rows(connection)
-    lacking = {table: count - present.get(table, 0) for table, count in saved.items() if count > present.get(table, 0)}
-    if lacking:
-        rows = ", ".join(f"{count:,} rows of {table}s" for table, count in lacking.items())
-        raise StoreDamaged(
-            f"{ledger} lacks {rows} that were saved: {ledger.name}-wal was deleted or cut off after a run was killed. "
-            f"Put it back from a copy, or go on without those rows: `stillme doctor {ledger.parent} --repair`."
-        )
+def is_fault_of_the_machine(error: sqlite3.Error) -> bool:
+    """Whether the disk, the folder or another process is at fault, not the content of the ledger."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return (code & _PRIMARY_CODE) in _OF_THE_MACHINE
 
 
 def _without_writing(ledger: Path, uri: str) -> sqlite3.Connection:

@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from stillme.errors import StoreDamaged
-from stillme.store.opening import LEDGER, ROW_COUNTS
+from stillme.store.opening import LEDGER
+from stillme.store.saved_rows import forget_rows
 from stillme.store.schema import MIGRATIONS, migrate, version_of
 from stillme.store.writer_lock import writer_lock
 from stillme.types import Json
 
 _DRAFT = f".{LEDGER}.saved"
 _SHOWN = 5
+_WORDS = 60
+"""Characters of what SQLite says of a row: it may repeat all of it."""
+_ROW_BYTES = 32
+"""No row of a numbered table is shorter."""
+_PAGE_COUNT = slice(28, 32)
+_PAGE_SIZE = slice(16, 18)
+"""Where SQLite's file format has them."""
+_JSON = {
+    "spec": ("parameters",),
+    "portrait": ("attributes",),
+    "edit": ("portraits", "effective", "truth"),
+    "assessment": ("effective",),
+    "feature": ("dimensions", "effective"),
+    "sentinel": ("answers", "chart", "effective"),
+    "ticket": ("questions",),
+    "design": ("document",),
+    "audit": ("resolved",),
+}
+"""Columns that hold JSON: a damaged page may still be read, as something else."""
 _INCOMPLETE = (
     # An assessment without all of its axes would look like a judge who said nothing on the others.
     "DELETE FROM judgement WHERE assessment NOT IN (SELECT id FROM assessment)",
@@ -28,10 +50,10 @@ _INCOMPLETE = (
     ),
     "DELETE FROM assessment WHERE judge NOT IN (SELECT key FROM spec)",
     # Work records a design again if it is not there; half a list of requests would be read as the whole.
-    (
-        "DELETE FROM design WHERE plan NOT IN "
-        "(SELECT p.id FROM plan p WHERE p.requests = (SELECT COUNT(*) FROM request r WHERE r.plan = p.id))"
-    ),
+    "DELETE FROM plan WHERE requests != (SELECT COUNT(*) FROM request r WHERE r.plan = plan.id)",
+    "DELETE FROM design WHERE plan NOT IN (SELECT id FROM plan)",
+    # The next list may get the number of one that is lost.
+    "DELETE FROM request WHERE plan NOT IN (SELECT id FROM plan)",
 )
 
 
@@ -48,13 +70,31 @@ class Salvaged:
 
 
 def faults(ledger: Path) -> list[str]:
-    """What SQLite finds wrong with a ledger's pages; empty if nothing."""
+    """What is wrong with a ledger's pages, and with rows that cannot be read; empty if nothing."""
     with closing(sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         try:
             rows = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
+            return list(_unreadable(connection)) if rows == ["ok"] else rows
         except sqlite3.DatabaseError as error:
             return [str(error)]
-    return [] if rows == ["ok"] else rows
+
+
+def _unreadable(connection: sqlite3.Connection) -> Iterator[str]:
+    """Rows on whole pages whose content is none that was written."""
+    for table in _tables(connection):
+        try:
+            for _ in connection.execute(f"SELECT * FROM {table}"):
+                pass
+        except sqlite3.OperationalError as error:
+            yield f"{table}: {str(error)[:_WORDS]}"
+        if table in _JSON:
+            (count,) = connection.execute(f"SELECT COUNT(*) FROM {table} WHERE {_broken_json(table)}").fetchone()
+            if count:
+                yield f"{table}: {count:,} rows hold broken JSON"
+
+
+def _broken_json(table: str) -> str:
+    return " OR ".join(f"({column} IS NOT NULL AND NOT json_valid({column}))" for column in _JSON[table])
 
 
 def salvage(folder: Path) -> Salvaged:
@@ -62,15 +102,17 @@ def salvage(folder: Path) -> Salvaged:
     ledger, draft = folder / LEDGER, folder / _DRAFT
     with writer_lock(folder, wait=0.0):
         draft.unlink(missing_ok=True)
-        with closing(sqlite3.connect(ledger, isolation_level=None)) as old:
+        with _as_long_as_it_was(ledger) as source, closing(sqlite3.connect(source, isolation_level=None)) as old:
             try:
                 version = version_of(old)
                 names = _tables(old)
             except sqlite3.DatabaseError as error:
-                raise StoreDamaged(f"{ledger} cannot be saved ({error}): its first page is lost. Use a copy.") from None
+                raise StoreDamaged(
+                    f"{ledger} cannot be saved ({error}): the page that lists its tables is lost. Use a copy."
+                ) from None
             with closing(sqlite3.connect(draft, isolation_level=None)) as new:
                 migrate(new, MIGRATIONS[:version])
-                kept, lost = _copy(old, new, names)
+                kept, lost = _copy(old, new, names, _bytes(ledger) // _ROW_BYTES)
                 migrate(new)
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         aside = ledger.with_name(f"{LEDGER}.damaged-{stamp}")
@@ -82,12 +124,36 @@ def salvage(folder: Path) -> Salvaged:
         with draft.open("rb") as stream:
             os.fsync(stream.fileno())
         draft.replace(ledger)
-        (folder / ROW_COUNTS).unlink(missing_ok=True)
+        forget_rows(folder)
     return Salvaged(kept=kept, lost=lost, aside=aside)
 
 
+@contextmanager
+def _as_long_as_it_was(ledger: Path) -> Generator[Path]:
+    """The ledger, or a copy with empty pages for those that were cut off: SQLite reads nothing of a shorter file."""
+    with ledger.open("rb") as stream:
+        header = stream.read(100)
+    pages, size = (int.from_bytes(header[place], "big") for place in (_PAGE_COUNT, _PAGE_SIZE))
+    length = pages * (65536 if size == 1 else size)
+    # With a log the header may be older than the pages that count.
+    if length <= _bytes(ledger) or _bytes(ledger) > ledger.stat().st_size:
+        yield ledger
+        return
+    with tempfile.TemporaryDirectory(dir=ledger.parent, prefix=".stillme-repair-") as scratch:
+        padded = Path(scratch) / ledger.name
+        shutil.copyfile(ledger, padded)
+        os.truncate(padded, length)
+        yield padded
+
+
+def _bytes(ledger: Path) -> int:
+    """Of the ledger and its log."""
+    log = ledger.with_name(f"{ledger.name}-wal")
+    return ledger.stat().st_size + (log.stat().st_size if log.exists() else 0)
+
+
 def _copy(
-    old: sqlite3.Connection, new: sqlite3.Connection, names: Sequence[str]
+    old: sqlite3.Connection, new: sqlite3.Connection, names: Sequence[str], most: int
 ) -> tuple[dict[str, int], dict[str, int]]:
     kept: dict[str, int] = {}
     lost: dict[str, int] = {}
@@ -98,7 +164,7 @@ def _copy(
     for table in _tables(new):
         if table not in names:
             continue
-        reader = _Reader(old, table)
+        reader = _Reader(old, table, most)
         for row in reader.rows():
             marks = ",".join("?" * len(row))
             new.execute(f"INSERT OR IGNORE INTO {table} ({reader.columns}) VALUES ({marks})", row)
@@ -114,6 +180,9 @@ def _copy(
 
 
 def _take_out_halves(new: sqlite3.Connection) -> None:
+    existing = set(_tables(new))
+    for table in existing & set(_JSON):
+        new.execute(f"DELETE FROM {table} WHERE {_broken_json(table)}")
     for judge, axes in _axes(new).items():
         marks = ",".join("?" * len(axes))
         new.execute(
@@ -122,7 +191,6 @@ def _take_out_halves(new: sqlite3.Connection) -> None:
             (judge, len(axes), *axes),
         )
     new.execute("DELETE FROM assessment WHERE id NOT IN (SELECT assessment FROM judgement)")
-    existing = set(_tables(new))
     for statement in _INCOMPLETE:
         if statement.split()[2] in existing:
             new.execute(statement)
@@ -151,8 +219,8 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 class _Reader:
     """Reads a table around what is broken."""
 
-    def __init__(self, connection: sqlite3.Connection, table: str) -> None:
-        self._connection, self._table = connection, table
+    def __init__(self, connection: sqlite3.Connection, table: str, most: int) -> None:
+        self._connection, self._table, self._most = connection, table, most
         described = connection.execute(f"PRAGMA table_info({table})").fetchall()
         self.columns = ", ".join(f'"{name}"' for _, name, *_ in described)
         self._key = ", ".join(name for _, name, *_, part in sorted(described, key=lambda row: row[-1]) if part)
@@ -176,7 +244,7 @@ class _Reader:
                 return int(self._connection.execute(source).fetchone()[0] or 0)
             except sqlite3.DatabaseError:
                 continue
-        return 1 << 24
+        return self._most
 
     def _between(self, low: int, high: int) -> Iterator[tuple[Json, ...]]:
         query = f"SELECT {self.columns} FROM {self._table} NOT INDEXED WHERE rowid BETWEEN ? AND ?"

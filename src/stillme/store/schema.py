@@ -175,6 +175,15 @@ MIGRATIONS: Sequence[str] = (
     DROP INDEX edit_once;
     CREATE INDEX edit_finished ON edit (key) WHERE final = 1;
     """,
+    """
+    -- Where pictures are kept besides the run folder. The latest is where new ones go; all of them are read. An empty
+    -- address is the run folder itself. No credentials: whoever reads has their own.
+    CREATE TABLE place (id INTEGER PRIMARY KEY, address TEXT NOT NULL, at TEXT NOT NULL);
+    CREATE TRIGGER place_is_kept BEFORE UPDATE ON place
+        BEGIN SELECT RAISE(ABORT, 'places are append-only'); END;
+    CREATE TRIGGER place_stays BEFORE DELETE ON place
+        BEGIN SELECT RAISE(ABORT, 'places are append-only'); END;
+    """,
 )
 
 FAILURES_ARE_NOT_FINAL = 6
