@@ -15,6 +15,20 @@ from tests.command_lines import parse
 
 EXAMPLES = Path(__file__).parent.parent / "docs" / "examples"
 SLURM = EXAMPLES / "slurm-ray.sh"
+SBATCH = re.compile(
+    "array|cpus-per-task|gpus-per-node|job-name|mem|nodes|ntasks-per-node|output|partition|requeue|time"
+)
+"""Options of sbatch, in its manual's words."""
+SLURM_SETS = {"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_CPUS_PER_TASK"}
+"""Variables that a job finds."""
+KUBERAY = {
+    "job": "activeDeadlineSeconds backoffLimit entrypoint rayClusterSpec shutdownAfterJobFinishes suspend "
+    "submissionMode ttlSecondsAfterFinished",
+    "cluster": "authOptions enableInTreeAutoscaling headGroupSpec rayVersion workerGroupSpecs",
+    "head": "rayStartParams serviceType template",
+    "workers": "groupName maxReplicas minReplicas numOfHosts rayStartParams replicas template",
+}
+"""Fields of ray.io/v1, from the reference of its types; Kubernetes drops others without a word."""
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +46,14 @@ def test_the_directives_of_slurm_come_before_the_first_command():
     commands = [place for place, line in enumerate(lines) if line and not line.startswith("#")]
     assert lines[0] == "#!/bin/bash"
     assert max(directives) < min(commands)
+
+
+def test_slurm_knows_every_directive_and_every_variable():
+    text = SLURM.read_text()
+    directives = re.findall(r"^#SBATCH --([a-z-]+)", text, re.MULTILINE)
+    assert {"nodes", "ntasks-per-node", "time"} <= set(directives)
+    assert all(SBATCH.fullmatch(directive) for directive in directives)
+    assert set(re.findall(r"\bSLURM_\w+", text)) <= SLURM_SETS
 
 
 def test_ray_knows_every_option_of_the_slurm_script():
@@ -61,6 +83,26 @@ def test_every_pod_of_the_job_has_the_same_image_and_the_run_folder(job: dict[st
         (mount,) = pod["containers"][0]["volumeMounts"]
         assert (mount["name"], claim["persistentVolumeClaim"]) == (claim["name"], {"claimName": "audits"})
         assert folder.is_relative_to(mount["mountPath"])
+
+
+def test_kuberay_knows_every_field_of_the_job(job: dict[str, Any]):
+    cluster = job["spec"]["rayClusterSpec"]
+    parts = [("job", job["spec"]), ("cluster", cluster), ("head", cluster["headGroupSpec"])]
+    parts += [("workers", group) for group in cluster["workerGroupSpecs"]]
+    for what, part in parts:
+        assert set(part) <= set(KUBERAY[what].split()), what
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values()), "ray start takes texts"
+        (container,) = group["template"]["spec"]["containers"]
+        assert container["image"].endswith(f":{cluster['rayVersion']}"), "the operator asks the version in the image"
+
+
+def test_ray_start_knows_every_parameter_of_the_job(job: dict[str, Any]):
+    start = pytest.importorskip("ray.scripts.scripts").start
+    known = {name.removeprefix("--") for option in start.params for name in option.opts}
+    cluster = job["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert set(group["rayStartParams"]) <= known
 
 
 def test_the_head_does_no_work_and_workers_have_gpus(job: dict[str, Any]):

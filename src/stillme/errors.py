@@ -72,6 +72,10 @@ class StoreUnwritable(StillmeError):
     """The run's ledger cannot be written to here."""
 
 
+class PicturesUnreachable(StoreUnwritable):
+    """The place where a run keeps its pictures does not answer, refuses or is gone. No picture is lost by that."""
+
+
 class StoreDamaged(StillmeError):
     """The run's ledger is not what was written."""
 

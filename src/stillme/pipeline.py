@@ -221,7 +221,7 @@ def _adopt(folder: Path, options: Options) -> None:
         with Store.writing(folder, wait=options.wait) as store:
             if options.accept_changes:
                 audit = with_features(audits.load(folder, out=folder, ready=False), store)
-                record(audit, store, calibration.known_to_this_machine(audit))
+                record(audit, store, calibration.known_to_this_machine(audit), to_read_only=True)
                 return
             reason = adopt(folder, store, calibration.known_to_this_machine)
     except (StoreBusy, StoreUnwritable, OSError):
@@ -245,5 +245,7 @@ def _estimate(run: Run, stages: Sequence[Name], options: Options, summary: Summa
             options.say("Writing the report …")
         data = report_data(run, estimated, redact=options.redact, judge=options.judge)
         summary.report = report.write(run.folder, data)
+        if reason := data.unreachable():
+            options.say(f"The report lacks pictures. {reason}")
         if options.figures:
             summary.figures = write_figures(run.folder / FIGURES, data, options.figures)

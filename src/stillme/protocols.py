@@ -258,6 +258,18 @@ class Resumable(Protocol):
 
 
 @runtime_checkable
+class EndsCalls(Protocol):
+    """An editor that works in processes of its own, and ends one that hangs. Optional.
+
+    Others cannot be ended from outside: after its time limit nobody waits for such a call any longer.
+    """
+
+    def end_calls_after(self, seconds: float) -> None:
+        """Called before the first edit, with its time limit."""
+        ...
+
+
+@runtime_checkable
 class TakesGpus(Protocol):
     """An editor or judge whose parameters decide how many GPUs one worker takes. Optional; else `needs.gpus`."""
 
@@ -268,16 +280,29 @@ class TakesGpus(Protocol):
 
 
 @runtime_checkable
+class NamesDevices(Protocol):
+    """An editor whose parameters may name the devices that it computes on. Optional.
+
+    Where all editors of a machine do, those that share none work at the same time.
+    """
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Such as `cuda:1`; empty where it takes whichever there is."""
+        ...
+
+
+@runtime_checkable
 class HasProvider(Protocol):
     """An editor or judge that asks somebody else's computer. Optional.
 
-    It works in the process that was started, whatever the executor, under one rate limit. Judges of different
-    providers are asked at the same time, also while edits are still made.
+    It works in the process that was started, whatever the executor, under one rate limit. Editors and judges of
+    different providers are asked at the same time; judges also while edits are still made.
     """
 
     @property
     def provider(self) -> str:
-        """The provider's address: judges that share it are asked one after the other."""
+        """The provider's address: editors that share it are asked one after the other, and so are judges."""
         ...
 
 

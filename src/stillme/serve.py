@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from stillme import estimates, report
-from stillme.errors import StillmeError
+from stillme.errors import PicturesUnreachable, StillmeError
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.results import Run, folder_of
 from stillme.results.status import status_of
 from stillme.store import Store
 from stillme.store.opening import LEDGER
-from stillme.store.pictures import Pictures
+from stillme.store.pictures import suffix_of
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,14 @@ class Refresher(threading.Thread):
     def _render(self, run: Run) -> str:
         estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
         data = report_data(run, estimated, redact=self._served.redact)
+        if run.store.pictures.place.addresses:
+            data = replace(data, link=_on_demand)
         return report.render(data, live=f"const painted = {self._live.number + 1};\n{_part('live.js')}")
+
+
+def _on_demand(sha256: str) -> str:
+    """What leads to a picture that is kept elsewhere: it is brought here when somebody wants to see it in full."""
+    return f"images/{sha256[:2]}/{sha256}.png"
 
 
 def _written(folder: Path) -> tuple[tuple[int, int], ...]:
@@ -135,7 +142,8 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, served: Served, live_page: LivePage, folder: Path) -> None:
         self.live_page = live_page
-        self.pictures = Pictures(folder / "images") if served.redact == "none" else None
+        with Store.reading(folder) as store:
+            self.pictures = store.pictures if served.redact == "none" else None
         # Beyond loopback the names of this machine cannot be known.
         self.hosts = (*LOOPBACK, bracketed(served.host)) if is_loopback(served.host) else (ANY,)
         try:
@@ -191,10 +199,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _picture(self, path: str) -> tuple[str, bytes] | None:
         asked = _PICTURE.fullmatch(path)
-        known = self._ours.pictures.find(asked["sha256"]) if asked and self._ours.pictures else None
+        if not asked or not self._ours.pictures:
+            return None
+        try:
+            known = self._ours.pictures.intact(asked["sha256"])
+        except PicturesUnreachable as error:
+            log.warning("%s", error)
+            return None
         if known is None:
             return None
-        return mimetypes.guess_type(known.name)[0] or "application/octet-stream", known.read_bytes()
+        data = known.read_bytes()
+        return mimetypes.types_map.get(suffix_of(data), "application/octet-stream"), data
 
     def _send(self, status: HTTPStatus, kind: str, body: bytes, *, with_body: bool) -> None:
         self.send_response(status)

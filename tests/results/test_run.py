@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from stillme.judges.scripted import Scripted
 from stillme.pipeline import Options, run_stages
 from stillme.results import Run
 from stillme.results.drift import drift
+from stillme.store.schema import MIGRATIONS, migrate
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 ALL = ("edit", "judge", "estimate", "report")
@@ -159,15 +161,25 @@ def test_what_changes_no_row_is_taken_over_by_estimate(finished: Path):
         assert drift(run) == []
 
 
+def as_of_version(version: int, file: Path) -> None:
+    """The same rows in a ledger as an earlier stillme had it."""
+    older = file.with_name("older.sqlite")
+    with closing(sqlite3.connect(older, isolation_level=None)) as ledger:
+        migrate(ledger, MIGRATIONS[:version])
+        ledger.execute("ATTACH ? AS newer", (str(file),))
+        for (table,) in ledger.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():
+            columns = ", ".join(name for _, name, *_ in ledger.execute(f"PRAGMA main.table_info({table})"))
+            ledger.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM newer.{table}")
+    for log in file.parent.glob(f"{file.name}-*"):
+        log.unlink()
+    older.replace(file)
+
+
 def test_a_ledger_from_before_designs_were_recorded_is_read_with_its_audit(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
     before = computed_again(finished)
-    with sqlite3.connect(finished / "stillme.sqlite") as ledger:
-        for table in ("design", "request", "plan", "attempt"):
-            ledger.execute(f"DROP TABLE {table}")
-        ledger.execute("PRAGMA user_version = 4")
-    ledger.close()
+    as_of_version(4, finished / "stillme.sqlite")
     original = Scripted.__init__
 
     def upgraded(self: Scripted, parameters: object) -> None:

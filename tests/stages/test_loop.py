@@ -721,3 +721,21 @@ def test_a_disk_that_stays_full_ends_the_stage_with_its_reason(monkeypatch: pyte
 
     with pytest.raises(OSError, match="No space left"):
         go(Full(), 50, say, limits=Limits(patience=Patience(outage=0.3)))
+
+
+@pytest.mark.parametrize("expected", [0.3, None], ids=["priced", "of unknown price"])
+def test_what_may_cost_money_is_saved_before_the_next_answer_comes(
+    monkeypatch: pytest.MonkeyPatch, expected: float | None
+):
+    monkeypatch.setattr("stillme.stages.loop._SAVE_SECONDS", 600.0)
+    ledger, saved = Ledger(), list[int]()
+
+    def perform(tasks: Sequence[int]) -> list[Result]:
+        end = time.monotonic() + 30
+        while len(ledger.rows) + len(ledger.attempts) < tasks[0] and time.monotonic() < end:
+            time.sleep(0.01)
+        saved.append(len(ledger.rows) + len(ledger.attempts))
+        return [Failed(error="busy", retryable=False) if tasks[0] % 2 else "done"]
+
+    go(ledger, 4, perform, expected=expected)
+    assert saved == [0, 1, 2, 3]

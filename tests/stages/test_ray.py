@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stillme import registry
 from stillme.audit.config import ExecutorSection
 from stillme.errors import MissingExtra, StillmeError
+from stillme.portraits import synthetic
 from stillme.registry import Recipe
 from stillme.stages.executors import executor_of
 from stillme.stages.ray_executor import Performer, capacity
 from stillme.stages.workers import Inside, Posting
 from stillme.store import Store
+from stillme.store.pictures import UNFINISHED
+from stillme.store.pictures_elsewhere import pictures_at
+from stillme.store.places import PicturePlace
+from stillme.types import Arm, Prompt, Request
+from tests.buckets import S3, Bucket
 from tests.cli.test_kill import content, rows_of
 
 Write = Callable[..., Path]
@@ -52,9 +61,10 @@ WITHOUT_A_SECOND_TRY = (
 class Nodes:
     """Two machines of one CPU each, in processes of this one, and a head that does no work."""
 
-    def __init__(self) -> None:
+    def __init__(self, bucket: Bucket) -> None:
         from ray.cluster_utils import Cluster
 
+        self.bucket = bucket
         head = {"num_cpus": 0, "include_dashboard": False, "node_ip_address": "127.0.0.1", **SMALL}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.environment = {**os.environ, "RAY_ADDRESS": self._cluster.address}
@@ -78,15 +88,19 @@ SMALL = {"object_store_memory": 80_000_000}
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+def nodes(s3: S3) -> Iterator[Nodes]:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'stillme[ray]'")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
         environment.setenv("RAY_AUTH_MODE", "disabled")
         environment.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's name for: on loopback
-        started = Nodes()
-        yield started
-        started.end()
+        with s3.bucket() as bucket:
+            # Machines have credentials of their own; here, those that they are started with.
+            for name, value in bucket.environment.items():
+                environment.setenv(name, value)
+            started = Nodes(bucket)
+            yield started
+            started.end()
 
 
 def write(write_audit: Write, *, seconds: float, prompts: str = "[]", guilty: str = "", extra: str = RAY) -> Path:
@@ -173,20 +187,67 @@ def test_a_request_that_ends_its_actor_is_named_and_the_rest_is_done(nodes: Node
     assert list(edits.values()) == ["edited"] * 5
 
 
+def test_pictures_of_a_cluster_may_be_in_a_bucket(nodes: Nodes, write_audit: Write, tmp_path: Path):
+    nodes.complete()
+    here, there = tmp_path / "here", tmp_path / "there"
+    run_to_its_end(write(write_audit, seconds=0.0, prompts='["O-01"]', extra=""), here, nodes.environment)
+    folder = write(
+        write_audit, seconds=0.0, prompts='["O-01"]', extra=f'{RAY}\n[pictures]\nstore = "{nodes.bucket.address}"'
+    )
+    (folder / "finished.log").unlink()
+    own = nodes.environment | {"STILLME_HOME": str(tmp_path / "home of the driver")}
+    run_to_its_end(folder, there, own)
+    assert finished_by(folder), "no actor did anything: the test would prove nothing"
+    assert "here" not in finished_by(folder)
+    rows, pictures = content(here)
+    assert content(there) == (rows, {}), "pictures do not go through the run folder"
+    assert nodes.bucket.pictures() == pictures
+    # The driver looked at thumbnails; nothing else came to its machine.
+    copies = {path.name for path in (tmp_path / "home of the driver" / "pictures").rglob("*") if path.is_file()}
+    assert copies <= {name.partition(".")[0] for name in pictures}
+
+
+def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tmp_path: Path):
+    place = PicturePlace(tmp_path / "images", (bucket.address,))
+    pictures = pictures_at(place)
+    pictures.prepare()
+    portrait = synthetic.portraits()[0]
+    pictures.take(portrait.image)
+    elsewhere = replace(portrait, image=replace(portrait.image, path=Path("/on/the/drivers/machine.png")))
+    editor = registry.build("editor", "noop", {})
+    prompt = Prompt(id="p", text="Smile.", category="c", subcategory="s")
+    request = Request(
+        portraits=(elsewhere,), prompt=prompt, arm=Arm.BASELINE, instruction="Smile.", editor=editor.spec, seed=0
+    )
+    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key=editor.spec.key)
+    actor = Performer(Posting(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="")
+    assert actor.problem() == ""
+    (kept,) = actor.perform([request])
+    assert kept.image in {name.partition(".")[0] for name in bucket.pictures()}
+
+
+def test_an_actor_that_does_not_see_the_bucket_says_so(bucket: Bucket, tmp_path: Path):
+    place = PicturePlace(tmp_path, (bucket.address,))
+    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
+    problem = Performer(Posting(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="").problem()
+    assert f"on {socket.gethostname()}, {bucket.address} holds no pictures of runs" in problem
+
+
 def posting(pictures: Path, **changed: Any) -> Posting:
     recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
-    return Posting(recipe=recipe, pictures=pictures, jobs=pictures / "jobs", **changed)
+    return Posting(recipe=recipe, pictures=PicturePlace(pictures), jobs=pictures / "jobs", **changed)
 
 
 def test_an_actor_that_does_not_see_the_run_folder_says_so(tmp_path: Path):
-    problem = Performer(posting(tmp_path), token=".shared-elsewhere").problem()
+    problem = Performer(posting(tmp_path), token="shared-elsewhere").problem()
     assert "does not see" in problem
     assert "file system that every machine of the cluster mounts" in problem
 
 
 def test_an_actor_of_another_version_says_so(tmp_path: Path):
-    (tmp_path / ".shared-1").touch()
-    assert "is another one here than where the run was started" in Performer(posting(tmp_path), ".shared-1").problem()
+    (tmp_path / UNFINISHED).mkdir()
+    (tmp_path / UNFINISHED / "shared-1").touch()
+    assert "is another one here than where the run was started" in Performer(posting(tmp_path), "shared-1").problem()
 
 
 def test_what_asks_somebody_elses_computer_stays_in_this_process(tmp_path: Path):

@@ -6,18 +6,23 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stillme.editors.noop import Noop
 from stillme.judges.scripted import Scripted
 from stillme.pipeline import Options, run_stages
+from stillme.registry import editor_class
 from stillme.stages import tasks
+from stillme.stages.edits import lanes_of
 from stillme.stages.executors import Local
 from stillme.types import Assessment, EditOutcome, Failed, Pair, Request
 
 Write = Callable[..., Path]
 WORK = ("edit", "judge")
+LAST = "p5"
+"""The last portrait."""
 TWO = """use = "scripted"
 name = "one"
 sentinel = { share = 0.0 }
@@ -50,7 +55,7 @@ def test_an_edit_is_judged_before_the_last_edit_is_made(write_audit: Write, monk
         return original(self, pairs)
 
     def waits_for_the_judge(self: Noop, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        last = requests[-1].prompt.id == "V-01" and requests[-1].portraits[0].id.endswith("5")
+        last = requests[-1].prompt.id == "O-02" and requests[-1].portraits[0].id == LAST
         assert not last or judged.wait(20), "no judge came while edits were made"
         return edit(self, requests)
 
@@ -128,7 +133,9 @@ def test_only_what_failed_is_done_on_request(write_audit: Write, monkeypatch: py
 def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
     write_audit: Write, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(Scripted, "expected_dollars", lambda _: None, raising=False)
+    # A class of its own: what a class has is remembered once somebody asked whether it is `Priced`.
+    unpriced = type("Unpriced", (Scripted,), {"expected_dollars": lambda _: None})
+    monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
     folder = write_audit(extra="[budget]\ndollars = 5")
     with pytest.raises(Exception, match=r"price of judge 'scripted' is unknown.*--unknown-cost-ok"):
         run_stages(folder, WORK, Options())
@@ -142,3 +149,78 @@ def test_editors_work_side_by_side_where_the_executor_has_room(write_audit: Writ
     first, second, _ = run_stages(folder, ("edit", "judge"), Options()).tallies
     assert first.done == second.done == 12
     assert second.started < (first.stopped or 0.0), "the second did not wait for the first"
+
+
+def test_editors_of_different_providers_are_asked_at_the_same_time(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
+    moody = editor_class("moody")
+    monkeypatch.setattr(moody, "provider", property(lambda editor: f"{editor.spec.key}.example"), raising=False)
+    barrier, original, met = threading.Barrier(2, timeout=20), moody.edit, set[str]()
+
+    def meeting(self: Any, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        if self.spec.key not in met:
+            met.add(self.spec.key)
+            barrier.wait()
+        return original(self, requests)
+
+    monkeypatch.setattr(moody, "edit", meeting)
+    other = "use = 'moody'\n[[editors]]\nname = 'other'\nuse = 'moody'\nparameters = { seconds = 0.001 }"
+    first, second, _ = run_stages(write_audit(other, extra="[executor]\nisolate = false"), WORK, Options()).tallies
+    assert first.done == second.done == 12
+
+
+def test_a_judge_on_this_machine_rates_edits_as_they_come_from_elsewhere(
+    write_audit: Write, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Noop, "provider", "far.example", raising=False)
+    judged, edit, judge = threading.Event(), Noop.edit, Scripted.judge
+
+    def judging(self: Scripted, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        judged.set()
+        return judge(self, pairs)
+
+    def waits_for_the_judge(self: Noop, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        last = requests[-1].prompt.id == "O-02" and requests[-1].portraits[0].id == LAST
+        assert not last or judged.wait(20), "no judge came while edits were made"
+        return edit(self, requests)
+
+    monkeypatch.setattr(Scripted, "judge", judging)
+    monkeypatch.setattr(Noop, "edit", waits_for_the_judge)
+    folder = write_audit()
+    run_stages(folder, WORK, Options())
+    assert [count for _, count in answers(folder)] == [12]
+
+
+def test_an_editor_with_processes_of_its_own_is_told_its_time_limit(
+    write_audit: Write, monkeypatch: pytest.MonkeyPatch
+):
+    told: list[float] = []
+    monkeypatch.setattr(Noop, "end_calls_after", lambda _, seconds: told.append(seconds), raising=False)
+    run_stages(write_audit("use = 'noop'\ntime_limit = 7"), ("edit",), Options())
+    assert told == [7.0]
+
+
+class OnDevices(Noop):
+    def __init__(self, *devices: str) -> None:
+        self.devices = devices
+
+
+class Elsewhere(Noop):
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+
+
+@pytest.mark.parametrize(
+    ("editors", "lanes"),
+    [
+        ([Elsewhere("a"), Elsewhere("b"), Elsewhere("a")], [[0, 2], [1]]),
+        ([OnDevices("cuda:0"), OnDevices("cuda:1"), OnDevices("cuda:0")], [[0, 2], [1]]),
+        ([OnDevices("cuda:0"), OnDevices("cuda:1"), OnDevices("cuda:0", "cuda:1")], [[0, 1, 2]]),
+        # What takes any device, or the processor, might take another's.
+        ([OnDevices("cuda:0"), OnDevices()], [[0, 1]]),
+        ([OnDevices("cuda:0"), Elsewhere("a"), Elsewhere("b")], [[0], [1], [2]]),
+        ([OnDevices("cuda:0"), OnDevices("cuda:1"), OnDevices(), Elsewhere("a")], [[0, 1, 2], [3]]),
+        ([], []),
+    ],
+)
+def test_only_editors_that_share_nothing_work_side_by_side(editors: list[Noop], lanes: list[list[int]]):
+    assert lanes_of(editors) == lanes

@@ -25,7 +25,7 @@ class Watching(Noop):
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         for number in range(len(requests)):
-            self.seen.append(len(list(self._pictures.files())))
+            self.seen.append(len(list(self._pictures.names())))
             if number == self._most:
                 raise MemoryError("no room")
             yield Edited(image=images.encode_png(np.full((8, 8, 3), number, dtype=np.uint8)))

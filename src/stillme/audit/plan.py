@@ -169,7 +169,11 @@ class Audit:
 
     def request_count(self, named: NamedEditor) -> int:
         """How many requests `requests` and `unasked` yield together."""
-        return sum(1 for _ in self.cells(named)) * len(named.seeds)
+        if self.sample is not None or self.casts:
+            return sum(1 for _ in self.cells(named)) * len(named.seeds)
+        # Every portrait has the cells of the first: a grid of millions need not be walked.
+        first = replace(self, portraits=self.portraits[:1])
+        return sum(1 for _ in first.cells(named)) * len(self.portraits) * len(named.seeds)
 
     @cached_property
     def portraits_to_describe(self) -> tuple[Portrait, ...]:

@@ -96,8 +96,8 @@ class JudgeBehaviour:
             if unequal:
                 yield (
                     f"Combined scores lack a judge more often in some groups of {numbers.factor_name(factor)} than in "
-                    f"others ({_most_of(list(unequal))}; {numbers.p_value(max(unequal.values()))}), so groups are not "
-                    "rated by the same judges."
+                    f"others ({_most_of(list(unequal))}; {numbers.p_value(max(unequal.values()))}). They are left "
+                    "out, so what is left may compare unlike edits."
                 )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stillme import numbers, rubric
 from stillme.estimates import Scores
-from stillme.estimates.agreement import Agreement, agreement
+from stillme.estimates.agreement import Agreement, agreement, disagreement
 from stillme.files import write_csv
 from stillme.judges.ensemble import agreed
 from stillme.judges.flags import PRIORITIES, Flag, flag
@@ -57,6 +57,24 @@ def raters(run: Run) -> list[Scores]:
     own = {judge.name for judge in run.judges} - run.design.people
     rated = {axis.name for axis in rubric.load().axes.values() if axis.is_scale or axis.is_nominal}
     return [score for score in run.results.scores if score.judge in own and score.axis in rated]
+
+
+def disagreements(run: Run) -> NDArray[np.float64]:
+    """For each edit how far models' answers on the scales are apart, on average over the scales; NaN if not known."""
+    nominal = rubric.load().is_nominal
+    answers: dict[str, list[NDArray[np.float64]]] = {}
+    repeats = {(repeat.judge, repeat.axis): repeat.value for repeat in run.results.repeats}
+    for score in raters(run):
+        if not nominal(score.axis):
+            again = repeats.get((score.judge, score.axis))
+            answers.setdefault(score.axis, []).extend([score.value] if again is None else [*again])
+    apart = np.full(len(run.results.edits), np.nan)
+    tables = [disagreement(given) for given in answers.values() if len(given) > 1]
+    if tables:
+        table = np.stack(tables)
+        known = ~np.isnan(table).all(axis=0)
+        apart[known] = np.nanmean(table[:, known], axis=0)
+    return apart
 
 
 def agreement_of(run: Run) -> list[Agreement]:

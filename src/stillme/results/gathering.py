@@ -108,6 +108,7 @@ def joined(one: Results, other: Results) -> Results:
         second=_one_after_the_other(a, b, "second", -1, len(a.portraits)),
         matching=_one_after_the_other(a, b, "matching", 0),
         seed=_one_after_the_other(a, b, "seed", 0),
+        has_states=a.has_states and b.has_states,
     )
     return Results(
         edits=edits,
@@ -266,6 +267,7 @@ class _Table:
             second=codes["second"] if in_pairs else None,
             matching=codes["matching"] if in_pairs else None,
             seed=codes["seed"] if len(self._seeds) > 1 else None,
+            has_states=bool(design.resolved.get("states", True)),
         )
         return Results(
             edits=edits,

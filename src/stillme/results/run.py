@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from stillme.audit.load import FILE
-from stillme.design import Design, JudgeRecord, RecordedRequest, design_from
+from stillme.design import Asked, Design, JudgeRecord, RecordedRequest, design_from
 from stillme.errors import StillmeError
 from stillme.estimates import Genders, Settings
 from stillme.results.gathering import Results, gather
@@ -47,6 +47,11 @@ class Run:
             self.design = design
         elif recorded is not None:
             self.design = design_from(recorded.document, store.pictures.where)
+        elif begun := store.designs.begun:
+            raise StillmeError(
+                f"{store.folder} cannot be read before all its requests are recorded, {begun:,} so far. "
+                f"`stillme run {store.folder}` goes on recording."
+            )
         else:
             self.design, self._unrecorded = recover(store)
 
@@ -93,6 +98,14 @@ class Run:
         if self._plan is not None:
             return self.store.designs.requests(self._plan, editor)
         return (request for request in self._unrecorded if editor is None or request.editor == editor)
+
+    def asked(self) -> Iterator[Asked]:
+        """The same requests, as much of them as counting needs."""
+        if self._plan is not None:
+            return self.store.designs.asked(self._plan)
+        return (
+            Asked(request.editor, request.key, not request.withheld or request.waiting) for request in self._unrecorded
+        )
 
     @property
     def plan(self) -> int | None:
@@ -148,9 +161,10 @@ class Run:
         """The file of an edited or source picture."""
         path = self.store.pictures.intact(sha256)
         if path is None:
-            how = "damaged in" if self.store.pictures.find(sha256) else "missing from"
+            damaged = any(lost.how == "damaged" for lost in self.store.pictures.lost([sha256]))
+            how = "damaged in" if damaged else "missing from"
             raise StillmeError(
-                f"The picture {sha256} is {how} {self.store.pictures.folder}. Put it back from a copy; "
+                f"The picture {sha256} is {how} {self.store.pictures}. Put it back from a copy; "
                 f"`stillme doctor {self.folder}` lists all such pictures."
             )
         return path

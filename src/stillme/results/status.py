@@ -46,6 +46,8 @@ class Status:
     """Combined scores that lack a judge."""
     known_answers: tuple[KnownAnswers, ...] = ()
     """What judges said to hidden pairs of known truth."""
+    pictures: str = ""
+    """Where new pictures are kept; empty for the run folder."""
 
     @property
     def complete(self) -> bool:
@@ -58,6 +60,7 @@ class Status:
         """For `--json`."""
         return {
             "folder": str(self.folder),
+            "pictures": self.pictures or None,
             "extractors": [{"name": name, **counts} for name, counts in self.extractors.items()],
             "editors": [{"name": name, **counts} for name, counts in self.editors.items()],
             "judges": [{"name": name, **counts} for name, counts in self.judges.items()],
@@ -85,6 +88,8 @@ class Status:
                 share = f"{done / total:4.0%}" if total else "  –"
                 lines.append(f"  {kind:<9}{name:<20}{share}  {done:,} of {total:,}{f' ({rest})' if rest else ''}")
         lines.append(f"  cost     {self.totals.cost_text}, {self.totals.seconds:,.0f} s of work")
+        if self.pictures:
+            lines.append(f"  pictures {self.pictures}")
         lines += [f"  weights  {entry.editor:<20}{entry}" for entry in self.weights]
         lines += [f"  {failure}" for failure in self.failures[:_SHOWN]]
         if len(self.failures) > _SHOWN:
@@ -108,16 +113,18 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
     store = run.store
     editors = {editor.name: Counter(total=0, done=0) for editor in run.design.editors}
     judges = {judge.name: Counter(total=0, done=0) for judge in run.judges}
-    rows = run.rows()
-    while chunk := list(itertools.islice(rows, CHUNK)):
-        for row in chunk:
-            counts = editors[row.request.editor]
-            counts["total"] += not row.request.withheld or row.request.waiting
-            if row.edit:
-                counts["done"] += row.edit.final
-                counts[_word(row.edit)] += 1
+    requests = run.asked()
+    while chunk := list(itertools.islice(requests, CHUNK)):
+        edits = store.edits([asked.key for asked in chunk])
+        for asked in chunk:
+            counts = editors[asked.editor]
+            counts["total"] += asked.counts
+            if edit := edits.get(asked.key):
+                counts["done"] += edit.final
+                counts[_word(edit)] += 1
+        pictures = [(asked.key, edit.image) for asked in chunk if (edit := edits.get(asked.key)) and edit.image]
         for judge in run.judges:
-            keys = [key for row in chunk if row.image for key, _ in judge.assessments(row.request.key, row.image)]
+            keys = [key for edit, image in pictures for key, _ in judge.assessments(edit, image)]
             judges[judge.name].update(total=len(keys), done=len(store.finished_assessments(keys)))
     for judge in run.judges:
         if tickets := store.tickets.open(judge.spec.key):
@@ -135,6 +142,7 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
         weights=tuple(editor_weights(run)),
         gaps=gaps(run),
         known_answers=tuple(answered_by(store, run.judges)),
+        pictures=store.places.current,
     )
 
 

@@ -26,6 +26,11 @@ def recover(store: Store) -> tuple[Design, tuple[RecordedRequest, ...]]:
     latest = store.latest_audit()
     if latest is None:
         raise StillmeError(f"{store.folder} has no run yet. Start it with `stillme run {store.folder}`.")
+    if "rows" in latest.resolved:
+        raise StillmeError(
+            f"The import of rows into {store.folder} was interrupted. "
+            "Run the same `stillme import rows` again to finish it."
+        )
     try:
         audit = with_features(audits.load(store.folder, ready=False), store)
     except StillmeError as error:

@@ -18,9 +18,10 @@ from stillme.judges.model import ModelJudge
 from stillme.stages.answers import Answered, Answers, Asked
 from stillme.stages.loop import Activity, Terms
 from stillme.stages.tally import Ended, Tally
+from stillme.stages.workers import brought
 from stillme.store import Store
 from stillme.store.tickets import Ticket
-from stillme.types import Assessment
+from stillme.types import Assessment, Failed, Pair
 from stillme.vlm import Malformed, Reply
 from stillme.vlm.batch_apis import Located, LostBatch, MaybeSubmitted, NotSubmitted
 from stillme.vlm.batches import (
@@ -96,10 +97,11 @@ class _BatchRun:
             elif submit and not self._answers.stopped:
                 if ended := self._terms.should_end():
                     return ended
-                if failed := self._judge.check_labels(task.pair):
-                    self._save([self._row(task, self._judge.assessment(task.pair, failed))])
+                pair = self._judge.check_labels(task.pair) or self._brought(task)
+                if isinstance(pair, Failed):
+                    self._save([self._row(task, self._judge.assessment(task.pair, pair))])
                     continue
-                question = self._client.encode(self._judge.question(task.pair))
+                question = self._client.encode(self._judge.question(pair))
                 if len(batch) == self._judge.settings.batch_size or not self._client.fits(question, size):
                     if ended := (yield from self._submit(batch)):
                         return ended
@@ -125,18 +127,18 @@ class _BatchRun:
         )
         questions = [question.with_id(ticket.id_of(place)) for place, (_, question) in enumerate(batch)]
         self._waiting |= {task.key: task for task, _ in batch}
-        self._store.tickets.add(ticket)
+        self._store.add_ticket(ticket)
         self._terms.spending.reserve(expected or 0.0)
         try:
             id_ = self._client.submit(ticket.id, questions)
         except BatchRejected as error:
-            self._store.tickets.add_event(ticket, "abandoned", f"rejected: {error}")
+            self._store.add_ticket_event(ticket, "abandoned", f"rejected: {error}")
             self._client.clean_up_ticket(ticket.id)
             self._terms.spending.settle(expected or 0.0, 0.0)
             raise StillmeError(f"{self._judge.spec.use} rejected a batch of {len(batch):,}: {error}") from None
         except BatchStateUnknown:
             return None  # looked up while waiting, as after a crash
-        self._store.tickets.add_event(ticket, "submitted", id_)
+        self._store.add_ticket_event(ticket, "submitted", id_)
         return None
 
     # -- collecting -------------------------------------------------------------------------------------------------
@@ -171,7 +173,7 @@ class _BatchRun:
                 ) from None
 
     def _abandon(self, ticket: Ticket, reason: str) -> None:
-        self._store.tickets.add_event(ticket, "abandoned", reason)
+        self._store.add_ticket_event(ticket, "abandoned", reason)
         self._client.clean_up_ticket(ticket.id)
         self._terms.spending.settle(ticket.expected or 0.0, 0.0)
         tasks = (self._waiting.pop(key, None) for key, _ in ticket.questions)
@@ -181,7 +183,7 @@ class _BatchRun:
         lost = LostBatch(ticket=ticket.id, since=ticket.at, requests=len(ticket.questions))
         match self._client.look_up(lost):
             case Located(batch=batch):
-                self._store.tickets.add_event(ticket, "submitted", batch)
+                self._store.add_ticket_event(ticket, "submitted", batch)
             case MaybeSubmitted():
                 pass
             case NotSubmitted():
@@ -214,13 +216,22 @@ class _BatchRun:
         self._save(rows)
         for task, first in malformed:
             # Not in another batch, which could take another day for a handful of answers.
-            second: Reply = self._judge.model.ask_again(self._judge.question(task.pair), first)
+            pair = self._brought(task)
+            lost = isinstance(pair, Failed)
+            second: Reply = pair if lost else self._judge.model.ask_again(self._judge.question(pair), first)
             self._save([self._row(task, self._judge.assessment(task.pair, second))])
         dropped = sum(key not in self._waiting and key not in finished for key, _ in ticket.questions)
         # Before the ticket is closed: after a crash in between, the next run would not know of the uploads.
         self._client.clean_up(batch)
-        self._store.tickets.add_event(ticket, "collected", f"{dropped} no longer asked for" if dropped else "")
+        self._store.add_ticket_event(ticket, "collected", f"{dropped} no longer asked for" if dropped else "")
         self._terms.spending.settle(ticket.expected or 0.0, 0.0)
+
+    def _brought(self, task: Asked) -> Pair | Failed:
+        """The pair with its pictures on this machine, or how they are lost. Where no store answers, nothing is lost."""
+        pair = brought(task.pair, self._store.pictures)
+        if isinstance(pair, Failed) and pair.retryable:
+            raise StillmeError(pair.error)
+        return pair
 
     # -- saving -----------------------------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ def adopt(folder: Path, store: Store, calibrations: Callable[[Audit], Calibratio
         return str(error)
     if changes.redo:
         return str(changes)
-    record(audit, store, calibrations(audit))
+    record(audit, store, calibrations(audit), to_read_only=True)
     return ""
 
 

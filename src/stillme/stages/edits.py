@@ -7,7 +7,17 @@ from contextlib import closing
 from dataclasses import replace
 
 from stillme.audit import Audit, NamedEditor
-from stillme.protocols import Editor, KeepsWeights, NeedsPortraits, NeedsPrompts, Resumable, expected_dollars
+from stillme.protocols import (
+    Editor,
+    EndsCalls,
+    HasProvider,
+    KeepsWeights,
+    NamesDevices,
+    NeedsPortraits,
+    NeedsPrompts,
+    Resumable,
+    expected_dollars,
+)
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps, until_ready
 from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
@@ -26,7 +36,8 @@ def edit(
 ) -> tuple[list[Activity], list[Tally]]:
     """Make the missing edits of all editors; `announce` gets each that has a picture.
 
-    One editor after the other, unless the executor has machines enough for all of them.
+    Editors that ask different providers, or compute on different GPUs, work at the same time; others in turn, unless
+    the executor has machines enough for all of them.
     """
     shard = terms.shard
     tallies = [_tally_of(named, audit, shard) for named in audit.editors]
@@ -55,6 +66,8 @@ def edit(
         limits = limits_of(audit.config.executor, can.concurrency, named.time_limit)
         if isinstance(named.editor, Resumable):
             named.editor.remember_in(store.jobs)
+        if isinstance(named.editor, EndsCalls):
+            named.editor.end_calls_after(limits.seconds)
         weights: list[Mapping[str, Json]] = []
         if isinstance(named.editor, KeepsWeights):
             recorded = (used for used in store.editing_weights() if used.editor == named.editor.spec.key)
@@ -86,10 +99,35 @@ def edit(
                     tally.begin()
                     tally.end(Ended.INTERRUPTED)
 
-    each = [activity_of(named, tally) for named, tally in zip(audit.editors, tallies, strict=True)]
-    if terms.executor.side_by_side:
-        return [ending(activity, [tally]) for activity, tally in zip(each, tallies, strict=True)], tallies
-    return [ending(in_turn(each), tallies)], tallies
+    each = [(activity_of(named, tally), tally) for named, tally in zip(audit.editors, tallies, strict=True)]
+    lanes = [[one] for one in each]
+    if not terms.executor.side_by_side:
+        lanes = [[each[place] for place in lane] for lane in lanes_of([named.editor for named in audit.editors])]
+    together = [ending(in_turn(activity for activity, _ in lane), [tally for _, tally in lane]) for lane in lanes]
+    return together, tallies
+
+
+def lanes_of(editors: Sequence[Editor]) -> list[list[int]]:
+    """Which editors take turns, by their places: those of one provider, and those that share a device."""
+    named = [editor.devices for editor in editors if isinstance(editor, NamesDevices)]
+    # One that takes whichever device there is, or the processor, might take any of them.
+    local = sum(not isinstance(editor, HasProvider) for editor in editors)
+    apart = len(named) == local and all(named)
+    lanes: list[tuple[set[str], list[int]]] = []
+    for place, editor in enumerate(editors):
+        taken, turns = _taken_by(editor, apart=apart), [place]
+        for lane in [lane for lane in lanes if lane[0] & taken]:
+            lanes.remove(lane)
+            taken, turns = taken | lane[0], [*lane[1], *turns]
+        lanes.append((taken, sorted(turns)))
+    return sorted(turns for _, turns in lanes)
+
+
+def _taken_by(editor: Editor, *, apart: bool) -> set[str]:
+    """What no other editor should use at the same time."""
+    if isinstance(editor, HasProvider):
+        return {f"provider {editor.provider}"}
+    return set(editor.devices) if apart and isinstance(editor, NamesDevices) else {"this machine"}
 
 
 def _tally_of(named: NamedEditor, audit: Audit, shard: Shard | None) -> Tally:
@@ -137,7 +175,7 @@ def _stage(
         save=save,
         name="edit",
         key=lambda request: request.key,
-        keep=store.attempts.add,
+        keep=store.add_attempts,
         expected=expected_dollars(editor),
         ends_calls=worker.ends_calls,
     )
@@ -148,7 +186,7 @@ def _posting(named: NamedEditor, audit: Audit, store: Store, weights: Sequence[M
         return None
     return Posting(
         recipe=named.recipe,
-        pictures=store.pictures.folder,
+        pictures=store.pictures.place,
         jobs=store.jobs.file,
         portraits=audit.portraits if isinstance(named.editor, NeedsPortraits) else (),
         prompts=audit.prompts if isinstance(named.editor, NeedsPrompts) else (),

@@ -148,7 +148,7 @@ def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:
         save=save,
         name="describe",
         key=lambda task: task.key,
-        keep=store.attempts.add,
+        keep=store.add_attempts,
         expected=expected_dollars(extractor),
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from stillme.audit import Audit, NamedJudge
+from stillme.errors import PicturesUnreachable
 from stillme.judges.model import ModelJudge
 from stillme.protocols import HasProvider, Judge, expected_dollars
 from stillme.sentinels.asking import Sentinels
@@ -67,8 +68,9 @@ class _Work:
         self._judge = named.judge
         self.provider = self._judge.provider if isinstance(self._judge, HasProvider) else ""
         batched = isinstance(self._judge, ModelJudge) and self._judge.settings.delivery == "batch"
-        # What runs on this machine would take its processor from the editors.
-        self.fresh = Fresh(open_=bool(editing) and bool(self.provider) and not batched)
+        # What computes on this machine would take its processor from editors that do so, too.
+        idle = all(asks_elsewhere(editor.editor) for editor in audit.editors)
+        self.fresh = Fresh(open_=bool(editing) and not batched and (bool(self.provider) or idle))
         self._existing = store.newest()[0] if self.fresh.is_open else None
         """The last edit before any was made meanwhile."""
         self.tally = Tally(f"judge {named.name}", 0)
@@ -99,8 +101,9 @@ class _Work:
                     return ended
             limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, self._named.time_limit)
             batches = self._batches(judge.capabilities.batch)
+            here = JudgeWorker(judge, self._store.pictures)
             worker = self._terms.executor.worker(
-                self._posting(), JudgeWorker(judge), concurrency=limits.concurrency, seconds=limits.seconds
+                self._posting(), here, concurrency=limits.concurrency, seconds=limits.seconds
             )
             with closing(worker):
                 yield from until_ready(worker, self._terms, self.tally)
@@ -114,7 +117,7 @@ class _Work:
             return None
         return Posting(
             recipe=recipe,
-            pictures=store.pictures.folder,
+            pictures=store.pictures.place,
             jobs=store.jobs.file,
             gpus=gpus_of(self._judge),
             asks_elsewhere=asks_elsewhere(self._judge),
@@ -177,7 +180,8 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
         for done in finished:
             if done.result.failure and done.result.failure.status == LOST_PICTURE:
                 # The next run then sees that it is missing, without reading every picture.
-                store.pictures.set_aside(done.task.pair.edited.sha256)
+                with suppress(PicturesUnreachable):  # such as where nobody may delete
+                    store.pictures.set_aside(done.task.pair.edited.sha256)
         answers.save(
             [
                 Answered(
@@ -201,7 +205,7 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
         save=save,
         name="judge",
         key=lambda task: task.key,
-        keep=store.attempts.add,
+        keep=store.add_attempts,
         expected=expected_dollars(judge),
         halted=lambda: answers.stopped,
     )

@@ -45,7 +45,8 @@ _LOOK_AHEAD = 500
 """Tasks whose keys are looked up together: one query each, and memory stays flat."""
 _SAVE_ROWS = 250
 _SAVE_SECONDS = 0.5
-"""At most this much finished work is unsaved at any time."""
+"""At most this much finished work is unsaved at any time; of work that may cost money, only what came since the last
+save began."""
 _IDLE_SECONDS = 0.05
 _SAVE_AGAIN_SECONDS = 1.0
 _GRACE_SECONDS = 60.0
@@ -331,7 +332,9 @@ class _Loop(Generic[T, R]):
                     if self._error:
                         raise self._error
                     if self._ended or not self._something_left():
-                        return self._ended or Ended.COMPLETE
+                        self._save()  # not only on the way out, where it would be tried but once
+                        if self._unsaved_since is None and not self._error:
+                            return self._ended or Ended.COMPLETE
                 yield
         finally:
             # Also on the way out of an exception: what was computed is kept.
@@ -601,7 +604,8 @@ class _Loop(Generic[T, R]):
     # -- saving -----------------------------------------------------------------------------------------------------
 
     def _save_if_due(self) -> None:
-        if len(self._unsaved) >= _SAVE_ROWS or time.monotonic() - self._saved_at >= _SAVE_SECONDS:
+        may_cost = self._stage.expected != 0.0 and (self._unsaved or self._tried)
+        if may_cost or len(self._unsaved) >= _SAVE_ROWS or time.monotonic() - self._saved_at >= _SAVE_SECONDS:
             self._save()
 
     def _save(self) -> None:

@@ -1,8 +1,9 @@
 """Work on a Ray cluster: each editor and local judge has actors on its machines, one model load each.
 
 Only this process writes the ledger. Actors answer with rows and put pictures into the run folder, which every machine
-must see. An actor that dies is started again by Ray, on another machine if need be; what was under way in it is asked
-again here, because only here it is known which request was alone when its actor died.
+must see, or into the object store that audit.toml names. An actor that dies is started again by Ray, on another machine
+if need be; what was under way in it is asked again here, because only here it is known which request was alone when its
+actor died.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from stillme.audit.config import ExecutorSection
-from stillme.errors import MissingExtra, StillmeError
+from stillme.errors import MissingExtra, PicturesUnreachable, StillmeError
 from stillme.stages.workers import Placed, Posting, Worker
+from stillme.store.pictures import UNFINISHED
+from stillme.store.pictures_elsewhere import pictures_at
+from stillme.store.places import PicturePlace
 from stillme.types import Failed
 
 T = TypeVar("T")
@@ -39,7 +43,6 @@ _PING_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 10.0
-_TOKEN = ".shared-"
 _REASON = 240
 """Characters of what Ray says that a reason includes."""
 
@@ -80,14 +83,19 @@ class OnRay:
             token.unlink(missing_ok=True)
         self._home.close()
 
-    def _token(self, pictures: Path) -> str:
-        """A file that only this run can have left, by which an actor knows that it sees the same folder."""
+    def _token(self, place: PicturePlace) -> str:
+        """A file that only this run can have left, by which an actor knows that it sees the same folder.
+
+        A place elsewhere is known by its own mark.
+        """
+        if place.is_elsewhere:
+            return ""
+        pictures = place.folder
         if pictures not in self._tokens:
-            pictures.mkdir(parents=True, exist_ok=True)
-            for leftover in pictures.glob(f"{_TOKEN}*"):
-                leftover.unlink(missing_ok=True)  # of a run that was killed: only one can be at work
-            self._tokens[pictures] = pictures / f"{_TOKEN}{secrets.token_hex(8)}"
-            self._tokens[pictures].touch()
+            token = pictures / UNFINISHED / f"shared-{secrets.token_hex(8)}"
+            token.parent.mkdir(parents=True, exist_ok=True)
+            token.touch()
+            self._tokens[pictures] = token
         return self._tokens[pictures].name
 
     def _connected(self) -> Any:
@@ -110,7 +118,7 @@ class Performer:
     """The actor: a worker on some machine of the cluster."""
 
     def __init__(self, posting: Posting, token: str) -> None:
-        self._posting, self._problem = posting, ""
+        self._problem = ""
         try:
             _require_shared(posting.pictures, token)
             self._worker = posting.worker()
@@ -124,8 +132,7 @@ class Performer:
 
     def perform(self, tasks: Sequence[Any]) -> list[Any]:
         """One result per task."""
-        posting = self._posting
-        return cast("Any", self._worker).perform([posting.at_home(task) for task in tasks])
+        return cast("Any", self._worker).perform(tasks)
 
     def close(self) -> None:
         """Release what the plugin holds."""
@@ -407,11 +414,16 @@ def capacity(nodes: Sequence[dict[str, Any]], gpus: int) -> int:
     )
 
 
-def _require_shared(pictures: Path, token: str) -> None:
-    if not (pictures / token).exists():
+def _require_shared(place: PicturePlace, token: str) -> None:
+    if place.is_elsewhere:
+        try:
+            pictures_at(place).require()
+        except PicturesUnreachable as error:
+            raise StillmeError(f"on {socket.gethostname()}, {error}") from None
+    elif not (place.folder / UNFINISHED / token).exists():
         raise StillmeError(
-            f"{socket.gethostname()} does not see {pictures}. Put the run folder on a file system that every machine "
-            "of the cluster mounts under the same path"
+            f"{socket.gethostname()} does not see {place.folder}. Put the run folder on a file system that every "
+            "machine of the cluster mounts under the same path, or keep pictures in an object store ([pictures])"
         )
 
 

@@ -1,35 +1,82 @@
-"""Record what a run asks before work begins: design, requests, source pictures."""
+"""Record what a run asks: design, requests, source pictures. A large grid is recorded beside the work on it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 from stillme.audit import Audit
 from stillme.protocols import Fingerprinted
+from stillme.stages.loop import Activity, Terms
+from stillme.stages.tally import Ended, Tally
 from stillme.store import Store
-from stillme.store.designs import PlanHash
+from stillme.store.designs import OtherRequests, PlanHash
 from stillme.types import Json
 
 Calibrations = Mapping[str, Mapping[str, Json]]
 """By the judge's name: its calibration as this machine knows it."""
 
+Saving = Callable[[], AbstractContextManager[None]]
+"""What one part is saved within."""
 
-def record(audit: Audit, store: Store, calibrations: Calibrations | None = None) -> None:
-    """Record the audit's design and requests, unless they are what was recorded last."""
-    store.record_audit(audit.hash, audit.resolved)
-    for portrait in audit.portraits:
-        store.pictures.take(portrait.image)
-    document = audit.design(calibrations).as_json()
-    latest = store.designs.latest()
-    if latest and latest.document == document and not may_ask_otherwise(audit):
-        return
-    plan = store.designs.plan_of(_hash_of(audit)) if latest else None
-    if latest and latest.document == document and latest.plan == plan:
-        return
-    with store.transaction():
-        if plan is None:
-            plan = store.designs.add_plan(audit.recorded_requests())
-        store.designs.add(audit.hash, document, plan)
+_AT_ONCE = 50_000
+"""Requests that are recorded before any work begins, which takes a second or two."""
+_STEP = 2_000
+"""Requests that are recorded at a time beside the work: for so long nothing is handed out."""
+
+
+def record(audit: Audit, store: Store, calibrations: Calibrations | None = None, *, to_read_only: bool = False) -> None:
+    """Record the audit's design and requests, unless they are what was recorded last.
+
+    Portraits are kept, too. Where that means to ask another machine, those who want to read only do not wait for it.
+    """
+    document = _to_record(audit, store, calibrations, to_read_only=to_read_only)
+    if document is not None:
+        with store.transaction():
+            for _ in _steps(audit, store, document, nullcontext):
+                pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargePlan:
+    """A grid that is recorded beside the work on it, a part at a time.
+
+    Until the last part nobody can read the run. One that was killed before goes on recording where it was.
+    """
+
+    audit: Audit
+    store: Store
+    document: Json
+    tally: Tally
+
+    def beside(self, terms: Terms) -> Activity:
+        """Record; ends early only with the whole run."""
+        self.tally.begin()
+        ended = Ended.COMPLETE
+        for recorded in _steps(self.audit, self.store, self.document, self.store.transaction):
+            self.tally.counts["recorded"] += recorded
+            self.tally.saved += recorded
+            if terms.stop.requested:
+                ended = Ended.INTERRUPTED
+                break
+            terms.watch(self.tally)
+            terms.wake.set()  # the next part need not wait for the work
+            yield
+        self.tally.end(ended)
+        return ended
+
+
+def record_or_defer(audit: Audit, store: Store, calibrations: Calibrations | None = None) -> LargePlan | None:
+    """Record the audit as `record` does; of a large grid, give what is to be recorded beside the work."""
+    requests = sum(map(audit.request_count, audit.editors))
+    if audit.extractors or requests <= _AT_ONCE:
+        record(audit, store, calibrations)
+        return None
+    document = _to_record(audit, store, calibrations)
+    tally = Tally("record requests", requests)
+    return None if document is None else LargePlan(audit=audit, store=store, document=document, tally=tally)
 
 
 def may_ask_otherwise(audit: Audit) -> bool:
@@ -37,8 +84,45 @@ def may_ask_otherwise(audit: Audit) -> bool:
     return bool(audit.extractors) or any(isinstance(named.editor, Fingerprinted) for named in audit.editors)
 
 
-def _hash_of(audit: Audit) -> str:
-    plan = PlanHash()
-    for request in audit.recorded_requests():
-        plan.add(request)
-    return plan.hexdigest()
+def _to_record(
+    audit: Audit, store: Store, calibrations: Calibrations | None, *, to_read_only: bool = False
+) -> Json | None:
+    """The design to record; None if it is the latest, and asks for the same requests."""
+    store.record_audit(audit.hash, audit.resolved)
+    if not (to_read_only and store.pictures.place.is_elsewhere):
+        store.pictures.take_all(portrait.image for portrait in audit.portraits)
+    document = audit.design(calibrations).as_json()
+    latest = store.designs.latest()
+    return None if latest and latest.document == document and not may_ask_otherwise(audit) else document
+
+
+def _steps(audit: Audit, store: Store, document: Json, saved: Saving) -> Generator[int]:
+    """Record part by part, each within `saved`, and give its size; the design comes last, after all it refers to."""
+    latest = store.designs.latest()
+    plan = None
+    if latest:
+        hashing, requests = PlanHash(), audit.recorded_requests()
+        while part := list(itertools.islice(requests, _STEP)):
+            for request in part:
+                hashing.add(request)
+            yield 0
+        plan = store.designs.plan_of(hashing.hexdigest())
+        if latest.document == document and latest.plan == plan:
+            return
+    if plan is None:
+        try:
+            plan = yield from _requests_saved(audit, store, saved, fresh=False)
+        except OtherRequests:
+            plan = yield from _requests_saved(audit, store, saved, fresh=True)
+    with saved():
+        store.designs.add(audit.hash, document, plan)
+
+
+def _requests_saved(audit: Audit, store: Store, saved: Saving, *, fresh: bool) -> Generator[int, None, int]:
+    writer, requests = store.designs.plan_writer(fresh=fresh), audit.recorded_requests()
+    while part := list(itertools.islice(requests, _STEP)):
+        with saved():
+            writer.add(part)
+        yield len(part)
+    with saved():
+        return writer.close()

@@ -35,16 +35,16 @@ def main() -> None:
         send(Ready(f"{type(error).__name__}: {error}"))
         return
     send(Ready())
-    _serve(lambda: read(incoming), worker, posting, ThreadPoolExecutor(concurrency), send)
+    _serve(lambda: read(incoming), worker, ThreadPoolExecutor(concurrency), send)
     worker.close()
 
 
 def _serve(
-    receive: Callable[[], Any], worker: Any, posting: Any, threads: ThreadPoolExecutor, send: Callable[[object], None]
+    receive: Callable[[], Any], worker: Any, threads: ThreadPoolExecutor, send: Callable[[object], None]
 ) -> None:
     def perform(batch: Batch) -> None:
         try:
-            results = worker.perform([posting.at_home(task) for task in batch.tasks])
+            results = worker.perform(batch.tasks)
             send(Results(batch.number, results))
         except BaseException as error:
             # A worker survives what its plugin raises, so this is a fault of ours, or a result that cannot be pickled.

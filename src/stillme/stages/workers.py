@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from stillme import images
 from stillme.editors import output_flags
-from stillme.errors import UnreadableImage
+from stillme.errors import PicturesUnreachable, UnreadableImage
 from stillme.protocols import (
     Editor,
     HasProvider,
@@ -25,13 +25,14 @@ from stillme.registry import Recipe
 from stillme.stages.nonsense import checked_assessment, checked_outcome
 from stillme.store.jobs import Jobs
 from stillme.store.pictures import Pictures, is_intact
+from stillme.store.pictures_elsewhere import pictures_at
+from stillme.store.places import PicturePlace
 from stillme.types import (
     IN_WORDS,
     Assessment,
     Edited,
     EditOutcome,
     Failed,
-    ImageFile,
     Json,
     Pair,
     Portrait,
@@ -85,12 +86,12 @@ class Placed(Worker[T_contra, R], Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """An outcome whose picture, if any, is already on disk: memory holds no images."""
+    """An outcome whose picture, if any, is already on disk or in its store: memory holds no images."""
 
     outcome: EditOutcome
     image: str | None
     unwritten: bytes = b""
-    """The picture, where the disk would not take it: it was paid for, so it is written with its row."""
+    """The picture, where disk or store would not take it: it was paid for, so it is written with its row."""
 
 
 class EditWorker:
@@ -100,9 +101,12 @@ class EditWorker:
         self._editor, self._pictures = editor, pictures
 
     def perform(self, tasks: Sequence[Request]) -> list[Kept]:
-        """One result per request, whatever the editor does."""
+        """One result per request, whatever the editor does. It reads portraits where this machine has them."""
+        found = [_at_home(request, self._pictures) for request in tasks]
+        outcomes = _outcomes(self._editor, [request for request in found if isinstance(request, Request)])
         return [
-            self._kept(outcome, request) for request, outcome in zip(tasks, _outcomes(self._editor, tasks), strict=True)
+            self._kept(next(outcomes), request) if isinstance(request, Request) else self.failed(request)
+            for request in found
         ]
 
     def failed(self, failure: Failed) -> Kept:
@@ -129,21 +133,21 @@ class EditWorker:
         kept = Edited(image=b"", effective=effective, truth=outcome.truth, cost=outcome.cost)
         try:
             return Kept(outcome=kept, image=self._pictures.add(outcome.image))
-        except OSError:
+        except (OSError, PicturesUnreachable):
             return Kept(outcome=kept, image=None, unwritten=outcome.image)
 
 
 class JudgeWorker:
     """Rates pairs, after a look at whether their pictures are what they were."""
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
+    def __init__(self, judge: Judge, pictures: Pictures) -> None:
+        self._judge, self._pictures = judge, pictures
 
     def perform(self, tasks: Sequence[Pair]) -> list[Assessment]:
         """One assessment per pair, whatever the judge does. It is never shown a picture that is not what it was."""
-        lost = {place: problem for place, pair in enumerate(tasks) if (problem := _lost_picture(pair))}
-        seen = iter(_assessments(self._judge, [pair for place, pair in enumerate(tasks) if place not in lost]))
-        return [self.failed(lost[place]) if place in lost else next(seen) for place in range(len(tasks))]
+        found = [brought(pair, self._pictures) for pair in tasks]
+        seen = iter(_assessments(self._judge, [pair for pair in found if isinstance(pair, Pair)]))
+        return [next(seen) if isinstance(pair, Pair) else self.failed(pair) for pair in found]
 
     def failed(self, failure: Failed) -> Assessment:
         """The judge said nothing on any axis."""
@@ -159,8 +163,8 @@ class Posting:
     """Everything a worker in another process or on another machine needs; can be pickled."""
 
     recipe: Recipe
-    pictures: Path
-    """Where pictures are kept: the run's own, or a shared file system's."""
+    pictures: PicturePlace
+    """Where pictures are kept: in the run's own folder, on a shared file system, or in an object store."""
     jobs: Path
     """Where an editor's accepted jobs are remembered."""
     portraits: tuple[Portrait, ...] = ()
@@ -175,31 +179,19 @@ class Posting:
 
     def worker(self) -> EditWorker | JudgeWorker:
         """Build the plugin from its recipe, and prepare it as it is prepared where the run was started."""
-        plugin = self.recipe.build()
+        plugin, pictures = self.recipe.build(), pictures_at(self.pictures)
         if self.recipe.kind == "judge":
-            return JudgeWorker(cast("Judge", plugin))
+            return JudgeWorker(cast("Judge", plugin), pictures)
         editor = cast("Editor", plugin)
         if isinstance(editor, NeedsPortraits):
-            editor.set_portraits(self.portraits)
+            editor.set_portraits(_located(self.portraits, pictures))
         if isinstance(editor, NeedsPrompts):
             editor.set_prompts(self.prompts)
         if isinstance(editor, Resumable):
             editor.remember_in(Jobs(self.jobs))
         if isinstance(editor, KeepsWeights):
             editor.keep_weights(self.weights)
-        return EditWorker(editor, Pictures(self.pictures))
-
-    def at_home(self, task: Request | Pair) -> Request | Pair:
-        """The task with its pictures where this worker has them: paths of another machine mean nothing here."""
-        pictures = Pictures(self.pictures)
-        if isinstance(task, Pair):
-            return replace(
-                task,
-                sources=tuple(_located(image, pictures) for image in task.sources),
-                edited=_located(task.edited, pictures),
-            )
-        portraits = (replace(person, image=_located(person.image, pictures)) for person in task.portraits)
-        return replace(task, portraits=tuple(portraits))
+        return EditWorker(editor, pictures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +225,32 @@ def asks_elsewhere(plugin: Editor | Judge) -> bool:
     return isinstance(plugin, HasProvider) or expected_dollars(plugin) != 0.0
 
 
+def brought(pair: Pair, pictures: Pictures) -> Pair | Failed:
+    """The pair with its pictures where they can be read on this machine, or why it cannot be shown to anybody."""
+    try:
+        sources = tuple(pictures.located(image) for image in pair.sources)
+        pair = replace(pair, sources=sources, edited=pictures.located(pair.edited))
+    except PicturesUnreachable as error:
+        return _unreachable(error)
+    return _lost_picture(pair) or pair
+
+
+def _at_home(request: Request, pictures: Pictures) -> Request | Failed:
+    """The request with its portraits where they can be read on this machine."""
+    try:
+        return replace(request, portraits=_located(request.portraits, pictures))
+    except PicturesUnreachable as error:
+        return _unreachable(error)
+
+
+def _located(portraits: Sequence[Portrait], pictures: Pictures) -> tuple[Portrait, ...]:
+    return tuple(replace(portrait, image=pictures.located(portrait.image)) for portrait in portraits)
+
+
+def _unreachable(error: PicturesUnreachable) -> Failed:
+    return Failed(error=str(error), retryable=True, status="pictures unreachable")
+
+
 def _lost_picture(pair: Pair) -> Failed | None:
     for what, image in (("edited", pair.edited), *(("source", source) for source in pair.sources)):
         if not is_intact(image):
@@ -242,13 +260,10 @@ def _lost_picture(pair: Pair) -> Failed | None:
     return None
 
 
-def _located(image: ImageFile, pictures: Pictures) -> ImageFile:
-    path = pictures.find(image.sha256)
-    return replace(image, path=path) if path else image
-
-
 def _outcomes(editor: Editor, requests: Sequence[Request]) -> Iterator[EditOutcome]:
     """One per request, each as soon as it is there: its picture goes to disk before the next is made."""
+    if not requests:
+        return
     given = 0
     try:
         for outcome in editor.edit(requests):

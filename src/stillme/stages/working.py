@@ -23,12 +23,13 @@ from stillme.stages.executors import executor_of
 from stillme.stages.interrupt import Stop
 from stillme.stages.loop import Activity, Terms, together
 from stillme.stages.prices import require_prices
-from stillme.stages.recording import Calibrations, record
+from stillme.stages.recording import Calibrations, record, record_or_defer
 from stillme.stages.reusing import take_over
 from stillme.stages.shards import Shard, require_free_descriptions
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally, worst
 from stillme.store import Store, Totals
+from stillme.store.places import HERE
 from stillme.store.summaries import Failure
 from stillme.types import Request
 
@@ -93,12 +94,14 @@ def work(
         if "edit" in stages:
             for note in _notes(audit):
                 conditions.say(note)
-        record(audit, store, calibrations)
+        # Before anything is paid for: where no picture can be kept, nothing begins.
+        store.keep_pictures_at(audit.config.pictures.store if audit.config.pictures else HERE)
+        large = record_or_defer(audit, store, calibrations)
         keep_files(audit)
         for note in take_over(audit, store):
             conditions.say(note)
             audit = with_features(audit, store)
-            record(audit, store, calibrations)
+            large = record_or_defer(audit, store, calibrations)
         budget = audit.config.budget
         limit = Budget(dollars=budget.dollars, seconds=budget.minutes * 60 if budget.minutes else None)
         if conditions.shard:
@@ -129,10 +132,11 @@ def work(
             features.refuse_truncation(audit)
             record(audit, store, calibrations)
         if worked.ended in _NEXT:
-            worked.ended = worst(
-                worked.ended,
-                _edit_and_judge(audit, stages, store, terms, only_failed, worked.tallies, calibrations),
-            )
+            activities = _edit_and_judge(audit, stages, store, terms, only_failed, worked.tallies, calibrations)
+            if large:
+                activities.append(large.beside(terms))
+                worked.tallies.append(large.tally)
+            worked.ended = worst(worked.ended, together(activities, terms))
         worked.totals, worked.failures = store.totals(), tuple(store.failures())
         worked.known_answers = tuple(answered_by(store, audit.design(calibrations).judges))
         return worked
@@ -153,7 +157,7 @@ def _edit_and_judge(
     only_failed: bool,
     tallies: list[Tally],
     calibrations: Calibrations | None,
-) -> Ended:
+) -> list[Activity]:
     """Judges that wait for a provider rate edits as they come; one thread writes for all."""
     activities: list[Activity] = []
     waiting: list[Callable[[Request], None]] = []
@@ -173,7 +177,7 @@ def _edit_and_judge(
         activities += judging
         tallies += judges
         waiting.append(tell)
-    return together(activities, terms)
+    return activities
 
 
 def keep_files(audit: Audit) -> None:

@@ -81,6 +81,24 @@ def test_a_worker_that_dies_fails_its_request_and_is_restarted(ask: Ask, pooled:
     assert victim not in workers_of(pooled)
 
 
+def test_a_worker_that_hangs_is_ended_at_its_time_limit_and_restarted(ask: Ask, pooled: Any) -> None:
+    pooled.end_calls_after(20.0)
+    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(pooled, [ask("a"), ask("b")]))
+    assert {worker._timeout for worker in pooled._pool._workers} == {20.0}
+    stopped = [psutil.Process(pid) for pid in workers_of(pooled)]
+    for worker in pooled._pool._workers:
+        worker._timeout = 0.5  # an edit takes longer on a busy machine; a stopped process never answers
+    for process in stopped:
+        process.suspend()
+    outcomes = edited_by_threads(pooled, [ask("c"), ask("d")])
+    assert all(isinstance(outcome, Failed) and outcome.retryable and not outcome.fatal for outcome in outcomes)
+    assert "did not answer within 0.5 s" in str(outcomes)
+    assert not any(process.is_running() for process in stopped)
+    for worker in pooled._pool._workers:
+        worker._timeout = 20.0
+    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(pooled, [ask("c"), ask("d")]))
+
+
 def test_weights_that_do_not_load_end_the_run(ask: Ask, offline: Folders, workers_import: None) -> None:
     editor = tiny_editor({"kontext": offline["flux2"]}, "kontext", devices=["cpu", "cpu"], batch=1)
     [outcome] = editor.edit([ask()])
@@ -159,20 +177,34 @@ def test_a_worker_outlives_the_thread_that_asked_first(backend: Path) -> None:
     worker.close()
 
 
+CARDS = "#!/bin/sh\necho '0, GPU-aa1, A100, 81920, 80000'\necho '1, GPU-bb2, RTX 4090, 24564, 24000'\n"
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine whose driver shows two cards."""
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(CARDS)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_all_devices_are_a_process_for_every_card_that_the_driver_shows(offline: Folders, driver: None) -> None:
+    editor: Any = tiny_editor(offline, "kontext", devices="all", batch=1)
+    assert (editor.capabilities.concurrency, editor.gpus) == (2, 2)
+    pool = editor._started()
+    assert [worker._parameters["parameters"]["device"] for worker in pool._workers] == ["cuda:0", "cuda:1"]
+
+
 @pytest.mark.parametrize(
     ("visible", "names"),
     [(None, ["A100", "RTX 4090"]), ("1", ["RTX 4090"]), ("GPU-aa,1", ["A100", "RTX 4090"]), ("7,0", []), ("", [])],
 )
 def test_only_the_gpus_that_a_process_may_use_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, names: list[str]
+    driver: None, monkeypatch: pytest.MonkeyPatch, visible: str | None, names: list[str]
 ) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho '0, GPU-aa1, A100, 81920, 80000'\necho '1, GPU-bb2, RTX 4090, 24564, 24000'\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    if visible is None:
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    else:
+    if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert [card.name for card in gpus()] == names
     assert {round(card.total_gb) for card in gpus()} <= {80, 24}, "as cards are named"

@@ -13,15 +13,19 @@ from stillme.types import EditOutcome, Failed, Json, Request
 
 BACKEND = SERVE.with_name("diffusers_editor.py")
 _RESTARTS = 1
+_LOADING = 3600.0
+"""Seconds in which weights are loaded at the latest."""
 
 
 class DevicePool:
     """Worker processes, handed out to the threads that ask."""
 
-    def __init__(self, editors: Sequence[Mapping[str, Json]]) -> None:
-        """`editors` says how to build the editor of each device."""
+    def __init__(self, editors: Sequence[Mapping[str, Json]], timeout: float | None) -> None:
+        """`editors` says how to build the editor of each device; a batch may take `timeout` seconds."""
         command = (sys.executable, "-u", str(SERVE), str(BACKEND))
-        self._workers = [Worker(command, editor, timeout=None, restarts=_RESTARTS) for editor in editors]
+        # A model may take longer to load than an edit may take.
+        limits = {"timeout": timeout, "loading": max(timeout, _LOADING) if timeout else None}
+        self._workers = [Worker(command, editor, **limits, restarts=_RESTARTS) for editor in editors]
         self._usable = len(self._workers)
         self._counting = threading.Lock()
         self._free: queue.SimpleQueue[Worker] = queue.SimpleQueue()

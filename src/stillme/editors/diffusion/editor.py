@@ -67,6 +67,7 @@ class DiffusersEditor:
         self._recorded: Sequence[Mapping[str, Json]] = ()
         self._text_encoder = RemoteTextEncoder(parameters.text_encoder_url) if parameters.text_encoder_url else None
         self._starting = threading.Lock()
+        self._time_limit: float | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -81,12 +82,21 @@ class DiffusersEditor:
         """Go on with the weights of earlier edits under the same key, although a branch may have moved."""
         self._recorded = recorded
 
+    def end_calls_after(self, seconds: float) -> None:
+        """A process that hangs on its device is ended, and started again with the next batch."""
+        self._time_limit = seconds
+
     @property
     def gpus(self) -> int:
         """One, or as many as `devices` names; none on a CPU."""
         if self._parameters.devices:
             return max(1, len(self._devices))
         return int(self._parameters.device.partition(":")[0] in ("auto", "cuda"))
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Those of `devices`, or `device` with its number; empty if neither says which."""
+        return self._devices or tuple(device for device in [self._parameters.device] if ":" in device)
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Settings without effect, prompts that would be truncated, portraits that would be rejected."""
@@ -180,7 +190,8 @@ class DiffusersEditor:
                     "weights": weights,
                 }
                 for device in self._devices
-            ]
+            ],
+            self._time_limit,
         )
 
     @property

@@ -72,6 +72,11 @@ class Step1X:
         self._worker: Worker | None = None
         self._given: dict[str, Json] = {}
 
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The GPU, where it is named."""
+        return tuple(device for device in [self._parameters.device] if ":" in device)
+
     def keep_weights(self, recorded: Sequence[Mapping[str, Json]]) -> None:
         """Go on with the weights of earlier edits under the same key, although a branch may have moved."""
         self._recorded = recorded

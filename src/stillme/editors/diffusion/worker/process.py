@@ -48,10 +48,13 @@ class Worker:
         parameters: Mapping[str, Json],
         *,
         timeout: float | None,
+        loading: float | None = None,
         restarts: int | None = None,
     ) -> None:
+        """`timeout` is for one answer, and for loading unless `loading` is another number of seconds."""
         self._command = (*command, str(os.getpid()))
         self._parameters, self._timeout, self._restarts = parameters, timeout, restarts
+        self._loading = loading or timeout
         self._running: _Running | None = None
         self._unloadable: WorkerFault | None = None
         self._deaths = 0
@@ -64,13 +67,14 @@ class Worker:
         if self._running is None:
             try:
                 self._running = _Running(self._command)
-                self._asked(self._running, {"do": "load", "parameters": dict(self._parameters)}, [])
+                load = {"do": "load", "parameters": dict(self._parameters)}
+                self._asked(self._running, load, [], self._loading)
             except WorkerFault as fault:
                 self.close()
                 # Kept, so that not every request waits for weights that do not load; a rerun tries again.
                 self._unloadable = WorkerFault(f"the weights cannot be loaded: {fault}", retryable=True, fatal=True)
                 raise self._unloadable from None
-        answer = self._asked(self._running, message, attached)
+        answer = self._asked(self._running, message, attached, self._timeout)
         self._deaths = 0
         return answer
 
@@ -85,9 +89,11 @@ class Worker:
             self._running.end()
             self._running = None
 
-    def _asked(self, running: _Running, message: Mapping[str, Json], attached: Sequence[bytes]) -> Answer:
+    def _asked(
+        self, running: _Running, message: Mapping[str, Json], attached: Sequence[bytes], timeout: float | None
+    ) -> Answer:
         try:
-            answer = running.exchange(message, attached, self._timeout)
+            answer = running.exchange(message, attached, timeout)
         except WorkerFault as fault:
             self.close()
             self._deaths += 1

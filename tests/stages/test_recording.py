@@ -1,0 +1,122 @@
+"""A large grid is recorded beside the work on it, and reads as if it had been recorded before."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stillme.audit import load
+from stillme.errors import StillmeError
+from stillme.pipeline import Options, run_stages
+from stillme.results import Run
+from stillme.stages import recording
+from stillme.stages.tally import Tally
+
+Write = Callable[..., Path]
+WORK = ("edit", "judge")
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything above five requests is large, and is recorded four at a time."""
+    monkeypatch.setattr(recording, "_AT_ONCE", 5)
+    monkeypatch.setattr(recording, "_STEP", 4)
+
+
+def plans(folder: Path) -> list[list[tuple[Any, ...]]]:
+    with sqlite3.connect(folder / "stillme.sqlite") as ledger:
+        queries = ("SELECT id, hash, requests FROM plan", "SELECT * FROM request", "SELECT hash FROM design")
+        return [ledger.execute(query).fetchall() for query in queries]
+
+
+def cut_off(folder: Path) -> None:
+    """Begin the run, and end it as soon as the first part is recorded."""
+
+    def watch(tally: Tally) -> None:
+        if tally.name == "record requests":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_stages(folder, WORK, Options(watch=watch))
+
+
+def test_a_large_grid_is_recorded_as_a_small_one_is(write_audit: Write, request: pytest.FixtureRequest):
+    folder = write_audit()
+    run_stages(folder, WORK, Options())
+    before = plans(folder)
+    (folder / "stillme.sqlite").unlink()
+    request.getfixturevalue("large")
+    *_, recorded = run_stages(folder, WORK, Options()).tallies
+    assert plans(folder) == before
+    assert (recorded.name, recorded.counts["recorded"], recorded.total) == ("record requests", 12, 12)
+    *_, again = run_stages(folder, WORK, Options()).tallies
+    assert again.counts["recorded"] == 0
+    assert plans(folder) == before
+
+
+@pytest.mark.usefixtures("large")
+def test_a_run_that_was_killed_while_recording_says_so_and_goes_on(write_audit: Write, tmp_path: Path):
+    folder = write_audit()
+    cut_off(folder)
+    with pytest.raises(StillmeError, match=r"before all its requests are recorded, 4 so far\. `stillme run "):
+        Run.open(folder)
+    run_stages(folder, WORK, Options())
+    with Run.open(folder) as run:
+        assert len(list(run.requests())) == run.request_count == 12
+
+
+@pytest.mark.usefixtures("large")
+def test_what_was_half_recorded_of_another_audit_is_replaced(write_audit: Write):
+    folder = write_audit()
+    cut_off(folder)
+    (folder / "audit.toml").write_text((folder / "audit.toml").read_text().replace('"O-02"', '"V-02"'))
+    run_stages(folder, WORK, Options(accept_changes=True))
+    with Run.open(folder) as run:
+        assert {asked.prompt for asked in run.requests()} == {prompt.id for prompt in run.design.prompts}
+        assert "V-02" in {asked.prompt for asked in run.requests()}
+        assert run.request_count == len(list(run.requests())) == 12
+
+
+@pytest.mark.usefixtures("large")
+def test_what_was_half_recorded_of_a_longer_audit_is_no_part_of_the_plan(write_audit: Write):
+    folder = write_audit()
+    cut_off(folder)
+    text = (folder / "audit.toml").read_text()
+    (folder / "audit.toml").write_text(text.replace("[prompts]", "limit = 1\n[prompts]"))
+    run_stages(folder, WORK, Options(accept_changes=True))
+    with Run.open(folder) as run:
+        assert run.request_count == len(list(run.requests())) == 2
+
+
+@pytest.mark.usefixtures("large")
+def test_another_analysis_of_a_large_grid_records_no_request_again(write_audit: Write):
+    folder = write_audit()
+    run_stages(folder, WORK, Options())
+    _, requests, _ = plans(folder)
+    with (folder / "audit.toml").open("a") as stream:
+        stream.write('\n[ensemble]\nrule = "median"\n')
+    run_stages(folder, WORK, Options())
+    _, after, designs = plans(folder)
+    assert after == requests
+    assert len(designs) == 2
+
+
+@pytest.mark.parametrize("arms", ['["baseline"]', '["baseline", "noop"]', '["noop"]'])
+def test_requests_are_counted_as_they_are_made(write_audit: Write, arms: str):
+    folder = write_audit("use = 'noop'\nseeds = [1, 2, 3]")
+    (folder / "audit.toml").write_text(f"arms = {arms}\n" + (folder / "audit.toml").read_text())
+    audit = load(folder)
+    (editor,) = audit.editors
+    assert audit.request_count(editor) == len(list(audit.requests(editor))) > 0
+
+
+def test_running_again_records_no_second_design(write_audit: Write):
+    folder = write_audit()
+    for _ in range(3):
+        run_stages(folder, WORK, Options())
+    _, _, designs = plans(folder)
+    assert len(designs) == 1
