@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stillme import faces, images
-from stillme.audit.load import FILE
-from stillme.audit.template import small_audit
+from stillme.audit.load import load
+from stillme.demo import write_demo
 from stillme.instruments.description import describe
 from stillme.pipeline import Name, Options, run_stages
-from stillme.portraits.synthetic import portraits
 from stillme.results import Run, known_answers
-from stillme.types import Interval
+from stillme.types import Interval, Portrait
 
 TARGET = 40.0
 """Processor seconds: 20 s on two cores."""
@@ -30,13 +29,13 @@ SAMPLE = 12
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        (folder / FILE).write_text(small_audit("stillme demo"), "utf-8")
+        write_demo(folder)
         stages: tuple[Sequence[Name], ...] = (("edit",), ("judge",), ("estimate", "report"))
         taken = {names[-1]: _seconds(lambda names=names: run_stages(folder, names, Options())) for names in stages}
         pictures = sorted((folder / "images").rglob("*.png"))
         with Run.open(folder) as run:
             edits, gaps = len(run.results.edits), list(known_answers.gaps(run))
-        limits = _limits(edits, pictures)
+        limits = _limits(edits, pictures, load(folder).portraits)
     for name, seconds in taken.items():
         print(f"{name:<8}{seconds:>7.1f} CPU s, ×{seconds / limits[name]:.2f} of its limit ({limits[name]:.1f} s)")
     whole, limit = sum(taken.values()), sum(limits.values())
@@ -48,13 +47,13 @@ def main() -> None:
     assert all(inside), "a planted gap was not recovered"
 
 
-def _limits(edits: int, pictures: Sequence[Path]) -> dict[str, float]:
-    people = [images.read_rgb(portrait.image.path) for portrait in portraits()[:SAMPLE]]
+def _limits(edits: int, pictures: Sequence[Path], portraits: Sequence[Portrait]) -> dict[str, float]:
+    people = [images.read_rgb(portrait.image.path) for portrait in portraits[:SAMPLE]]
     found = [faces.mesh(rgb, faces.find(rgb)[0]) for rgb in people]
     files = pictures[:SAMPLE]
 
     def segment(place: int) -> None:
-        rgb = images.read_rgb(portraits()[place].image.path)
+        rgb = images.read_rgb(portraits[place].image.path)
         faces.mesh(rgb, faces.find(rgb)[0])
         faces.person_mask(rgb)
 
@@ -63,9 +62,9 @@ def _limits(edits: int, pictures: Sequence[Path]) -> dict[str, float]:
         describe(people[place], found[place])
 
     return {
-        "edit": len(portraits()) * _each(segment) + edits * _each(lambda place: images.encode_png(people[place])),
-        "judge": (len(portraits()) + edits) * _each(look),
-        "report": (len(portraits()) + edits) * _each(lambda place: images.read_picture(files[place])),
+        "edit": len(portraits) * _each(segment) + edits * _each(lambda place: images.encode_png(people[place])),
+        "judge": (len(portraits) + edits) * _each(look),
+        "report": (len(portraits) + edits) * _each(lambda place: images.read_picture(files[place])),
     }
 
 

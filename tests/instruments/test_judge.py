@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from stillme.instruments import measurements
 from stillme.instruments.judge import Instruments, Parameters
 from stillme.instruments.quantities import DESCRIBED, QUANTITIES, SCALES, SKIN
 from stillme.instruments.thresholds import load_thresholds, step
@@ -120,6 +122,34 @@ def test_threads_and_a_small_cache_change_no_number(tmp_path: Path) -> None:
         together = list(pool.map(lambda pair: next(iter(crowded.judge([pair]))).ratings, pairs))
     assert together == alone
     crowded.close()
+
+
+def test_the_same_two_pictures_are_measured_once_and_each_prompt_has_its_own_scales(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, edited = (saved(tmp_path, rgb, name) for rgb, name in zip(some(2), ("source", "edited"), strict=True))
+    older = replace(PROMPT, id="V-05", years=10)
+    pairs = [
+        Pair(edit=edit, sources=(source,), edited=edited, prompt=prompt)
+        for edit, prompt in (("a", PROMPT), ("b", replace(PROMPT, id="other")), ("c", older))
+    ]
+    alone = [next(iter(Instruments().judge([pair]))) for pair in pairs]
+    measured: list[object] = []
+    measure = measurements.measure
+    monkeypatch.setattr(measurements, "measure", lambda *a, **k: measured.append(a) or measure(*a, **k))
+    assert list(Instruments().judge(pairs)) == alone
+    assert len(measured) == 2
+    assert "age_accuracy" in alone[2].ratings
+    assert "age_accuracy" not in alone[0].ratings
+
+
+def test_a_picture_that_could_not_be_read_is_read_again(tmp_path: Path, source: ImageFile) -> None:
+    path = tmp_path / "late.png"
+    edited = ImageFile(path=path, sha256=source.sha256)
+    judge = Instruments()
+    assert assess(judge, source, edited).failure
+    path.write_bytes(source.read())
+    assert not assess(judge, source, edited).failure
 
 
 def test_the_key_covers_the_thresholds_but_not_the_cache() -> None:

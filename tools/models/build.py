@@ -27,6 +27,7 @@ import numpy as np
 import onnx
 import tfjs
 from onnx import TensorProto, helper, numpy_helper
+from quick import quicken
 
 HERE = Path(__file__).resolve().parent
 WEIGHTS = HERE.parents[1] / "src" / "stillme" / "faces" / "weights"
@@ -47,6 +48,7 @@ def main() -> int:
             member = folders[entry["archive"]] / entry["member"]
             require_hash(member, entry.get("member_sha256", ""))
             convert(entry, member, built)
+            quicken(built)
             found = hashlib.sha256(built.read_bytes()).hexdigest()
             verdict = "as expected" if found == entry["sha256"] else f"expected {entry['sha256'] or 'nothing yet'}"
             wrong += found != entry["sha256"]

@@ -7,7 +7,8 @@ measured: it is the drawing's.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import itertools
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -35,6 +36,8 @@ _SIDE, _EYES = 224, 80.0
 _FEWEST = 200
 _RADII = (1, 2, 4)
 _SCALES = (1, 2, 4, 8)
+_FINE = 2
+"""The scale below which texture is compared between channels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,8 +92,14 @@ def describe(rgb: Picture, mesh: faces.Mesh) -> Doubles:
     chip, skin = _upright(rgb, mesh)
     lab = np.ascontiguousarray(to_lab(chip), dtype=np.float32)
     channels = [np.ascontiguousarray(lab[..., place]) for place in range(3)]
-    numbers = [*_patterns(blur(channels[0], 0.8), skin), *_energies(channels, skin), *_relations(channels, skin)]
-    return np.array(numbers, dtype=np.float64)
+    smooth = [{scale: blur(channel, float(scale)) for scale in _SCALES} for channel in channels]
+    fine = [channel - blurred[_FINE] for channel, blurred in zip(channels, smooth, strict=True)]
+    energies = [
+        number
+        for channel, blurred in zip(channels, smooth, strict=True)
+        for number in _energies(channel, blurred, skin)
+    ]
+    return np.array([*_patterns(blur(channels[0], 0.8), skin), *energies, *_relations(fine, skin)], dtype=np.float64)
 
 
 def _upright(rgb: Picture, mesh: faces.Mesh) -> tuple[Picture, Mask]:
@@ -108,13 +117,16 @@ def _upright(rgb: Picture, mesh: faces.Mesh) -> tuple[Picture, Mask]:
 
 def _patterns(light: Floats, skin: Mask) -> list[float]:
     """How often each kind of spot, edge, line and corner occurs: local binary patterns, turned and light alike."""
+    height, width = light.shape
+    steps = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
     numbers: list[float] = []
     for radius in _RADII:
-        steps = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
-        code = np.zeros(light.shape, dtype=np.int64)
+        around = np.pad(light, radius, mode="wrap")
+        code = np.zeros(light.shape, dtype=np.uint8)
         for place, (down, across) in enumerate(steps):
-            code |= (np.roll(light, (-down * radius, -across * radius), (0, 1)) >= light).astype(np.int64) << place
-        counts = np.bincount(_kinds()[code][skin], minlength=10)
+            top, left = radius * (1 + down), radius * (1 + across)
+            code |= (around[top : top + height, left : left + width] >= light).view(np.uint8) << np.uint8(place)
+        counts = np.bincount(_kinds()[code[skin]], minlength=10)
         numbers.extend(np.sqrt(counts / np.count_nonzero(skin)).tolist())
     return numbers
 
@@ -130,21 +142,15 @@ def _kinds() -> NDArray[np.int64]:
     return np.array(kinds)
 
 
-def _energies(channels: list[Floats], skin: Mask) -> list[float]:
-    """How strong texture is, by colour channel and size."""
-    numbers: list[float] = []
-    for channel in channels:
-        before = channel
-        for scale in _SCALES:
-            smooth = blur(channel, float(scale))
-            numbers.append(float(np.log(np.std((before - smooth)[skin]) + 0.05)))
-            before = smooth
-    return numbers
+def _energies(channel: Floats, smooth: Mapping[int, Floats], skin: Mask) -> list[float]:
+    """How strong texture is in one colour channel, by size."""
+    steps = itertools.pairwise([channel, *smooth.values()])
+    return [float(np.log(np.std((before - after)[skin]) + 0.05)) for before, after in steps]
 
 
-def _relations(channels: list[Floats], skin: Mask) -> list[float]:
+def _relations(textures: list[Floats], skin: Mask) -> list[float]:
     """Whether the channels' textures go together, and whether lightness has few strong marks or many weak ones."""
-    fine = [(channel - blur(channel, 2.0))[skin].astype(np.float64) for channel in channels]
+    fine = [texture[skin].astype(np.float64) for texture in textures]
     fine = [texture - texture.mean() for texture in fine]
     numbers = [
         float((fine[a] * fine[b]).mean() / (np.sqrt((fine[a] ** 2).mean() * (fine[b] ** 2).mean()) + 1e-3))

@@ -6,10 +6,10 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.resources import files
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, Field
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from stillme.instruments.measurements import Measurements, Source
 
 VERSION = "2"
+
+_ALIKE = 256
+"""Assessments that are kept for pairs of the same two pictures."""
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class Parameters(protocols.Parameters):
@@ -50,9 +56,8 @@ class Instruments:
             batch=8,
             concurrency=min(os.cpu_count() or 1, 16),
         )
-        self._cached = chosen.cache
-        self._sources: OrderedDict[str, Source] = OrderedDict()
-        self._lock = threading.Lock()
+        self._sources: _Recent[str, Source] = _Recent(chosen.cache)
+        self._assessments: _Recent[Hashable, Assessment] = _Recent(_ALIKE)
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
         """Measure each pair."""
@@ -64,36 +69,60 @@ class Instruments:
         return cards()
 
     def close(self) -> None:
-        """Empty the cache."""
-        with self._lock:
-            self._sources.clear()
+        """Empty the caches."""
+        self._sources.clear()
+        self._assessments.clear()
 
     def _assess(self, pair: Pair) -> Assessment:
-        from stillme.instruments.measurements import measure
-
         if len(pair.sources) != 1:
             reason = f"{len(pair.sources)} source pictures; instruments compare with one"
             return _for_every_axis(Abstained(reason=reason), pair.prompt)
+        # Editors often give one picture for several prompts: where nothing happens, or where two of them agree.
+        labels = frozenset(pair.labels.items()) if pair.labels is not None else None
+        seen = (pair.sources[0].sha256, pair.edited.sha256, labels, pair.prompt.years)
         try:
-            measured = measure(self._source(pair.sources[0]), pair.edited.path, labels=pair.labels)
+            return self._assessments.get(seen, lambda: self._measured(pair))
         except UnreadableImage as error:
             return _for_every_axis(Failed(error=str(error), retryable=False), pair.prompt)
+
+    def _measured(self, pair: Pair) -> Assessment:
+        from stillme.instruments.measurements import measure
+
+        measured = measure(self._source(pair.sources[0]), pair.edited.path, labels=pair.labels)
         return Assessment(ratings=_ratings(measured, pair.prompt), effective=measured.details)
 
     def _source(self, image: ImageFile) -> Source:
         from stillme.instruments.measurements import prepare
 
+        return self._sources.get(image.sha256, lambda: prepare(image.path))
+
+
+class _Recent(Generic[K, V]):
+    """What was computed last, up to so many. Threads may ask at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: K, compute: Callable[[], V]) -> V:
+        """The value under that key, computed where it is not known."""
         with self._lock:
-            if (known := self._sources.get(image.sha256)) is not None:
-                self._sources.move_to_end(image.sha256)
+            if (known := self._values.get(key)) is not None:
+                self._values.move_to_end(key)
                 return known
-        # Outside the lock: two threads may prepare the same portrait, but none waits for another's.
-        prepared = prepare(image.path)
+        # Outside the lock: two threads may compute the same, but none waits for another's.
+        value = compute()
         with self._lock:
-            self._sources[image.sha256] = prepared
-            while len(self._sources) > self._cached:
-                self._sources.popitem(last=False)
-        return prepared
+            self._values[key] = value
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+        return value
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._values.clear()
 
 
 def _fingerprint() -> str:

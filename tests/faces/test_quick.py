@@ -1,0 +1,81 @@
+"""What `tools/models/quick.py` writes computes the same bits."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+TOOLS = Path(__file__).parents[2] / "tools" / "models"
+CHANNELS = 8
+
+
+def graph(*, clipped_twice: bool = False) -> onnx.ModelProto:
+    """A convolution with PRelu, then one with TensorFlow's limited Relu."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "kernel": rng.normal(size=(CHANNELS, 3, 3, 3)).astype(np.float32),
+        "slope": np.linspace(-1.5, 1.5, CHANNELS, dtype=np.float32).reshape(CHANNELS, 1, 1),
+        "point": rng.normal(size=(CHANNELS, CHANNELS, 1, 1)).astype(np.float32),
+        "six": np.float32(6),
+        "none": np.float32(0),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("PRelu", ["a", "slope"], ["b"]),
+        helper.make_node("Conv", ["b", "point"], ["c"]),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("Min", ["d", "six"], ["e"]),
+        helper.make_node("Max", ["e", "none"], ["y"]),
+        *([helper.make_node("Neg", ["d"], ["z"])] if clipped_twice else []),
+    ]
+    outputs = ["y", "z"] if clipped_twice else ["y"]
+    made = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 9])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, CHANNELS, 9, 9]) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 9
+    return model
+
+
+def outputs(file: Path, x: np.ndarray) -> list[np.ndarray]:
+    return onnxruntime.InferenceSession(str(file)).run(None, {"x": x})
+
+
+@pytest.mark.parametrize("clipped_twice", [False, True])
+def test_slow_activations_are_replaced_and_every_output_keeps_its_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clipped_twice: bool
+) -> None:
+    if not TOOLS.exists():
+        pytest.skip("the tools are not part of a source distribution")
+    monkeypatch.syspath_prepend(str(TOOLS))
+    file = tmp_path / "tiny.onnx"
+    onnx.save(graph(clipped_twice=clipped_twice), file)
+    pictures = [np.random.default_rng(seed).normal(size=(1, 3, 9, 9)).astype(np.float32) for seed in range(5)]
+    before = [outputs(file, picture) for picture in pictures]
+    importlib.import_module("quick").quicken(file)
+    kinds = {node.op_type for node in onnx.load(file).graph.node}
+    assert "PRelu" not in kinds
+    # What another node also reads must stay.
+    assert ("Clip" in kinds) is not clipped_twice
+    for picture, expected in zip(pictures, before, strict=True):
+        for made, output in zip(outputs(file, picture), expected, strict=True):
+            np.testing.assert_array_equal(made, output)
+    once = file.read_bytes()
+    importlib.import_module("quick").quicken(file)
+    assert file.read_bytes() == once, "a file without slow activations keeps its bytes"
+
+
+def test_no_shipped_network_has_slow_activations() -> None:
+    weights = Path(__file__).parents[2] / "src" / "stillme" / "faces" / "weights"
+    for file in weights.glob("*.onnx"):
+        assert "PRelu" not in {node.op_type for node in onnx.load(file).graph.node}, file.name
