@@ -261,6 +261,11 @@ def _peak(replicates: int) -> float:
 def report_peak(replicates: int) -> None:
     """Bootstrap 500,000 rows and print the peak of this process."""
     _ours(*simulated(500_000, 8_400), replicates)
+    print(own_peak())
+
+
+def own_peak() -> float:
+    """The peak of this process, in megabytes."""
     status = Path("/proc/self/status")
     # On Linux ru_maxrss of a child starts at its parent's size; VmHWM is its own.
     own = (
@@ -268,7 +273,7 @@ def report_peak(replicates: int) -> None:
         if status.exists()
         else []
     )
-    print((int(own[0]) if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024)
+    return (int(own[0]) if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
 
 
 if __name__ == "__main__":

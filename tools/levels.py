@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -38,18 +38,23 @@ from stillme.estimates import (
     holm,
     paired_effects,
 )
-from stillme.estimates.agreement import choose_informative, corrected
-from stillme.estimates.bootstrap import limits, resample
+from stillme.estimates.agreement import choose_informative, corrected, disagreement
+from stillme.estimates.bootstrap import Limits, limits, resample
 from stillme.estimates.design import by_factor
 from stillme.estimates.gap_changes import gap_changes
 from stillme.estimates.quantities import Columns
-from stillme.gate.verdicts import Verdict, against_limit
+from stillme.gate.verdicts import Verdict, against_limit, shown_by_holm
+from stillme.planning.people import answers_on
+from stillme.planning.power import Side
+from stillme.planning.ratings import Drawn, Sides, expected_width
 from stillme.types import ImageFile, Interval, NotEstimable, Portrait, Prompt
 
 RACES, GENDERS, AGES, PROMPTS = "ABCDEFG", "fm", range(6), 20
 FACTORS = ("race", "gender", "age")
 Floats = NDArray[np.float64]
 Shares = dict[str, float]
+MEDIAN = "(median)"
+"""Ends the name of a width: a few very wide intervals would move its mean."""
 
 
 @cache
@@ -213,33 +218,57 @@ def volatile(seed: int) -> Shares:
     return shares
 
 
+@dataclass(frozen=True)
+class GateNumber:
+    """A number of a gate, its limit, and its interval at any confidence."""
+
+    at: Callable[[float], Interval | NotEstimable]
+    limit: float
+
+    def verdict(self, confidence: float = 0.95) -> Verdict:
+        """By its interval."""
+        return against_limit(self.at(confidence), "<=", self.limit)[0]
+
+
+def failed(numbers: Sequence[GateNumber]) -> dict[str, set[int]]:
+    """Numbers that fail, each by itself and after Holm."""
+    alone = {place for place, number in enumerate(numbers) if number.verdict() is Verdict.FAILED}
+
+    def still(waiting: Set[int], confidence: float) -> set[int]:
+        return {place for place in waiting if numbers[place].verdict(confidence) is Verdict.FAILED}
+
+    return {"each by itself": alone, "after Holm": shown_by_holm(alone, len(numbers), 0.95, still)}
+
+
 def gate(seed: int) -> Shares:
-    """A group's rate exactly at its limit; one rule, and four independent ones together."""
+    """A group's rate exactly at its limit; one rule, and several independent ones together."""
     stream = np.random.default_rng(seed)
     shares: Shares = {}
     for name, rate in (("27 %", 0.27), ("4 %", 0.04)):
-        verdicts: list[Verdict] = []
-        gaps: list[Verdict] = []
+        audits: list[dict[str, Limits]] = []
         for number in range(4):
             edits, scores = columns(faults(stream, rates_where("A", "race", rate + 0.1, rate)))
             wanted = replace(settings(4 * seed + number, "race"), matched_on=("gender", "age"))
             columned = Columns.of(edits)
             (quantity,) = [part for part in columned.quantities([scores]) if part.name == "race_changed"]
             plan = by_factor(columned, "race", wanted)
-            (resampled,) = resample(plan, [quantity], wanted)
-            groups = dict(zip(plan.levels, resampled.outcomes, strict=False))
-            contrast = next(
-                outcome
-                for comparison, outcome in zip(plan.comparisons, resampled.outcomes, strict=True)
-                if comparison.group == "A - rest"
-            )
-            verdicts.append(against_limit(groups["B"], "<=", rate)[0])
-            gaps.append(against_limit(contrast, "<=", 0.1)[0])
-        for what, found in (("a group's rate", verdicts), ("a contrast", gaps)):
+            (by_comparison,) = limits(plan, [quantity], wanted)
+            audits.append({part.group: at for part, at in zip(plan.comparisons, by_comparison, strict=True)})
+        for what, group, limit in (("a group's rate", "B", rate), ("a contrast", "A - rest", 0.1)):
+            at_limit = [GateNumber(audit[group], limit) for audit in audits]
             for verdict in (Verdict.PASSED, Verdict.FAILED):
-                shares[f"{what} at its limit of {name}: {verdict}"] = float(found[0] is verdict)
-            shares[f"{what} at its limit of {name}: any of four rules failed"] = float(Verdict.FAILED in found)
-            shares[f"{what} at its limit of {name}: all four passed"] = float(set(found) == {Verdict.PASSED})
+                shares[f"{what} at its limit of {name}: {verdict}"] = float(at_limit[0].verdict() is verdict)
+            for how, places in failed(at_limit).items():
+                shares[f"{what} at its limit of {name}: any of four rules failed, {how}"] = float(bool(places))
+            kept = [at_limit[0], *(GateNumber(number.at, limit + 0.3) for number in at_limit[1:])]
+            passed = all(number.verdict() is Verdict.PASSED for number in kept)
+            shares[f"{what} at its limit of {name}, three others far below theirs: all passed"] = float(passed)
+        groups = [GateNumber(audit[group], rate) for audit in audits for group in RACES[1:]]
+        for how, places in failed(groups).items():
+            shares[f"four rules of six groups each, all at {name}: any failed, {how}"] = float(bool(places))
+        broken = [GateNumber(audit["A"], limit) for audit, limit in zip(audits, (rate, *[0.9] * 3), strict=True)]
+        for how, places in failed(broken).items():
+            shares[f"a rate 10 points above its limit of {name}, three kept: failed, {how}"] = float(bool(places))
     return shares
 
 
@@ -352,6 +381,58 @@ def informative(seed: int) -> Shares:
     return shares
 
 
+def ratings(seed: int) -> Shares:
+    """Half-widths that `plan` expects after 150 ratings, and those that a study then has; 20 % are hard to judge."""
+    stream = np.random.default_rng(seed)
+    latent = stream.normal(0, 0.7, 84)[:, None] + stream.normal(0, 1, (84, PROMPTS))
+    cuts = np.array([0.8, 1.4, 2.0, 2.6])
+    error = np.where(stream.random(latent.shape) < 0.2, 1.5, 0.3)
+    said = (1.0 + np.searchsorted(cuts, latent)).ravel()
+    edits, one = columns(1.0 + np.searchsorted(cuts, latent + error * stream.normal(0, 1, latent.shape)))
+    _, two = columns(1.0 + np.searchsorted(cuts, latent + error * stream.normal(0, 1, latent.shape)))
+
+    def people_on(rows: NDArray[np.intp]) -> Scores:
+        seen = np.zeros(len(edits), dtype=bool)
+        seen[rows] = True
+        state = np.where(seen, RatingState.RATED, RatingState.MISSING).astype(np.int32)
+        return Scores(judge="people", axis=one.axis, value=np.where(seen, said, np.nan), state=state, kind="person")
+
+    pilot = people_on(stream.choice(len(edits), 150, replace=False))
+    apart = disagreement([one.value, two.value])
+    expected = {answers.quantity: answers for answers in answers_on(edits, one, [pilot], chances=None, apart=apart)}
+    own = attribute("race") == "B"
+    sides = Sides(
+        everyone=Side.of(84, PROMPTS),
+        group=Side.of(int(own.sum()), PROMPTS),
+        rest=Side(edits=np.full(int((~own).sum()), float(PROMPTS)), units=12),
+        groups=7,
+        paired=True,
+    )
+    wanted = replace(settings(seed, "race"), matched_on=("gender", "age"))
+    shares: Shares = {}
+    for count in (100, 300, 1_000):
+        alike = np.full(len(edits), count / len(edits))
+        uniform = stream.choice(len(edits), count, replace=False)
+        chosen = choose_informative(edits, [one, two], count, stream, factor="race")
+        drawn: dict[Drawn, tuple[NDArray[np.intp], Floats]] = {
+            "uniform": (uniform, alike),
+            "informative": (chosen.rows, chosen.chances),
+        }
+        for how, (rows, chances) in drawn.items():
+            for found in corrected(edits, one, people_on(rows), wanted, chances=chances):
+                if found.quantity in ("race_change", "race_changed") and (
+                    found.scope == "all" or found.group in ("B", "B - rest")
+                ):
+                    width = expected_width(expected[found.quantity], sides, count, how, 0.95)
+                    half = {"all": width.everyone, "group": width.group, "contrast": width.contrast}[found.scope]
+                    assert half
+                    assert isinstance(found.outcome, Interval)
+                    name = f"{count}, {how}, {found.quantity}, {found.scope}"
+                    shares[f"{name}: expected {MEDIAN}"] = half[0]
+                    shares[f"{name}: found {MEDIAN}"] = (found.outcome.high - found.outcome.low) / 2
+    return shares
+
+
 def asymmetry(seed: int) -> Shares:
     """An arm that lowers the rate by 10 points for all and by 20 for one race."""
     stream = np.random.default_rng(seed)
@@ -391,7 +472,20 @@ def disparity(seed: int) -> Shares:
 
 SCENARIOS: dict[str, Callable[[int], Shares]] = {
     scenario.__name__: scenario
-    for scenario in (blocks, rare, gender, volatile, disparity, asymmetry, people, informative, compare, gate, panels)
+    for scenario in (
+        blocks,
+        rare,
+        gender,
+        volatile,
+        disparity,
+        asymmetry,
+        people,
+        informative,
+        ratings,
+        compare,
+        gate,
+        panels,
+    )
 }
 
 
@@ -406,7 +500,8 @@ def main() -> None:
             results = list(pool.map(SCENARIOS[name], range(asked.audits), chunksize=10))
             print(f"{name}: {SCENARIOS[name].__doc__} ({asked.audits:,} audits)")
             for line in results[0]:
-                print(f"  {line:<75}{np.mean([result[line] for result in results]):.4f}", flush=True)
+                middle = np.median if line.endswith(MEDIAN) else np.mean
+                print(f"  {line:<75}{middle([result[line] for result in results]):.4f}", flush=True)
 
 
 if __name__ == "__main__":

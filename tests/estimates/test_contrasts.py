@@ -14,6 +14,7 @@ from scipy import stats
 
 from stillme.estimates import Contrast, Settings, benjamini_hochberg, contrasts, estimate, holm
 from stillme.estimates.dominance import placements
+from stillme.estimates.products import product
 from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
@@ -108,6 +109,38 @@ def test_contrasts_do_not_depend_on_the_order_of_rows(order: int) -> None:
     settings = replace(quick, replicates=100)
     again = contrasts(*shuffled(edits, [scores], order), settings, against=kinds)
     assert again == contrasts(edits, [scores], settings, against=kinds)
+
+
+def test_a_contrast_does_not_depend_on_which_others_are_asked_for() -> None:
+    stream = np.random.default_rng(6)
+    values = ordinal(stream.normal(0.8, 1, (84, 6)))
+    # Portraits rated unequally often, and one quantity with a gap: its tests go on when the others stop.
+    values[stream.random(values.shape) < 0.1] = np.nan
+    values[:12] += 1
+    edits, scores = rows(people("ABCDEFG", 12), np.minimum(values, 5))
+    asked = replace(quick, reference={"race": "G"})
+    together = contrasts(edits, [scores], asked, against=("reference", "rest", "pairs"))
+    for kind in ("reference", "rest", "pairs"):
+        for quantity in ("race_change", "race_changed"):
+            alone = contrasts(edits, [scores], asked, against=(kind,), quantities=[quantity])
+            assert alone
+            assert all(contrast in together for contrast in alone)
+
+
+def test_cliffs_delta_from_counts_of_values_is_that_from_single_edits(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = ordinal(np.random.default_rng(7).normal(0.8, 1, (36, 5)))
+    values[:, 2] = np.nan
+    edits, scores = rows(people("ABC", 12), values)
+    counted = contrasts(edits, [scores], quick, measures=("cliffs_delta",))
+    monkeypatch.setattr("stillme.estimates.dominance.MAX_VALUES", 0)
+    assert contrasts(edits, [scores], quick, measures=("cliffs_delta",)) == counted
+
+
+@pytest.mark.parametrize(("height", "depth", "width"), [(1, 1, 1), (70, 84, 65), (3, 9000, 40), (400, 0, 5)])
+def test_a_product_in_blocks_is_the_product(height: int, depth: int, width: int) -> None:
+    stream = np.random.default_rng(8)
+    one, other = stream.random((height, depth)), stream.random((depth, width))
+    assert product(one, other) == pytest.approx(one @ other)
 
 
 def test_without_an_effect_tests_find_one_in_a_twentieth_of_audits_and_naive_ones_in_most() -> None:

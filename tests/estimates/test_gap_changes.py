@@ -92,3 +92,35 @@ def test_many_portraits_give_what_sign_flips_give() -> None:
     changed = values[:, 0, 1] - values[:, 0, 0]
     error = np.sqrt(changed[:550].var(ddof=1) / 550 + changed[550:].var(ddof=1) / 550)
     assert (pair.outcome.high - pair.outcome.low) / 2 / error == pytest.approx(1.96, abs=0.08)
+
+
+def wholly(per_level: int, levels: str = "AB") -> GapChanges:
+    """Under the second editor every edit of A is a fault; all others never are."""
+    values = np.ones((per_level * len(levels), 5, 2))
+    values[:per_level, :, 1] = 5.0
+    edits, scores = rows(people(levels, per_level), values, arms=ARMS)
+    (change,) = gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["race_changed"])
+    return change
+
+
+@pytest.mark.parametrize("levels", ["AB", "ABCD"])
+@pytest.mark.parametrize("per_level", range(2, 16))
+def test_a_whole_group_that_changes_is_believed_only_where_chance_hardly_does_that(per_level: int, levels: str) -> None:
+    """With no gap at all, portraits that change wholly with chance 1/2 would make one such pair this often."""
+    change = wholly(per_level, levels)
+    assert {pair.p for pair in change.pairs} == {None}, "nothing can be flipped, so there is no p"
+    by_chance = len(change.pairs) * max(2 * 0.25**per_level, 0.5**per_level)
+    if change.verdict != "unclear":
+        assert change.verdict == "grew"
+        assert by_chance <= 0.05
+    assert (change.verdict == "grew") == (per_level >= {"AB": 6, "ABCD": 8}[levels])
+
+
+def test_a_measure_without_bounds_that_no_portrait_spreads_says_nothing_of_a_change() -> None:
+    values = np.zeros((24, 5, 2))
+    edits, scores = rows(people("AB", 12), values, arms=ARMS, axis="skin_delta_l")
+    (same,) = gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["skin_delta_l"])
+    assert same.verdict == "unclear"
+    values[:12, :, 1] = 2.0
+    edits, scores = rows(people("AB", 12), values, arms=ARMS, axis="skin_delta_l")
+    assert gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["skin_delta_l"]) == []

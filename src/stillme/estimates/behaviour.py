@@ -143,10 +143,10 @@ def disclosure_effect(edits: Edits, pairs: Sequence[tuple[Scores, Scores]], sett
 
 
 def coverage(edits: Edits, ensemble: str, judges: Sequence[Scores], settings: Settings) -> list[Behaviour]:
-    """Of the edits with a combined score: how many lack a judge's score.
+    """Of the edits that a judge of the ensemble scored: how many lack another judge's score, and so are left out.
 
-    Measures of the ensemble: `incomplete`, the share where a judge gave none; `single`, the share that rests on one
-    judge. Of each judge: `no_score`, the share that lacks its score.
+    Measures of the ensemble: `incomplete`, the share where a judge gave none; `single`, the share that only one judge
+    scored. Of each judge: `no_score`, the share that lacks its score.
     """
     columns = Columns.of(edits)
     measured: list[_Measured] = []

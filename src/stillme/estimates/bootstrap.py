@@ -14,10 +14,11 @@ from functools import partial
 import numpy as np
 from scipy.special import expit
 
-from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.compared import Collapsed, Compared, Sides
+from stillme.estimates.design import Comparison, Places, Plan
 from stillme.estimates.quantiles import normal_quantile, t_quantile, wilson
 from stillme.estimates.quantities import Floats, Quantity, sums_by
-from stillme.estimates.rounding import NOISE, interval, snapped
+from stillme.estimates.rounding import NOISE, interval
 from stillme.estimates.rows import Flags
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable, digest
@@ -25,17 +26,15 @@ from stillme.types import Interval, NotEstimable, digest
 MAX_COUNTS = 2_000_000
 """Counts held at once: memory does not grow with the number of replicates."""
 
-BATCH = 16
+BATCH = 64
 """Quantities that share one pass over the resamples."""
 
 MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
 
-LARGE = 500
-"""Units on each side from which nothing is resampled: the estimate's distribution is then normal to three digits."""
-
-SHARED_FREEDOM = 2.0
-"""How many degrees of freedom a small group borrows from the design effect of all groups."""
+MOST_EACH = 5.0
+"""How many independent edits a portrait counts for at most in a group of fewer than `MIN_UNITS`: so few do not show how
+far portraits of the group differ."""
 
 MAX_DEGENERATE = 0.01
 """The share of resamples without any spread above which bootstrap-t is not trusted."""
@@ -92,45 +91,112 @@ def _results(
 
 
 def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[list[_Result]]:
-    table = [[_Sides.of(plan, quantity, comparison) for comparison in plan.comparisons] for quantity in quantities]
-    shape = (len(quantities), len(plan.comparisons), settings.replicates)
-    value, variance = np.full(shape, np.nan), np.full(shape, np.nan)
-    small = [
-        (row, column, sides)
-        for row, of_quantity in enumerate(table)
-        for column, sides in enumerate(of_quantity)
-        if not (sides.is_large or sides.comparison.for_spread)
-    ]
+    collapsed = Collapsed.of(quantities)
+    table = [_Table.of(plan, collapsed, comparison, settings) for comparison in plan.comparisons]
     done = 0
-    for counts in draws(plan, settings) if small else ():
-        end = done + len(counts[0])
-        for row, column, sides in small:
-            value[row, column, done:end], variance[row, column, done:end] = sides.under(counts)
-        done = end
-    for row in range(len(quantities)):
-        value[row] = _with_normal_levels(plan, table[row], value[row], settings)
-        yield [_Result(*result) for result in zip(table[row], value[row], variance[row], strict=True)]
+    for counts in draws(plan, settings) if any(row.part for row in table) else ():
+        for row in table:
+            row.add(counts, done)
+        done += len(counts[0])
+    for row in table:
+        row.studentise()
+    levels = len(plan.levels)
+    for place in range(len(quantities)):
+        results = [row.result(place) for row in table]
+        yield [*_with_normal_levels(plan, table[:levels], results[:levels], place, settings), *results[levels:]]
 
 
-def _with_normal_levels(plan: Plan, table: Sequence[_Sides], values: Floats, settings: Settings) -> Floats:
+@dataclass(slots=True)
+class _Table:
+    """One comparison of a batch of quantities, with a row of resamples for those that need any."""
+
+    sides: list[Sides]
+    residuals: list[Floats]
+    """Of levels whose errors may be drawn from their normal limit."""
+    part: Compared | None
+    """Those that are resampled."""
+    row: Places
+    """By quantity: its row among these, or -1."""
+    values: Floats
+    errors: Floats
+    """The variances; after `studentise` the sorted t-values where any are needed, with NaN last for no error."""
+    usable: Places
+    """How many resamples have an error, by row."""
+
+    @classmethod
+    def of(cls, plan: Plan, collapsed: Collapsed, comparison: Comparison, settings: Settings) -> _Table:
+        compared = Compared.of(plan, collapsed, comparison)
+        sides = compared.sides(collapsed)
+        large = [side.is_large for side in sides]
+        small = np.flatnonzero(~np.array(large)) if not comparison.for_spread else np.zeros(0, dtype=np.intp)
+        row = np.full(len(sides), -1, dtype=np.intp)
+        row[small] = np.arange(len(small))
+        shape = (len(small), settings.replicates)
+        return cls(
+            sides=sides,
+            residuals=compared.residuals() if comparison.against is None and any(large) else [],
+            part=compared.chosen(small) if len(small) else None,
+            row=row,
+            values=np.empty(shape),
+            errors=np.empty(shape),
+            usable=np.zeros(len(small), dtype=np.intp),
+        )
+
+    def add(self, counts: Sequence[Floats], done: int) -> None:
+        if self.part is not None:
+            end = done + len(counts[0])
+            self.values[:, done:end], self.errors[:, done:end] = self.part.under(counts)
+
+    def studentise(self) -> None:
+        """Turn variances into t-values."""
+        if self.part is None:
+            return
+        sides = [self.sides[place] for place in np.flatnonzero(self.row >= 0)]
+        value, variance = (
+            np.array(column)[:, None] for column in zip(*((s.value, s.variance) for s in sides), strict=True)
+        )
+        has_error = np.isfinite(self.values) & (self.errors > 1e-8 * variance)
+        self.usable = np.count_nonzero(has_error, axis=1)
+        # The limits of a single rate are on the logit scale and need no t-values.
+        needed = ~self.part.is_rate if self.part.comparison.against is None else np.ones(len(sides), dtype=np.bool_)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = (self.values[needed] - value[needed]) / np.sqrt(self.errors[needed])
+        self.errors[needed] = np.sort(np.where(has_error[needed], t, math.nan), axis=1)
+
+    def result(self, place: int) -> _Result:
+        row = int(self.row[place])
+        if row < 0:
+            nothing = np.full(self.values.shape[1], math.nan)
+            return _Result(self.sides[place], nothing, nothing[:0], self.values.shape[1])
+        return _Result(self.sides[place], self.values[row], self.errors[row, : self.usable[row]], self.values.shape[1])
+
+
+def _with_normal_levels(
+    plan: Plan, table: Sequence[_Table], levels: list[_Result], place: int, settings: Settings
+) -> list[_Result]:
     """The levels that are too large to be resampled, drawn from their normal limit: max - min needs them jointly."""
-    large = [place for place, sides in enumerate(table[: len(plan.levels)]) if sides.is_large]
-    if not large:
-        return values
-    influence = [np.concatenate(table[place].residuals()) for place in large]
-    error = np.array([math.sqrt(table[place].variance) for place in large])
+    large = [level for level, result in enumerate(levels) if result.sides.is_large]
+    if large:
+        for level, values in zip(large, _normal(plan, [table[level] for level in large], place, settings), strict=True):
+            levels[level] = replace(levels[level], values=values)
+    return levels
+
+
+def _normal(plan: Plan, table: Sequence[_Table], place: int, settings: Settings) -> Floats:
+    influence = [np.concatenate([part[place] for part in row.residuals]) for row in table]
+    value = np.array([row.sides[place].value for row in table])
+    error = np.array([math.sqrt(row.sides[place].variance) for row in table])
     if plan.paired and len({len(part) for part in influence}) == 1:
         units = np.stack(influence, axis=1)
         units = units - units.mean(axis=0)
         scale = np.sqrt((units**2).sum(axis=0))
         correlation = (units.T @ units) / np.outer(scale, scale).clip(min=NOISE**2)
     else:
-        correlation = np.eye(len(large))
+        correlation = np.eye(len(table))
     stream = np.random.default_rng(int(digest([settings.seed, "normal", list(plan.levels)]), 16))
-    drawn = stream.standard_normal((settings.replicates, len(large)))
-    root = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(large)))
-    values[large] = np.array([table[place].value for place in large])[:, None] + error[:, None] * (root @ drawn.T)
-    return values
+    drawn = stream.standard_normal((settings.replicates, len(table)))
+    root = np.linalg.cholesky(correlation + 1e-9 * np.eye(len(table)))
+    return value[:, None] + error[:, None] * (root @ drawn.T)
 
 
 def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
@@ -154,214 +220,29 @@ def _counts(stream: np.random.Generator, rows: int, size: int) -> Floats:
     return np.bincount(drawn.ravel(), minlength=rows * size).reshape(rows, size).astype(np.float64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sides:
-    """One comparison of one quantity, reduced to what resampling needs."""
-
-    comparison: Comparison
-    is_rate: bool
-    strata: tuple[tuple[int, int, Floats], ...]
-    """Stratum, its number of units with any value, and for each of them the sums and their products."""
-    seen: tuple[Flags | None, ...]
-    """For each of these strata, which units have a value; None where all have."""
-    sizes: tuple[int, ...]
-    """Units of every stratum of the plan."""
-    width: int
-    """Two columns (sum and count) a side."""
-    centre: float
-    """Subtracted from every value, so that squares do not cancel."""
-    active: tuple[int, ...]
-    """Units with any value, per side."""
-    portraits: tuple[int, ...]
-    """Portraits with any value, per side."""
-    edits: tuple[float, ...]
-    flat: tuple[bool, ...]
-    """Per side: whether all units have the same value."""
-    value: float = math.nan
-    variance: float = math.nan
-
-    @classmethod
-    def of(cls, plan: Plan, quantity: Quantity, comparison: Comparison) -> _Sides:
-        masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
-        edits = tuple(float(quantity.counts[mask].sum()) for mask in masks)
-        either = comparison.everyone
-        sums = quantity.sums_in.get(comparison.group, quantity.sums)
-        centre = float(sums[either].sum() / max(1.0, quantity.counts[either].sum()))
-        columns = [by_unit(plan, mask, values) for mask in masks for values in (sums, quantity.counts)]
-        for place in range(0, len(columns), 2):
-            columns[place] = columns[place] - centre * columns[place + 1]
-        sides = np.stack(columns, axis=1)
-        active = tuple(int(np.count_nonzero(columns[place])) for place in range(1, len(columns), 2))
-        flat = tuple(_is_flat(columns[place], columns[place + 1], centre) for place in range(0, len(columns), 2))
-        products = [sides[:, i] * sides[:, j] for i in range(sides.shape[1]) for j in range(i, sides.shape[1])]
-        moments = np.column_stack([sides, *products])
-        counted: Flags = (sides[:, 1::2] != 0).max(axis=1)
-        strata = tuple(
-            (place, int(np.count_nonzero(counted[units])), np.asfortranarray(moments[units[counted[units]]]))
-            for place, units in enumerate(plan.strata)
-            if counted[units].any()
-        )
-        bare = cls(
-            comparison=comparison,
-            is_rate=quantity.is_rate,
-            strata=strata,
-            seen=tuple(
-                None if counted[plan.strata[place]].all() else counted[plan.strata[place]] for place, _, _ in strata
-            ),
-            sizes=tuple(len(units) for units in plan.strata),
-            width=sides.shape[1],
-            centre=centre,
-            active=active,
-            portraits=tuple(int(np.count_nonzero(quantity.counts[mask])) for mask in masks),
-            edits=edits,
-            flat=flat,
-        )
-        value, _ = bare.under([np.ones((1, size)) for size in bare.sizes])
-        return replace(bare, value=float(value[0]), variance=sum(bare.variances(), 0.0))
-
-    @property
-    def has_spread(self) -> bool:
-        """Whether units differ by more than rounding errors."""
-        return not all(self.flat) and self.variance > (NOISE * (1 + abs(self.centre))) ** 2
-
-    @property
-    def is_large(self) -> bool:
-        """Whether there are so many units that nothing needs to be resampled."""
-        return min(self.active) >= LARGE
-
-    def under(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
-        """The value and its linearised variance in each of these resamples."""
-        sums = [
-            (size, _totals(counts[place] if seen is None else counts[place][:, seen], moments))
-            for (place, size, moments), seen in zip(self.strata, self.seen, strict=True)
-        ]
-        total = sum((part[:, : self.width] for _, part in sums), np.zeros((len(counts[0]), self.width)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value, weights = self._linearised(total)
-            variances = [_stratum_variance(size, part, weights) for size, part in sums]
-        variance = np.maximum(sum(variances, np.zeros(len(value))), 0.0)
-        if self.comparison.against is None:
-            value = value + self.centre
-            value = snapped(value) if self.is_rate else value
-        return value, variance
-
-    def freedom(self) -> float:
-        """Degrees of freedom, after Welch where the strata vary unequally."""
-        variances = self.variances()
-        sizes = [size for _, size, _ in self.strata]
-        scale = sum(variance * variance / max(1, size - 1) for variance, size in zip(variances, sizes, strict=True))
-        return sum(variances) ** 2 / scale if scale > 0 else max(1.0, min(sizes) - 1.0)
-
-    def variances(self) -> list[float]:
-        """The variance in the rows themselves, stratum by stratum; from residuals, which do not cancel."""
-        return [
-            len(part) / max(1, len(part) - 1) * float(((part - part.mean()) ** 2).sum()) for part in self.residuals()
-        ]
-
-    def residuals(self) -> list[Floats]:
-        """How far each unit moves the value, stratum by stratum."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            weights = np.concatenate(self._linearised(self._total()[None, :])[1])
-            return [moments[:, : self.width] @ weights for _, _, moments in self.strata]
-
-    def rates(self) -> list[float]:
-        """The rate of each side."""
-        total = self._total()
-        rates: list[float] = snapped(total[::2] / total[1::2] + self.centre).tolist()
-        return rates
-
-    def each(self) -> list[_Side]:
-        """Each side by itself."""
-        units = np.concatenate([moments[:, : self.width] for _, _, moments in self.strata])
-        total = units.sum(axis=0)
-        parts: list[_Side] = []
-        for side, rate in enumerate(self.rates()):
-            sums, counts = units[:, 2 * side], units[:, 2 * side + 1]
-            active = self.active[side]
-            residuals = (sums - total[2 * side] / total[2 * side + 1] * counts) / total[2 * side + 1]
-            variance = active / (active - 1) * float((residuals**2).sum()) if active > 1 else math.inf
-            parts.append(_Side(rate, variance, active, self.portraits[side], self.edits[side]))
-        return parts
-
-    def _total(self) -> Floats:
-        return sum((moments[:, : self.width].sum(axis=0) for _, _, moments in self.strata), np.zeros(self.width))
-
-    def _linearised(self, total: Floats) -> tuple[Floats, list[Floats]]:
-        """The value of each row of totals, and how much it changes with each of their columns."""
-        value = np.zeros(len(total))
-        weights: list[Floats] = []
-        for place in range(0, self.width, 2):
-            sign = 1.0 if place == 0 else -1.0
-            mean = total[:, place] / total[:, place + 1]
-            slope = sign / total[:, place + 1]
-            if self.comparison.scale == "log ratio":
-                rate = snapped(mean + self.centre)
-                value += sign * np.log(rate)
-                slope = slope / rate
-            else:
-                value += sign * mean
-            weights += [slope, -slope * mean]
-        return value, weights
-
-
-def _totals(counts: Floats, moments: Floats) -> Floats:
-    """Multiply column by column.
-
-    BLAS splits a tall product with few columns over threads that then wait for one another: on a busy machine
-    one product took 35 times as long as its columns one at a time.
-    """
-    total = np.empty((len(counts), moments.shape[1]))
-    for column in range(moments.shape[1]):
-        np.matmul(counts, moments[:, column], out=total[:, column])
-    return total
-
-
-def _stratum_variance(size: int, part: Floats, weights: Sequence[Floats]) -> Floats:
-    """The between-unit variance of the residuals' sum, from a stratum's sums and sums of products."""
-    width = len(weights)
-    first = sum((weights[i] * part[:, i] for i in range(width)), np.zeros(len(part)))
-    second = np.zeros(len(part))
-    column = width
-    for i in range(width):
-        for j in range(i, width):
-            second += (1 if i == j else 2) * weights[i] * weights[j] * part[:, column]
-            column += 1
-    return size / max(1, size - 1) * (second - first * first / size)
-
-
 def by_unit(plan: Plan, mask: Flags, values: Floats) -> Floats:
     """Sum the values of these portraits within each unit of the plan."""
     inside = mask & (plan.unit >= 0)
     return sums_by(plan.unit[inside], values[inside], len(plan.names))
 
 
-def _is_flat(centred: Floats, counts: Floats, centre: float) -> bool:
-    seen = counts > 0
-    if not seen.any():
-        return True
-    means = centred[seen] / counts[seen]
-    return bool(np.ptp(means) <= 1e-9 * (1 + abs(centre)))
-
-
 @dataclass(frozen=True, slots=True)
 class _Result:
     """One comparison of one quantity, in the rows and in every resample."""
 
-    sides: _Sides
+    sides: Sides
     values: Floats
-    variances: Floats
-
-    @property
-    def has_error(self) -> Flags:
-        """The resamples that have a standard error."""
-        return np.isfinite(self.values) & (self.variances > 1e-8 * self.sides.variance)
+    """In every resample; NaN where nothing was resampled."""
+    t: Floats
+    """Sorted t-values of the resamples that have a standard error; of a single rate only their number counts."""
+    replicates: int
 
     @property
     def is_stable(self) -> bool:
         """Whether bootstrap-t can be trusted here."""
         if min(self.sides.active) < MIN_UNITS or any(self.sides.flat) or not self.sides.has_spread:
             return False
-        return self.sides.is_large or bool(np.mean(~self.has_error) <= MAX_DEGENERATE)
+        return self.sides.is_large or (self.replicates - len(self.t)) / self.replicates <= MAX_DEGENERATE
 
 
 def _outcome(
@@ -371,25 +252,24 @@ def _outcome(
     sides, tail = result.sides, (1 + confidence) / 2
     if min(sides.active) < 2:
         return too_few_units(min(sides.active), sides.comparison)
-    if sides.comparison.scale == "log ratio" and sides.rates()[1] <= 0:
+    if sides.comparison.scale == "log ratio" and sides.rates[1] <= 0:
         return NotEstimable(reason="the rate of the other side is 0, so there is no ratio to it")
     error = math.sqrt(sides.variance)
-    if result.is_stable and quantity.is_rate and sides.comparison.against is None:
-        low, high = logit_limits(sides.value, error, t_quantile(tail, sides.freedom()))
+    stable = result.is_stable
+    if stable and quantity.is_rate and sides.comparison.against is None:
+        low, high = logit_limits(sides.value, error, t_quantile(tail, sides.freedom))
         method = f"Student's t of the logit over {plan.noun}"
-    elif result.is_stable and not sides.is_large:
-        keep = result.has_error
-        t = (result.values[keep] - sides.value) / np.sqrt(result.variances[keep])
-        low, high = widest_limits(sides.value, error, t, sides.freedom(), confidence)
+    elif stable and not sides.is_large:
+        low, high = widest_limits(sides.value, error, result.t, sides.freedom, confidence)
         method = f"bootstrap-t and Student's t over {plan.noun}, the wider limits"
-    elif quantity.is_rate and not result.is_stable:
+    elif quantity.is_rate and not stable:
         low, high = _score_interval(sides, clustering, confidence)
         method = f"Wilson on the effective number of edits, by {plan.noun}"
     elif not sides.has_spread:
         low = high = sides.value
         method = f"no spread between {plan.noun}"
     else:
-        half = t_quantile(tail, sides.freedom()) * error
+        half = t_quantile(tail, sides.freedom) * error
         low, high = sides.value - half, sides.value + half
         method = f"Student's t over {plan.noun}"
     if sides.comparison.scale == "difference":
@@ -404,12 +284,22 @@ def logit_limits(rate: float, error: float, quantile: float) -> tuple[float, flo
 
 
 def widest_limits(value: float, error: float, t: Floats, freedom: float, confidence: float) -> tuple[float, float]:
-    """On each side the wider of bootstrap-t's limit and Student's: with a dozen units either alone is too narrow."""
+    """On each side the wider of bootstrap-t's limit and Student's: with a dozen units either alone is too narrow.
+
+    `t` is sorted.
+    """
     tail = (1 + confidence) / 2
-    # The quantiles of (B + 1): with 400 resamples the usual ones cut the tails too early.
-    low_t, high_t = (float(quantile) for quantile in np.quantile(t, [1 - tail, tail], method="weibull"))
     student = t_quantile(tail, freedom)
+    high_t, low_t = _quantile(t, tail), _quantile(t, 1 - tail)
     return value - max(high_t, student) * error, value - min(low_t, -student) * error
+
+
+def _quantile(ordered: Floats, share: float) -> float:
+    """The quantile of (B + 1), Weibull's: with 400 resamples the usual one cuts the tails too early."""
+    place = min(max(share * (len(ordered) + 1) - 1, 0.0), len(ordered) - 1.0)
+    below = int(place)
+    low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
+    return low + (place - below) * (high - low)
 
 
 def too_few_units(units: int, comparison: Comparison) -> NotEstimable:
@@ -438,7 +328,7 @@ class _Clustering:
     freedom: float
 
     @classmethod
-    def of(cls, sides: Sequence[_Sides]) -> _Clustering:
+    def of(cls, sides: Sequence[Sides]) -> _Clustering:
         groups = [group for group in sides if group.comparison.against is None and min(group.active) > 1]
         independent = sum(group.edits[0] * group.value * (1 - group.value) for group in groups)
         clustered = sum(group.edits[0] ** 2 * group.variance for group in groups)
@@ -447,26 +337,25 @@ class _Clustering:
 
     def effective(self, side: _Side, confidence: float) -> float:
         """The number of independent edits that carry the same information: at least one a portrait."""
-        design_effect, freedom = self._shrunk(side)
+        design_effect, freedom = self._of(side)
         if design_effect >= side.edits / side.portraits:
             return float(side.portraits)
         tail = (1 + confidence) / 2
         penalty = (normal_quantile(tail) / t_quantile(tail, freedom)) ** 2
-        return max(float(side.portraits), side.edits / max(1.0, design_effect) * penalty)
+        size = max(float(side.portraits), side.edits / max(1.0, design_effect) * penalty)
+        return min(size, MOST_EACH * side.portraits) if side.units < MIN_UNITS else size
 
-    def _shrunk(self, side: _Side) -> tuple[float, float]:
-        """The side's own design effect, drawn towards that of all groups, and never below it.
+    def _of(self, side: _Side) -> tuple[float, float]:
+        """The side's own design effect, but never below that of all groups, and its degrees of freedom.
 
-        A group of few portraits may be more volatile than the others. Its own design effect is hardly known, so it
-        counts with its own few degrees of freedom, and only to make the interval wider.
+        A group may be more volatile than the others. Its own design effect is hardly known, so it counts with its own
+        few degrees of freedom, and only to make the interval wider.
         """
         spread = side.rate * (1 - side.rate)
-        if spread <= NOISE or side.units < 2:
+        if side.units < 2 or (spread <= NOISE and side.units >= MIN_UNITS):
             return self.design_effect, self.freedom
-        own, freedom = side.edits * side.variance / spread, side.units - 1
-        shared = min(SHARED_FREEDOM, max(0.0, self.freedom - freedom))
-        pooled = self.design_effect if math.isfinite(self.design_effect) else own
-        return max(pooled, (freedom * own + shared * pooled) / (freedom + shared)), freedom + shared
+        own = side.edits * side.variance / spread if spread > NOISE else 0.0
+        return max(self.design_effect, own), side.units - 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,9 +369,12 @@ class _Side:
     edits: float
 
 
-def _score_interval(sides: _Sides, clustering: _Clustering, confidence: float) -> tuple[float, float]:
+def _score_interval(sides: Sides, clustering: _Clustering, confidence: float) -> tuple[float, float]:
     """Wilson for one group; for two, Newcombe's squares of the distances to each one's limits."""
-    both = sides.each()
+    both = [
+        _Side(*parts)
+        for parts in zip(sides.rates, sides.variances, sides.active, sides.portraits, sides.edits, strict=True)
+    ]
     rates = [side.rate for side in both]
     limits = [wilson(side.rate, clustering.effective(side, confidence), confidence) for side in both]
     if len(rates) == 1:

@@ -10,6 +10,7 @@ import numpy as np
 
 from stillme.estimates import design
 from stillme.estimates.bootstrap import draws
+from stillme.estimates.products import product
 from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Scores
@@ -39,10 +40,20 @@ def intraclass_correlations(edits: Edits, scores: Sequence[Scores], settings: Se
     """The ICC and design effect of every mean and rate, for each editor, arm and judge."""
     columns = Columns.of(edits)
     plan = design.everyone(columns, settings)
-    return [_correlation(plan, quantity, settings) for quantity in columns.quantities(scores)]
+    quantities = list(columns.quantities(scores))
+    moments = np.stack([_moments(plan, quantity) for quantity in quantities], axis=1)
+    # One pass over the resamples for all quantities: drawing them is most of the work.
+    resampled = np.concatenate([_icc(_resampled(drawn[0], moments)) for drawn in draws(plan, settings)])
+    observed = _icc(moments.sum(axis=0))
+    return [
+        _correlation(plan, quantity, float(observed[place]), resampled[:, place], settings)
+        for place, quantity in enumerate(quantities)
+    ]
 
 
-def _correlation(plan: design.Plan, quantity: Quantity, settings: Settings) -> IntraclassCorrelation:
+def _correlation(
+    plan: design.Plan, quantity: Quantity, observed: float, resampled: Floats, settings: Settings
+) -> IntraclassCorrelation:
     seen = quantity.counts > 0
     portraits, total = int(seen.sum()), float(quantity.counts.sum())
     outcome: Interval | NotEstimable
@@ -50,7 +61,7 @@ def _correlation(plan: design.Plan, quantity: Quantity, settings: Settings) -> I
         reason = "rated edits of fewer than two portraits" if portraits < 2 else "only one rated edit a portrait"
         outcome = NotEstimable(reason=reason)
     else:
-        outcome = _interval(plan, quantity, settings)
+        outcome = _interval(plan, observed, resampled, settings)
     effect = None
     if isinstance(outcome, Interval):
         typical = float((quantity.counts[seen] ** 2).sum() / total)
@@ -68,10 +79,10 @@ def _correlation(plan: design.Plan, quantity: Quantity, settings: Settings) -> I
     )
 
 
-def _interval(plan: design.Plan, quantity: Quantity, settings: Settings) -> Interval | NotEstimable:
-    seen = quantity.counts > 0
-    counts = quantity.counts
-    mean = quantity.sums.sum() / counts.sum()
+def _moments(plan: design.Plan, quantity: Quantity) -> Floats:
+    """Units × six sums."""
+    counts, seen = quantity.counts, quantity.counts > 0
+    mean = quantity.sums.sum() / max(1.0, counts.sum())
     # Subtracted from every value, so that squares do not cancel; what is left where they do is rounding error.
     sums = quantity.sums - mean * counts
     squares = quantity.squares - 2 * mean * quantity.sums + mean**2 * counts
@@ -79,11 +90,17 @@ def _interval(plan: design.Plan, quantity: Quantity, settings: Settings) -> Inte
     between = np.divide(sums**2, counts, out=np.zeros_like(counts), where=seen)
     columns = [sums, counts, squares, between, counts**2, seen.astype(np.float64)]
     inside = plan.unit >= 0
-    moments = np.stack([sums_by(plan.unit[inside], column[inside], len(plan.names)) for column in columns], axis=1)
-    value = float(_icc(moments.sum(axis=0)[None, :])[0])
+    return np.stack([sums_by(plan.unit[inside], column[inside], len(plan.names)) for column in columns], axis=1)
+
+
+def _resampled(counts: Floats, moments: Floats) -> Floats:
+    """Resamples × quantities × six sums."""
+    return product(counts, moments.reshape(len(moments), -1)).reshape(len(counts), *moments.shape[1:])
+
+
+def _interval(plan: design.Plan, value: float, resampled: Floats, settings: Settings) -> Interval | NotEstimable:
     if not math.isfinite(value):
         return NotEstimable(reason="every edit has the same value")
-    resampled = np.concatenate([_icc(drawn[0] @ moments) for drawn in draws(plan, settings)])
     resampled = resampled[np.isfinite(resampled)]
     if not len(resampled):
         return NotEstimable(reason="too few portraits differ to resample them")
@@ -99,8 +116,8 @@ def _interval(plan: design.Plan, quantity: Quantity, settings: Settings) -> Inte
 
 
 def _icc(totals: Floats) -> Floats:
-    """From sums over portraits: one row per resample."""
-    sums, edits, squares, between, squared, portraits = totals.T
+    """From sums over portraits, which are the last axis."""
+    sums, edits, squares, between, squared, portraits = np.moveaxis(totals, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean_between = (between - sums**2 / edits) / (portraits - 1)
         mean_within = (squares - between) / (edits - portraits)

@@ -59,10 +59,14 @@ def contrasts(
     for factor in settings.factors:
         reference = settings.reference.get(factor)
         plan = design.by_factor(columns, factor, settings)
-        for kind in against:
-            pairs = _pairs(plan, kind, reference)
-            if pairs:
-                compared += _family(columns, plan, chosen, collapsed, pairs, measures, settings)
+        families = [pairs for kind in against if (pairs := _pairs(plan, kind, reference))]
+        sides = [[_sides(plan, *pair) for pair in pairs] for pairs in families]
+        tested = permutation_tests(plan, collapsed, sides, settings)
+        # A pair that is in several families is compared once.
+        distinct = dict.fromkeys(pair for pairs in families for pair in pairs)
+        outcomes = _outcomes(columns, plan, chosen, collapsed, list(distinct), measures, settings)
+        for pairs, tests in zip(families, tested, strict=True):
+            compared += _family(plan, collapsed, pairs, tests, measures, outcomes)
     return compared
 
 
@@ -75,7 +79,11 @@ def _pairs(plan: Plan, kind: Against, reference: str | None) -> list[tuple[str, 
     return [(one, other) for place, one in enumerate(levels) for other in levels[place + 1 :]]
 
 
-def _family(
+_Outcomes = Mapping[tuple[Measure, int, tuple[str, str]], tuple[Comparison, Interval | NotEstimable]]
+"""By measure, place of the quantity, and pair."""
+
+
+def _outcomes(
     columns: Columns,
     plan: Plan,
     measured: Sequence[Measured],
@@ -83,12 +91,13 @@ def _family(
     pairs: Sequence[tuple[str, str]],
     measures: Collection[Measure],
     settings: Settings,
-) -> Iterator[Contrast]:
+) -> _Outcomes:
+    if not pairs:
+        return {}
     groups = [comparison for comparison in plan.comparisons if comparison.scope == "group"]
     members = {group.group: group.members for group in groups}
     compared = [_comparison(members, *pair) for pair in pairs]
-    sides = [_sides(plan, *pair) for pair in pairs]
-    tests = list(permutation_tests(plan, collapsed, sides, settings))
+    outcomes: dict[tuple[Measure, int, tuple[str, str]], tuple[Comparison, Interval | NotEstimable]] = {}
     for measure in measures:
         places, quantities = _quantities_for(measure, columns, measured, collapsed, compared)
         scale = "log ratio" if measure == "ratio" else "difference"
@@ -97,10 +106,25 @@ def _family(
         spread = [replace(group, for_spread=True) for group in groups]
         wanted = replace(plan, comparisons=(*spread, *scaled), levels=())
         for place, quantity, resampled in zip(places, quantities, resample(wanted, quantities, settings), strict=True):
-            outcomes = resampled.outcomes[len(groups) :]
-            for pair, comparison, outcome, test in zip(pairs, compared, outcomes, tests[place], strict=True):
+            for pair, comparison, outcome in zip(pairs, compared, resampled.outcomes[len(groups) :], strict=True):
                 final = _in_own_unit(measure, quantity, comparison, outcome)
-                yield _contrast(plan, collapsed[place], comparison, pair, measure, final, test)
+                outcomes[measure, place, pair] = (comparison, final)
+    return outcomes
+
+
+def _family(
+    plan: Plan,
+    collapsed: Sequence[Quantity],
+    pairs: Sequence[tuple[str, str]],
+    tests: Sequence[tuple[PermutationTest, ...]],
+    measures: Collection[Measure],
+    outcomes: _Outcomes,
+) -> Iterator[Contrast]:
+    for measure in measures:
+        for place, quantity in enumerate(collapsed):
+            for pair, test in zip(pairs, tests[place], strict=True):
+                if known := outcomes.get((measure, place, pair)):
+                    yield _contrast(plan, quantity, known[0], pair, measure, known[1], test)
 
 
 def _quantities_for(

@@ -204,7 +204,7 @@ def _outcome(plan: Plan, quantity: Quantity, result: _Result, confidence: float)
         low, high = logit_limits(result.value, error, t_quantile(tail, fewer - 1))
         method = f"Student's t of the logit over {noun}"
     elif stable:
-        t = (result.values[usable] - result.value) / np.sqrt(result.variances[usable])
+        t = np.sort((result.values[usable] - result.value) / np.sqrt(result.variances[usable]))
         low, high = widest_limits(result.value, error, t, fewer - 1, confidence)
         method = f"bootstrap-t and Student's t over {noun}, the wider limits"
     elif result.flat and quantity.is_rate:

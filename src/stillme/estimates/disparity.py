@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.estimates.bootstrap import BATCH, Resampled
+from stillme.estimates.bootstrap import Resampled
 from stillme.estimates.design import PermutationDesign, Plan
 from stillme.estimates.permuting import (
     CLEARLY_LARGE,
-    FIRST,
     PERMUTATIONS_PER_REPLICATE,
     is_large,
+    is_look,
     level_sums,
-    normal_draws,
     normal_limit,
+    normal_sums,
     p_value,
-    permutations,
+    permuted,
     smallest_permuted_p,
 )
 from stillme.estimates.quantiles import normal_quantile, t_quantile
@@ -34,6 +34,9 @@ from stillme.estimates.rounding import interval as rounded_interval
 from stillme.estimates.rounding import rounded
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable
+
+_TOGETHER = 128
+"""Quantities that share one pass over the permutations; all that is permuted is kept for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +134,8 @@ def null_bands(
     if design is None:
         yield from [None] * len(quantities)
         return
-    for start in range(0, len(quantities), BATCH):
-        end = start + BATCH
+    for start in range(0, len(quantities), _TOGETHER):
+        end = start + _TOGETHER
         yield from _batch(design, plan, quantities[start:end], resampled[start:end], settings)
 
 
@@ -143,76 +146,76 @@ def _batch(
     resampled: Sequence[Resampled],
     settings: Settings,
 ) -> Iterator[NullBand | None]:
-    usable = [comparable(quantity) for quantity in resampled]
+    usable = np.stack([comparable(quantity) for quantity in resampled])
     units = np.stack(
-        [_unit_sums(design, quantity, keep) for quantity, keep in zip(quantities, usable, strict=True)], axis=1
+        [_unit_sums(design, quantity, keep) for quantity, keep in zip(quantities, usable, strict=True)], axis=2
     )
     levels = len(plan.levels)
-    ranges = np.empty((len(quantities), PERMUTATIONS_PER_REPLICATE * settings.replicates))
-    squares = np.empty_like(ranges)
-    smallest = smallest_permuted_p(design)
-    as_labelled = level_sums(design.level[None, :], levels, units)
-    ranges[:], squares[:] = np.nan, np.nan
-    done, going = 0, list(range(len(quantities)))
-    for sums in _permuted(design, levels, units, settings):
-        end = done + sums.shape[1]
-        for row in going:
-            keep = usable[row]
-            ranges[row, done:end], squares[row, done:end] = _differences(*np.moveaxis(sums[keep, :, row], -1, 0))
+    observed = _differences(level_sums(design.level[None, :], levels, units), usable)[:, :, 0]
+    under_chance = np.full((2, len(quantities), PERMUTATIONS_PER_REPLICATE * settings.replicates), np.nan)
+    done, going = 0, np.flatnonzero(usable.sum(axis=1) >= 2)
+    large = is_large(design)
+    for drawn in permuted(design, levels, settings):
+        if not len(going):
+            break
+        part, end = units[:, :, going], done + len(drawn)
+        sums = _normal_sums(design, levels, part, drawn) if large else level_sums(drawn, levels, part)
+        under_chance[:, going, done:end] = _differences(sums, usable[going])
         done = end
-        if done >= FIRST * ranges.shape[1]:
-            going = [row for row in going if _is_open(as_labelled[usable[row], :, row], ranges[row], squares[row])]
-            if not going:
-                break
+        if is_look(done, settings):
+            going = np.array([row for row in going if _is_open(observed[:, row], under_chance[:, row, :done])], np.intp)
+    smallest = smallest_permuted_p(design)
     for row, keep in enumerate(usable):
         if keep.sum() < 2:
             yield None
             continue
-        observed = _differences(*np.moveaxis(as_labelled[keep, :, row], -1, 0))
-        under_chance = ranges[row][np.isfinite(ranges[row])]
+        ranges, squares = (drawn[np.isfinite(drawn)] for drawn in under_chance[:, row])
         yield NullBand(
-            mean=rounded(float(under_chance.mean())),
-            high=rounded(float(np.quantile(under_chance, settings.confidence))),
-            p=p_value(under_chance, float(observed[0][0])),
-            omnibus=p_value(squares[row][np.isfinite(squares[row])], float(observed[1][0])),
+            mean=rounded(float(ranges.mean())),
+            high=rounded(float(np.quantile(ranges, settings.confidence))),
+            p=p_value(ranges, float(observed[0, row])),
+            omnibus=p_value(squares, float(observed[1, row])),
             smallest_p=smallest,
         )
 
 
-def _is_open(as_labelled: Floats, ranges: Floats, squares: Floats) -> bool:
+def _is_open(observed: Floats, under_chance: Floats) -> bool:
     """Whether one of the two p-values may still be small, so that it needs more permutations."""
-    observed = _differences(*np.moveaxis(as_labelled, -1, 0))
     return any(
-        p_value(drawn[np.isfinite(drawn)], float(value[0])) < CLEARLY_LARGE
-        for drawn, value in zip((ranges, squares), observed, strict=True)
-        if np.isfinite(value[0])
+        p_value(drawn[np.isfinite(drawn)], float(value)) < CLEARLY_LARGE
+        for drawn, value in zip(under_chance, observed, strict=True)
+        if np.isfinite(value)
     )
 
 
-def _permuted(design: PermutationDesign, levels: int, units: Floats, settings: Settings) -> Iterator[Floats]:
-    """Chunks of levels × permutations × quantities × sum and count."""
-    if not is_large(design):
-        for permuted in permutations(design, settings):
-            yield level_sums(permuted, levels, units)
-        return
-    total = units.sum(axis=0)
-    ratio = np.divide(total[:, 0], total[:, 1], out=np.zeros(len(total)), where=total[:, 1] > 0)
-    mean, root = normal_limit(design, levels, units[:, :, 0] - ratio * units[:, :, 1])
-    counts = np.bincount(design.level, minlength=levels)[:, None] / len(design.level) * total[:, 1]
-    for drawn in normal_draws(design, root, settings):
-        sums = mean[:, None] + drawn + (ratio * counts)[:, None]
-        yield np.stack([sums, np.broadcast_to(counts[:, None], sums.shape)], axis=-1)
+def _normal_sums(design: PermutationDesign, levels: int, units: Floats, drawn: Floats) -> Floats:
+    total: Floats = units.sum(axis=0)
+    # Where nothing is counted there is nothing to sum either.
+    ratio = total[0] / np.maximum(1.0, total[1])
+    mean, root = normal_limit(design, levels, units[:, 0] - ratio * units[:, 1])
+    counts = (np.bincount(design.level, minlength=levels)[:, None] / len(design.level) * total[1])[:, None]
+    sums = mean[:, None] + normal_sums(root, drawn) + ratio * counts
+    return np.stack([sums, np.broadcast_to(counts, sums.shape)], axis=2)
 
 
-def _differences(sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Range and weighted sum of squares of the levels' values; both arguments are levels × permutations."""
-    if len(sums) < 2:
-        nothing = np.full(sums.shape[1], math.nan)
-        return nothing, nothing
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = sums / counts
-        mean = sums.sum(axis=0) / counts.sum(axis=0)
-    return np.ptp(values, axis=0), (counts * (values - mean) ** 2).sum(axis=0)
+def _differences(level_sums: Floats, usable: NDArray[np.bool_]) -> Floats:
+    """Two × quantities × permutations: range and weighted sum of squares of the usable levels' values.
+
+    `level_sums` are levels × permutations × sum and count × quantities.
+    """
+    differences = np.full((2, len(usable), level_sums.shape[1]), math.nan)
+    # Nearly always every level has an estimate, for every quantity.
+    for keep in np.unique(usable, axis=0):
+        if keep.sum() < 2:
+            continue
+        places = np.flatnonzero((usable == keep).all(axis=1))
+        sums, counts = np.moveaxis(level_sums[keep][..., places], 2, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = sums / counts
+            mean = sums.sum(axis=0) / counts.sum(axis=0)
+        differences[0, places] = np.ptp(values, axis=0).T
+        differences[1, places] = (counts * (values - mean) ** 2).sum(axis=0).T
+    return differences
 
 
 def _unit_sums(design: PermutationDesign, quantity: Quantity, keep: NDArray[np.bool_]) -> Floats:

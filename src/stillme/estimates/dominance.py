@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme.estimates.design import Comparison
 from stillme.estimates.quantiles import wilson
@@ -19,11 +20,21 @@ from stillme.estimates.rounding import NOISE, interval
 from stillme.estimates.rows import Flags
 from stillme.types import Interval
 
+MAX_VALUES = 64
+"""Distinct values up to which edits are counted by value; then no comparison looks at single edits."""
+
 
 def dominance(columns: Columns, measured: Measured, quantity: Quantity, comparisons: Sequence[Comparison]) -> Quantity:
     """The quantity with placements instead of values; each comparison has its own."""
     rows = np.flatnonzero(measured.counted)
     rank, value = columns.rank[rows], measured.value[rows]
+    if quantity.by_prompt is None:
+        values, code = np.unique(value, return_inverse=True)
+        if 0 < len(values) <= MAX_VALUES:
+            cell = rank * len(values) + code
+            counts = np.bincount(cell, minlength=len(columns.portraits) * len(values)).reshape(-1, len(values))
+            sums = {comparison.group: _summed(counts, comparison) for comparison in comparisons}
+            return replace(quantity, bounds=None, sums_in=sums)
     placed = {
         comparison.group: placements(value, comparison.members[rank], _other(comparison)[rank])
         for comparison in comparisons
@@ -41,6 +52,17 @@ def dominance(columns: Columns, measured: Measured, quantity: Quantity, comparis
         sums_in={name: sums_by(rank, placement, shape[0]) for name, placement in placed.items()},
         by_prompt_in=cells,
     )
+
+
+def _summed(counts: NDArray[np.int64], comparison: Comparison) -> Floats:
+    """Each portrait's sum of placements, from portraits × values: how many of its edits have each value."""
+    sums = np.zeros(len(counts))
+    for side, opposite in ((comparison.members, _other(comparison)), (_other(comparison), comparison.members)):
+        there = counts[opposite].sum(axis=0)
+        up_to = np.cumsum(there)
+        if total := int(up_to[-1]):
+            sums[side] = counts[side] @ ((2 * up_to - there - total) / total)
+    return sums
 
 
 def placements(value: Floats, one: Flags, other: Flags) -> Floats:

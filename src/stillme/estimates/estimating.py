@@ -80,16 +80,25 @@ def contrast_of(
     columns: Columns, quantity: Quantity, settings: Settings, *, factor: str, level: str
 ) -> Interval | NotEstimable:
     """One contrast of a quantity that is collapsed already: against the reference of `settings`, or the rest."""
+    return contrasts_of(columns, [quantity], settings, factor=factor, level=level)[0]
+
+
+def contrasts_of(
+    columns: Columns, quantities: Sequence[Quantity], settings: Settings, *, factor: str, level: str
+) -> list[Interval | NotEstimable]:
+    """The same contrast of several quantities."""
+    if not quantities:
+        return []
     reference = settings.reference.get(factor)
     plan = design.by_factor(columns, factor, settings)
     wanted = f"{level} - {reference or REST}"
     place = next((place for place, comparison in enumerate(plan.comparisons) if comparison.group == wanted), None)
     if place is None:
         if level in plan.levels or level in plan.too_small:
-            return NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")
+            return [NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")] * len(quantities)
         raise UnknownName.among("level", level, plan.levels, f"{factor} has {', '.join(plan.levels)}.")
     # The whole plan, because the correlation of a portrait's edits is pooled over its groups.
-    return next(resample(plan, [quantity], settings)).outcomes[place]
+    return [resampled.outcomes[place] for resampled in resample(plan, quantities, settings)]
 
 
 def _of_plan(

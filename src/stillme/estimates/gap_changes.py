@@ -17,11 +17,11 @@ from typing import Literal
 import numpy as np
 
 from stillme.estimates import design
-from stillme.estimates.bootstrap import LARGE, by_unit
+from stillme.estimates.bootstrap import by_unit
+from stillme.estimates.compared import LARGE
 from stillme.estimates.design import Plan
 from stillme.estimates.pairing import Paired, pair_arms
 from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE, p_value, sign_flips
-from stillme.estimates.quantiles import wilson
 from stillme.estimates.quantities import Columns, Floats, Quantity
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Scores
@@ -45,8 +45,9 @@ class PairChange:
     after: float
     outcome: Interval
     """The change, after minus before; the intervals of all pairs of a factor hold together."""
-    p: float
-    """How often flipped signs make the largest t-value of all pairs as large."""
+    p: float | None
+    """How often flipped signs make the largest t-value of all pairs as large; None where no unit differs from the
+    others, so that nothing can be flipped."""
 
     @property
     def verdict(self) -> GapVerdict:
@@ -202,8 +203,8 @@ def _of_plan(
     influences = [_Influence.of(plan, change) for change in changes]
     largest = _largest_t(plan, influences, settings)
     for pair, change, influence, chance in zip(pairs, changes, influences, largest, strict=True):
-        if len(influence.levels) > 1:
-            yield _of_quantity(plan, pair, change, influence, chance, settings)
+        if len(influence.levels) > 1 and (found := _of_quantity(plan, pair, change, influence, chance, settings)):
+            yield found
 
 
 def _largest_t(plan: Plan, influences: Sequence[_Influence], settings: Settings) -> list[Floats]:
@@ -239,7 +240,8 @@ def _max_t(influence: _Influence, flipped: Floats) -> Floats:
 
 def _of_quantity(
     plan: Plan, pair: Paired, change: Quantity, influence: _Influence, chance: Floats, settings: Settings
-) -> GapChanges:
+) -> GapChanges | None:
+    """None where no pair has limits."""
     names = [plan.levels[level] for level in influence.levels]
     members = [
         next(part.members for part in plan.comparisons if part.scope == "group" and part.group == name)[pair.rank]
@@ -254,8 +256,11 @@ def _of_quantity(
         error = math.sqrt(errors[one, other])
         flat = error <= NOISE
         half = _unseen(pair, influence, (one, other), settings) if flat else width * error
+        if half is None and abs(value) > NOISE:
+            continue
+        half = half or 0.0
         t = math.inf if flat and abs(value) > NOISE else 0.0 if flat else abs(value) / error
-        method = "Wilson on the number of units" if flat else f"max-T of sign flips over {plan.noun}"
+        method = f"exact limits of what {plan.noun} did not show" if flat else f"max-T of sign flips over {plan.noun}"
         compared.append(
             (
                 t,
@@ -265,10 +270,12 @@ def _of_quantity(
                     before=rounded(before[one] - before[other]),
                     after=rounded(after[one] - after[other]),
                     outcome=interval(value, value - half, value + half, confidence=settings.confidence, method=method),
-                    p=1.0 if flat else p_value(chance, t),
+                    p=None if flat else p_value(chance, t),
                 ),
             )
         )
+    if not compared:
+        return None
     compared.sort(key=lambda entry: (-round(entry[0], 6), entry[1].one, entry[1].other))
     everyone = np.logical_or.reduce([part.members for part in plan.comparisons if part.group in names])
     return GapChanges(
@@ -282,8 +289,15 @@ def _of_quantity(
     )
 
 
-def _unseen(pair: Paired, influence: _Influence, sides: tuple[int, int], settings: Settings) -> float:
-    """What may still happen where no unit of either group differs from the others: it was only not seen in so few."""
-    fewest = float(influence.sizes[list(sides)].min())
-    widest = pair.bounds[1] - pair.bounds[0] if pair.bounds else 0.0
-    return wilson(0.0, fewest, settings.confidence)[1] * math.sqrt(2.0) * widest
+def _unseen(pair: Paired, influence: _Influence, sides: tuple[int, int], settings: Settings) -> float | None:
+    """What may still happen where no unit of either group differs from the others: it was only not seen in so few.
+
+    The exact upper limit of the share of units that are unlike those seen, of both groups at once and for all pairs
+    together. None where nothing bounds what such a unit would change.
+    """
+    if pair.bounds is None:
+        return None
+    count = len(influence.levels)
+    tail = (1 - settings.confidence) / (count * (count - 1))
+    shares = (1 - tail ** (1 / size) for size in influence.sizes[list(sides)].tolist())
+    return sum(shares) * (pair.bounds[1] - pair.bounds[0])

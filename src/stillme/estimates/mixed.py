@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from stillme.estimates import design
+from stillme.estimates.products import products
 from stillme.estimates.quantiles import t_quantile
 from stillme.estimates.quantities import Columns, Floats, Measured
 from stillme.estimates.rows import Edits, Flags, Scores
@@ -36,6 +37,8 @@ MAX_FACTOR = 1000.0
 
 _DIGITS = 6
 """Significant digits of results. Optimisers agree on no more across processors."""
+_STEPS, _NEAR = 30, 0.1
+"""Newton's steps at most, and how far they may lead."""
 _GAIN = 1e-8
 """A gain of log-likelihood that is none."""
 MAX_SPREAD = 30.0
@@ -207,12 +210,11 @@ def fit_model(counts: Floats, level: NDArray[np.intp], levels: int, reference: i
     Levels must overlap. The model without random intercepts comes first: it is the maximum itself where portraits
     differ no more than chance makes them, and a good start elsewhere.
     """
-    model = _Model(counts, level, levels, reference)
+    model = _Model.of(counts, level, levels, reference)
     plain = _maximum(model, model.start())
     if plain is None:
         return None
-    thresholds, effects, _ = model.unpacked(plain.at)
-    gain = log_likelihood(counts, level, thresholds, effects, _SMALL_SPREAD) + model.loss(plain.at)
+    gain = model.loss(plain.at) - model.loss(np.append(plain.at, math.log(_SMALL_SPREAD)))
     if gain <= _GAIN:
         return plain.fit(model)
     mixed = _maximum(model, np.append(plain.at, math.log(0.5)))
@@ -227,20 +229,34 @@ class _Model:
     """
 
     counts: Floats
-    level: NDArray[np.intp]
-    levels: int
+    """Levels × portraits × scores; a level with fewer portraits than another ends with rows of zeros."""
+    present: Flags
+    """Levels × portraits: which rows are portraits."""
     reference: int
+
+    @classmethod
+    def of(cls, counts: Floats, level: NDArray[np.intp], levels: int, reference: int) -> _Model:
+        """From portraits × scores."""
+        sizes = np.bincount(level, minlength=levels)
+        present: Flags = np.less(np.arange(int(sizes.max())), sizes[:, None])
+        table = np.zeros((*present.shape, counts.shape[1]))
+        table[present] = counts[np.argsort(level, kind="stable")]
+        return cls(table, present, reference)
+
+    @property
+    def levels(self) -> int:
+        return len(self.counts)
 
     @property
     def cuts(self) -> int:
-        return self.counts.shape[1] - 1
+        return self.counts.shape[2] - 1
 
     @property
     def others(self) -> list[int]:
         return [place for place in range(self.levels) if place != self.reference]
 
     def start(self) -> Floats:
-        shares = np.cumsum(self.counts.sum(axis=0) / self.counts.sum())[:-1]
+        shares = np.cumsum(self.counts.sum(axis=(0, 1)) / self.counts.sum())[:-1]
         cuts = np.log(shares / (1 - shares))
         return np.concatenate([cuts[:1], np.log(np.diff(cuts)), np.zeros(self.levels - 1)])
 
@@ -258,26 +274,42 @@ class _Model:
         return np.cumsum(np.concatenate([at[:1], self.steps(at)])), effects, spread
 
     def loss(self, at: Floats) -> float:
-        return -log_likelihood(self.counts, self.level, *self.unpacked(at))
+        return self.loss_and_gradient(at)[0]
 
     def gradient(self, at: Floats) -> Floats:
-        """The derivative of the loss: that of the joint density, averaged over each portrait's random intercept."""
+        return self.loss_and_gradient(at)[1]
+
+    def loss_and_gradient(self, at: Floats) -> tuple[float, Floats]:
+        """The gradient is that of the joint density, averaged over each portrait's random intercept."""
         thresholds, effects, spread = self.unpacked(at)
-        by_threshold, by_level, by_spread = np.zeros(self.cuts), np.zeros(self.levels), 0.0
-        for place in range(self.levels):
-            counts = self.counts[self.level == place]
-            intercepts, joint = _log_joint(counts, thresholds, effects[place], spread)
-            weights = np.exp(joint - joint.max(axis=1, keepdims=True))
-            weights /= weights.sum(axis=1, keepdims=True)
-            z = thresholds - effects[place] - spread * intercepts[:, None]
-            shares = weights.T @ counts / _chances(z)
-            slopes = expit(z) * expit(-z) * (shares[:, :-1] - shares[:, 1:])
-            by_threshold += slopes.sum(axis=0)
-            by_level[place] = -slopes.sum()
-            by_spread -= float((slopes.sum(axis=1) * spread * intercepts).sum())
+        intercepts, log_weights = self._intercepts(spread)
+        # Levels × values of the random intercept × cuts or scores.
+        z = thresholds - effects[:, None, None] - spread * intercepts[:, None]
+        chances = _chances(z)
+        joint = products(self.counts, np.log(chances).transpose(0, 2, 1)) + log_weights
+        top = joint.max(axis=2, keepdims=True)
+        weights = np.exp(joint - top)
+        total = weights.sum(axis=2, keepdims=True)
+        shares = products((weights / total).transpose(0, 2, 1), self.counts) / chances
+        slopes = expit(z) * expit(-z) * (shares[..., :-1] - shares[..., 1:])
         # A step moves all later thresholds.
-        by_cut = np.cumsum(by_threshold[::-1])[::-1] * np.concatenate([[1.0], self.steps(at)])
-        return -np.concatenate([by_cut, by_level[self.others], [by_spread] if self.has_spread(at) else []])
+        by_cut = np.cumsum(slopes.sum(axis=(0, 1))[::-1])[::-1] * np.concatenate([[1.0], self.steps(at)])
+        by_level = -slopes.sum(axis=(1, 2))
+        by_spread = [-float((slopes.sum(axis=(0, 2)) * spread * intercepts).sum())] if self.has_spread(at) else []
+        loss = -float((np.log(total) + top)[self.present].sum())
+        return loss, -np.concatenate([by_cut, by_level[self.others], by_spread])
+
+    def _intercepts(self, spread: float) -> tuple[Floats, Floats]:
+        """Values of the random intercept, and the logarithm of its density there times the step between them.
+
+        The trapezoidal rule converges exponentially here if steps are shorter than what the sharpest portrait is wide,
+        and its values do not depend on the portrait, so that the gradient is exactly that of the sum.
+        """
+        if spread == 0:
+            return np.zeros(1), np.zeros(1)
+        sharpest = math.sqrt(1 + spread**2 * float(self.counts.sum(axis=2).max()) / 3)
+        intercepts = np.linspace(-_RANGE, _RANGE, min(_MAX_NODES, 1 + math.ceil(2 * _RANGE * sharpest / 0.6)))
+        return intercepts, math.log(intercepts[1] - intercepts[0]) - (intercepts**2 + math.log(2 * math.pi)) / 2
 
     def information(self, at: Floats) -> Floats:
         """The second derivatives of the loss, by central differences of the gradient."""
@@ -301,9 +333,11 @@ class _Maximum:
 def _maximum(model: _Model, start: Floats) -> _Maximum | None:
     """The maximum of the likelihood; None unless its gradient is 0 there and its information positive definite."""
     optimize: Any = import_module("scipy.optimize")
-    near = optimize.minimize(model.loss, start, jac=model.gradient, method="BFGS")
-    root = optimize.root(model.gradient, near.x, jac=model.information, options={"xtol": 1e-12})
-    at: Floats = np.asarray(root.x, dtype=np.float64)
+    near = optimize.minimize(model.loss_and_gradient, start, jac=True, method="BFGS")
+    at = _polished(model, np.asarray(near.x, dtype=np.float64))
+    if at is None:
+        root = optimize.root(model.gradient, near.x, jac=model.information, options={"xtol": 1e-12})
+        at = np.asarray(root.x, dtype=np.float64)
     if model.has_spread(at) and at[-1] >= math.log(MAX_SPREAD):
         return None
     gradient, information = model.gradient(at), model.information(at)
@@ -318,38 +352,27 @@ def _maximum(model: _Model, start: Floats) -> _Maximum | None:
     return _Maximum(at, covariance)
 
 
-def log_likelihood(
-    counts: Floats, level: NDArray[np.intp], thresholds: Floats, effects: Floats, spread: float
-) -> float:
-    """Of portraits × scores, with each portrait's random intercept integrated out."""
-    total = 0.0
-    for place, effect in enumerate(effects.tolist()):
-        _, joint = _log_joint(counts[level == place], thresholds, effect, spread)
-        top = joint.max(axis=1)
-        total += float((np.log(np.exp(joint - top[:, None]).sum(axis=1)) + top).sum())
-    return total
-
-
-def _log_joint(counts: Floats, thresholds: Floats, effect: float, spread: float) -> tuple[Floats, Floats]:
-    """Values of the random intercept; portraits × values: log-density of scores and value, times the step between them.
-
-    The trapezoidal rule converges exponentially here if steps are shorter than what the sharpest portrait is wide, and
-    its values do not depend on the portrait, so that the gradient is exactly that of the sum.
-    """
-    if spread == 0:
-        intercepts, log_weights = np.zeros(1), np.zeros(1)
-    else:
-        sharpest = math.sqrt(1 + spread**2 * float(counts.sum(axis=1).max()) / 3)
-        intercepts = np.linspace(-_RANGE, _RANGE, min(_MAX_NODES, 1 + math.ceil(2 * _RANGE * sharpest / 0.6)))
-        log_weights = math.log(intercepts[1] - intercepts[0]) - (intercepts**2 + math.log(2 * math.pi)) / 2
-    log_chances = np.log(_chances(thresholds - effect - spread * intercepts[:, None]))
-    return intercepts, counts @ log_chances.T + log_weights
+def _polished(model: _Model, near: Floats) -> Floats | None:
+    """Newton's steps from near the maximum, all with its first information; None where they do not settle."""
+    try:
+        inverse = np.linalg.inv(model.information(near))
+    except np.linalg.LinAlgError:
+        return None
+    at = near
+    for _ in range(_STEPS):
+        step = inverse @ model.gradient(at)
+        at = at - step
+        if not np.abs(at - near).max() < _NEAR:
+            return None
+        if np.abs(step).max() <= 1e-12 * (1 + np.abs(at).max()):
+            return at
+    return None
 
 
 def _chances(z: Floats) -> Floats:
     """The chance of each score, from the distances to the thresholds."""
-    ends = np.full((len(z), 1), math.inf)
-    low, high = np.concatenate([-ends, z], axis=1), np.concatenate([z, ends], axis=1)
+    ends = np.full((*z.shape[:-1], 1), math.inf)
+    low, high = np.concatenate([-ends, z], axis=-1), np.concatenate([z, ends], axis=-1)
     # Of two numbers near 1 the difference would cancel; their complements are near 0.
     flipped = low + high > 0
     low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)

@@ -141,7 +141,7 @@ def _of_plan(
     bands = list(disparity.null_bands(plan, changes, resampled, settings))
     contrasts = [comparison for comparison in plan.comparisons if comparison.scope == "contrast"]
     sides = [_sides(plan, contrast) for contrast in contrasts]
-    tests_by_pair = list(permutation_tests(plan, changes, sides, settings))
+    (tests_by_pair,) = permutation_tests(plan, changes, [sides], settings)
     untreated = list(resample(plan, [pair.untreated(size) for pair in pairs], settings))
     beyond = list(resample(plan, [pair.beyond_untreated(size) for pair in pairs], settings))
     effects: list[PairedEffect | Disparity] = []

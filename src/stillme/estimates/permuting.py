@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from stillme.estimates.bootstrap import BATCH, LARGE, MAX_COUNTS
+from stillme.estimates.bootstrap import MAX_COUNTS
+from stillme.estimates.compared import LARGE
 from stillme.estimates.design import PermutationDesign, Plan
+from stillme.estimates.products import product
 from stillme.estimates.quantiles import normal_tail
 from stillme.estimates.quantities import Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE
@@ -27,6 +30,9 @@ CLEARLY_LARGE = 0.1
 
 PERMUTATIONS_PER_REPLICATE = 5
 """More permutations than bootstrap replicates: a p-value must be able to get small enough to survive Holm."""
+
+_AT_ONCE = 200_000
+"""Sums of levels that are worked on at once: about what a processor's cache holds."""
 
 Sides = tuple[Flags, Flags]
 """Which levels of the plan are on the one side, and which on the other."""
@@ -51,19 +57,44 @@ class PermutationTest:
 
 
 def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDArray[np.intp]]:
-    """Chunks of permutations × units: each unit's label after permuting labels within its block."""
+    """Chunks of permutations × units: each unit's label after permuting labels within its block.
+
+    No chunk goes beyond a look, which is where tests may stop: what is decided there does not depend on memory.
+    """
     stream = np.random.default_rng(int(digest([settings.seed, "permute", list(design.names)]), 16))
     size = len(design.level)
     by_block = np.argsort(design.within, kind="stable")
-    total = PERMUTATIONS_PER_REPLICATE * settings.replicates
-    chunk = max(1, min(int(FIRST * total), MAX_COUNTS // max(1, size * (1 + int(design.level.max())))))
-    for start in range(0, total, chunk):
-        rows = min(chunk, total - start)
+    for rows in _chunks(settings, MAX_COUNTS // max(1, size * (1 + int(design.level.max())))):
         shuffled = np.argsort(design.within + stream.random((rows, size)), axis=1)
         permuted = np.empty((rows, size), dtype=np.intp)
         # Sorting by block number plus a random fraction keeps blocks together and shuffles inside.
         permuted[:, by_block] = design.level[shuffled]
         yield permuted
+
+
+def permuted(design: PermutationDesign, levels: int, settings: Settings) -> Iterator[NDArray[Any]]:
+    """Chunks of `permutations`, or of `normals` for a design that is large."""
+    return normals(design, levels, settings) if is_large(design) else permutations(design, settings)
+
+
+def _chunks(settings: Settings, most: int) -> Iterator[int]:
+    """Sizes that add up to all permutations, none above `most`, with a boundary at each look."""
+    total, look = PERMUTATIONS_PER_REPLICATE * settings.replicates, _look(settings)
+    for start in range(0, total, look):
+        left = min(look, total - start)
+        while left:
+            rows = max(1, min(most, left))
+            left -= rows
+            yield rows
+
+
+def _look(settings: Settings) -> int:
+    return int(FIRST * PERMUTATIONS_PER_REPLICATE * settings.replicates)
+
+
+def is_look(done: int, settings: Settings) -> bool:
+    """Whether tests may stop after so many permutations."""
+    return done % _look(settings) == 0
 
 
 def smallest_permuted_p(design: PermutationDesign) -> float:
@@ -90,24 +121,35 @@ def _threshold(observed: Floats) -> Floats:
 
 
 def permutation_tests(
-    plan: Plan, quantities: Sequence[Quantity], family: Sequence[Sides], settings: Settings
-) -> Iterator[tuple[PermutationTest, ...]]:
-    """For each quantity: the test of each comparison of a family."""
+    plan: Plan, quantities: Sequence[Quantity], families: Sequence[Sequence[Sides]], settings: Settings
+) -> list[list[tuple[PermutationTest, ...]]]:
+    """For each family of comparisons and each quantity: the test of each comparison.
+
+    Families share the permutations, and a comparison that is in several is tested once.
+    """
     design = plan.permutation
-    if design is None or not family:
-        yield from [()] * len(quantities)
-        return
-    for start in range(0, len(quantities), BATCH):
-        moments = np.stack([_moments(design, quantity) for quantity in quantities[start : start + BATCH]], axis=1)
-        extreme, family_extreme = _shares(design, moments, family, settings)
+    if design is None or not quantities:
+        return [[()] * len(quantities) for _ in families]
+    moments = _Moments.of(design, quantities)
+    tallies = _tallies(design, moments, families, settings)
+    between: dict[frozenset[tuple[bool, ...]], Floats] = {}
+    tests: list[list[tuple[PermutationTest, ...]]] = []
+    for family, tally in zip(families, tallies, strict=True):
+        alone, together = tally.shares()
         for place, sides in enumerate(family):
-            if not (sides[0] | sides[1]).all():
-                extreme[:, place] = _between_two(design, moments, sides, settings)
-        for alone_by_place, together_by_place in zip(extreme.tolist(), family_extreme.tolist(), strict=True):
-            yield tuple(
-                PermutationTest(p=alone, max_t=together)
-                for alone, together in zip(alone_by_place, together_by_place, strict=True)
-            )
+            if (sides[0] | sides[1]).all():
+                continue
+            pair = frozenset((tuple(sides[0].tolist()), tuple(sides[1].tolist())))
+            if pair not in between:
+                between[pair] = _between_two(design, moments, sides, settings)
+            alone[:, place] = between[pair]
+        tests.append(
+            [
+                tuple(PermutationTest(p=p, max_t=max_t) for p, max_t in zip(*both, strict=True))
+                for both in zip(alone.tolist(), together.tolist(), strict=True)
+            ]
+        )
+    return tests
 
 
 def sign_flip_p(units: Floats, settings: Settings, names: Sequence[str]) -> float:
@@ -135,7 +177,7 @@ def smallest_p(units: Floats) -> float:
     return min(1.0, 2.0 ** (1 - int(np.count_nonzero(np.abs(units) > NOISE))))
 
 
-def _between_two(design: PermutationDesign, moments: Floats, sides: Sides, settings: Settings) -> Floats:
+def _between_two(design: PermutationDesign, moments: _Moments, sides: Sides, settings: Settings) -> Floats:
     inside = (sides[0] | sides[1])[design.level]
     part = replace(
         design,
@@ -144,54 +186,172 @@ def _between_two(design: PermutationDesign, moments: Floats, sides: Sides, setti
         names=tuple(name for name, keep in zip(design.names, inside, strict=True) if keep),
     )
     two = (np.array([True, False]), np.array([False, True]))
-    return _shares(part, moments[inside], [two], settings)[0][:, 0]
+    (tally,) = _tallies(part, moments.within(inside), [[two]], settings)
+    return tally.shares()[0][:, 0]
 
 
-def _shares(
-    design: PermutationDesign, moments: Floats, family: Sequence[Sides], settings: Settings
-) -> tuple[Floats, Floats]:
-    """By quantity and comparison, the share of permutations that reach the observed t: there, and in the family.
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    """What a t-value needs of each unit. Many quantities have the same edits counted, so counts are kept once."""
 
-    `moments` are units × quantities × six sums.
-    """
-    levels = len(family[0][0])
-    observed = level_sums(design.level[None, :], levels, moments)
-    thresholds = _threshold(np.stack([_t_value(observed, sides)[0] for sides in family], axis=1))
-    extreme = np.zeros((moments.shape[1], len(family)), dtype=np.int64)
-    family_extreme, done = np.zeros_like(extreme), np.zeros_like(extreme)
-    going: NDArray[np.intp] = np.arange(moments.shape[1], dtype=np.intp)
-    total = PERMUTATIONS_PER_REPLICATE * settings.replicates
-    for sums in _permuted_sums(design, levels, moments, settings):
-        t = np.stack([_t_value(sums[:, :, going], sides) for sides in family])
-        largest = t.max(axis=0)
-        for place in range(len(family)):
-            extreme[going, place] += np.count_nonzero(t[place] >= thresholds[going, place], axis=0)
-            family_extreme[going, place] += np.count_nonzero(largest >= thresholds[going, place], axis=0)
-        done[going] += sums.shape[1]
-        if done.max() >= FIRST * total:
-            least = (extreme[going] / done[going]).min(axis=1)
-            going = going[np.flatnonzero(least < CLEARLY_LARGE)]
-            if not len(going):
+    own: Floats
+    """Units × three × quantities: the sum, its square, and its product with the count."""
+    counts: Floats
+    """Units × three × patterns of counts: the count, its square, and whether there is any."""
+    pattern: NDArray[np.intp]
+    """Each quantity's pattern."""
+
+    @classmethod
+    def of(cls, design: PermutationDesign, quantities: Sequence[Quantity]) -> _Moments:
+        inside = design.unit >= 0
+        unit, size = design.unit[inside], len(design.level)
+        patterns: dict[bytes, int] = {}
+        counted: list[Floats] = []
+        own: list[Floats] = []
+        pattern: list[int] = []
+        for quantity in quantities:
+            counts = sums_by(unit, quantity.counts[inside], size)
+            place = patterns.setdefault(counts.tobytes(), len(patterns))
+            if place == len(counted):
+                counted.append(np.stack([counts, counts * counts, (counts > 0).astype(np.float64)]))
+            mean = quantity.sums[inside].sum() / max(1.0, quantity.counts[inside].sum())
+            # Subtracted from every value, so that squares do not cancel.
+            sums = sums_by(unit, quantity.sums[inside], size) - mean * counts
+            own.append(np.stack([sums, sums * sums, sums * counts]))
+            pattern.append(place)
+        return cls(np.stack(own).T, np.stack(counted).T, np.array(pattern, dtype=np.intp))
+
+    def within(self, units: Flags) -> _Moments:
+        """Only these units."""
+        return _Moments(self.own[units], self.counts[units], self.pattern)
+
+    def only(self, places: NDArray[np.intp]) -> _Moments:
+        """Only the quantities at these places."""
+        if len(places) == len(self.pattern):
+            return self
+        kept, pattern = np.unique(self.pattern[places], return_inverse=True)
+        return _Moments(self.own[:, :, places], self.counts[:, :, kept], pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class _LevelSums:
+    """`_Moments` summed over the units of each level: levels × permutations (or one for all) × quantities."""
+
+    sums: Floats
+    squares: Floats
+    products: Floats
+    counts: Floats
+    """This and the following: × patterns of counts."""
+    squared_counts: Floats
+    units: Floats
+
+    def means_and_variances(self, side: Flags, pattern: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Of a side, a union of levels: its mean, and the mean's variance; permutations × quantities."""
+        sums, squares, products = (_union(part, side) for part in (self.sums, self.squares, self.products))
+        counts, squared_counts, units = (_union(part, side) for part in (self.counts, self.squared_counts, self.units))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = sums / counts[..., pattern]
+            explained = mean * mean * squared_counts[..., pattern]
+            residuals = squares - 2 * mean * products + explained
+            # What is left where the terms cancel is rounding error.
+            residuals = np.where(residuals > NOISE * (squares + explained), residuals, 0.0)
+            return mean, residuals * (units / (units - 1) / counts**2)[..., pattern]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """One family: how often permutations reached each observed t, there and anywhere in the family."""
+
+    pairs: Sequence[tuple[int, int]]
+    """The two sides of each comparison, by their places."""
+    thresholds: Floats
+    """Quantities × comparisons."""
+    alone: NDArray[np.int64]
+    together: NDArray[np.int64]
+    done: NDArray[np.int64]
+    """By quantity; a test whose p-values are all clearly large stops."""
+    going: Flags
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[int, int]], observed: Floats) -> _Tally:
+        zeros = np.zeros(observed.shape, dtype=np.int64)
+        size = len(observed)
+        return cls(
+            pairs, _threshold(observed), zeros, zeros.copy(), np.zeros(size, dtype=np.int64), np.ones(size, np.bool_)
+        )
+
+    def add(self, t_of: Mapping[tuple[int, int], Floats], places: NDArray[np.intp]) -> None:
+        """Count t-values, permutations × quantities, of the quantities at these places."""
+        rows = np.flatnonzero(self.going[places])
+        if not len(rows):
+            return
+        here = places[rows]
+        t = [t_of[pair][:, rows] for pair in self.pairs]
+        largest = np.maximum.reduce(t)
+        for place, values in enumerate(t):
+            threshold = self.thresholds[here, place]
+            self.alone[here, place] += np.count_nonzero(values >= threshold, axis=0)
+            self.together[here, place] += np.count_nonzero(largest >= threshold, axis=0)
+        self.done[here] += len(largest)
+
+    def stop(self) -> None:
+        """End the tests that are clear by now."""
+        least = (self.alone / np.maximum(1, self.done)[:, None]).min(axis=1)
+        self.going[least >= CLEARLY_LARGE] = False
+
+    def shares(self) -> tuple[Floats, Floats]:
+        """Quantities × comparisons: the p-value alone, and that of the largest t of the family."""
+        done = self.done[:, None]
+        return (1 + self.alone) / (1 + done), (1 + self.together) / (1 + done)
+
+
+def _tallies(
+    design: PermutationDesign, moments: _Moments, families: Sequence[Sequence[Sides]], settings: Settings
+) -> list[_Tally]:
+    sides: dict[tuple[bool, ...], int] = {}
+    paired = [[(_place(sides, one), _place(sides, other)) for one, other in family] for family in families]
+    unions, levels = [np.array(side) for side in sides], len(next(iter(sides)))
+    pairs = sorted({pair for family in paired for pair in family})
+    observed = _t_values(_level_sums(design.level[None, :], levels, moments), moments.pattern, unions, pairs)
+    tallies = [_Tally.of(family, np.stack([observed[pair][0] for pair in family], axis=1)) for family in paired]
+    places: NDArray[np.intp] = np.arange(len(moments.pattern), dtype=np.intp)
+    part, done = moments, 0
+    large = is_large(design)
+    for drawn in permuted(design, levels, settings):
+        for start in range(0, len(drawn), rows := max(1, _AT_ONCE // (levels * len(places)))):
+            few = drawn[start : start + rows]
+            sums = _normal_sums(design, levels, part, few) if large else _level_sums(few, levels, part)
+            t_of = _t_values(sums, part.pattern, unions, pairs)
+            for tally in tallies:
+                tally.add(t_of, places)
+        done += len(drawn)
+        if is_look(done, settings):
+            for tally in tallies:
+                tally.stop()
+            places = np.flatnonzero(np.logical_or.reduce([tally.going for tally in tallies]))
+            if not len(places):
                 break
-    return (1 + extreme) / (1 + done), (1 + family_extreme) / (1 + done)
+            part = moments.only(places)
+    return tallies
 
 
-def _permuted_sums(design: PermutationDesign, levels: int, moments: Floats, settings: Settings) -> Iterator[Floats]:
-    """Chunks of levels × permutations × quantities × six sums."""
-    if is_large(design):
-        yield from _normal_sums(design, levels, moments, settings)
-        return
-    # In parts, so that memory does not grow with the number of quantities, and tests can stop early.
-    rows = max(1, MAX_COUNTS // (levels * moments.shape[1] * moments.shape[2]))
-    for permuted in permutations(design, settings):
-        for start in range(0, len(permuted), rows):
-            yield level_sums(permuted[start : start + rows], levels, moments)
+def _union(by_level: Floats, side: Flags) -> Floats:
+    return by_level[side.argmax()] if side.sum() == 1 else by_level[side].sum(axis=0)
+
+
+def _place(sides: dict[tuple[bool, ...], int], side: Flags) -> int:
+    return sides.setdefault(tuple(side.tolist()), len(sides))
+
+
+def _level_sums(labels: NDArray[np.intp], levels: int, moments: _Moments) -> _LevelSums:
+    own, counts = (level_sums(labels, levels, part) for part in (moments.own, moments.counts))
+    return _LevelSums(*np.moveaxis(own, 2, 0), *np.moveaxis(counts, 2, 0))
 
 
 def level_sums(labels: NDArray[np.intp], levels: int, moments: Floats) -> Floats:
     """Levels × permutations × further columns of `moments`: the sum of each level's units."""
     columns = np.ascontiguousarray(moments.reshape(len(moments), -1))
-    sums = [(labels == level).astype(np.float64) @ columns for level in range(levels)]
+    sums = [product((labels == level).astype(np.float64), columns) for level in range(levels)]
     return np.stack(sums).reshape(levels, len(labels), *moments.shape[1:])
 
 
@@ -200,20 +360,17 @@ def is_large(design: PermutationDesign) -> bool:
     return bool(np.bincount(design.level).min() >= LARGE)
 
 
-def _normal_sums(design: PermutationDesign, levels: int, moments: Floats, settings: Settings) -> Iterator[Floats]:
+def _normal_sums(design: PermutationDesign, levels: int, moments: _Moments, drawn: Floats) -> _LevelSums:
     """The same from the normal limit: only the sums vary; the other moments stay at their mean."""
-    mean, root = normal_limit(design, levels, moments[:, :, 0] - _ratio(moments) * moments[:, :, 1])
-    share = np.bincount(design.level, minlength=levels) / len(design.level)
-    fixed = share[:, None, None] * moments.sum(axis=0)
-    for drawn in normal_draws(design, root, settings):
-        sums = np.broadcast_to(fixed[:, None], (levels, drawn.shape[1], *fixed.shape[1:])).copy()
-        sums[..., 0] = mean[:, None] + drawn + (_ratio(moments) * fixed[..., 1])[:, None]
-        yield sums
-
-
-def _ratio(moments: Floats) -> Floats:
-    total = moments.sum(axis=0)
-    return np.divide(total[:, 0], total[:, 1], out=np.zeros(len(total)), where=total[:, 1] > 0)
+    total, counted = moments.own.sum(axis=0), moments.counts.sum(axis=0)
+    ratio = total[0] / np.maximum(1.0, counted[0, moments.pattern])
+    values = moments.own[:, 0] - ratio * moments.counts[:, 0, moments.pattern]
+    mean, root = normal_limit(design, levels, values)
+    share = (np.bincount(design.level, minlength=levels) / len(design.level))[:, None, None]
+    _, squares, products = share * total[:, None, None]
+    counts, squared_counts, units = share * counted[:, None, None]
+    sums = mean[:, None] + normal_sums(root, drawn) + ratio * counts[..., moments.pattern]
+    return _LevelSums(sums, squares, products, counts, squared_counts, units)
 
 
 def normal_limit(design: PermutationDesign, levels: int, values: Floats) -> tuple[Floats, Floats]:
@@ -243,41 +400,29 @@ def normal_limit(design: PermutationDesign, levels: int, values: Floats) -> tupl
     return mean, vectors * np.sqrt(np.maximum(eigenvalues, 0.0))[:, None, :]
 
 
-def normal_draws(design: PermutationDesign, root: Floats, settings: Settings) -> Iterator[Floats]:
-    """Chunks of levels × draws × quantities."""
+def normals(design: PermutationDesign, levels: int, settings: Settings) -> Iterator[Floats]:
+    """Chunks of draws × levels, standard normal."""
     stream = np.random.default_rng(int(digest([settings.seed, "normal permutation", list(design.names)]), 16))
-    quantities, levels, _ = root.shape
-    total = PERMUTATIONS_PER_REPLICATE * settings.replicates
-    chunk = max(1, MAX_COUNTS // max(1, levels * quantities * 6))
-    for start in range(0, total, chunk):
-        drawn = stream.standard_normal((min(chunk, total - start), levels))
-        yield np.einsum("qlk,rk->lrq", root, drawn)
+    for rows in _chunks(settings, MAX_COUNTS // levels):
+        yield stream.standard_normal((rows, levels))
 
 
-def _t_value(levels: Floats, sides: Sides) -> Floats:
-    """Permutations × quantities: two sides, each a union of levels, by their difference over its standard error."""
-    difference, variance = np.zeros(levels.shape[1:-1]), np.zeros(levels.shape[1:-1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for sign, side in zip((1.0, -1.0), sides, strict=True):
-            sums, counts, squares, products, squared_counts, units = np.moveaxis(levels[side].sum(axis=0), -1, 0)
-            mean = sums / counts
-            residuals = squares - 2 * mean * products + mean * mean * squared_counts
-            # What is left where the terms cancel is rounding error.
-            residuals = np.where(residuals > NOISE * (squares + mean * mean * squared_counts), residuals, 0.0)
-            difference += sign * mean
-            variance += residuals / counts**2 * units / (units - 1)
-        t = np.abs(difference) / np.sqrt(variance)
-    # Without any spread a difference is either none or beyond all chance; a side without a value shows none.
-    none = ~(np.abs(difference) >= NOISE) | np.isnan(t)
-    return np.where(none, 0.0, np.minimum(t, _MAX_T))
+def normal_sums(root: Floats, drawn: Floats) -> Floats:
+    """Levels × draws × quantities: what is drawn, with the covariance of the level sums."""
+    return np.matmul(drawn, root.transpose(1, 2, 0))
 
 
-def _moments(design: PermutationDesign, quantity: Quantity) -> Floats:
-    inside = design.unit >= 0
-    unit, size = design.unit[inside], len(design.level)
-    counts = sums_by(unit, quantity.counts[inside], size)
-    mean = quantity.sums[inside].sum() / max(1.0, quantity.counts[inside].sum())
-    # Subtracted from every value, so that squares do not cancel.
-    sums = sums_by(unit, quantity.sums[inside], size) - mean * counts
-    columns = [sums, counts, sums * sums, sums * counts, counts * counts, counts > 0]
-    return np.stack(columns, axis=1).astype(np.float64)
+def _t_values(
+    sums: _LevelSums, pattern: NDArray[np.intp], sides: Sequence[Flags], pairs: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], Floats]:
+    """By pair of sides, permutations × quantities: their difference over its standard error."""
+    mean, variance = zip(*(sums.means_and_variances(side, pattern) for side in sides), strict=True)
+    t_of: dict[tuple[int, int], Floats] = {}
+    for one, other in pairs:
+        difference = np.abs(mean[one] - mean[other])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = difference / np.sqrt(variance[one] + variance[other])
+        # Without any spread a difference is either none or beyond all chance; a side without a value shows none.
+        none = ~(difference >= NOISE) | np.isnan(t)
+        t_of[one, other] = np.where(none, 0.0, np.minimum(t, _MAX_T))
+    return t_of

@@ -80,7 +80,7 @@ class Quantity:
     squares: Floats
     """Per portrait: the sum of the squared values."""
     excluded: Mapping[Exclusion, NDArray[np.int64]]
-    """By reason: how many edits of each portrait have no value."""
+    """By reason: how many edits of each portrait have no value; only reasons that occurred."""
     bounds: tuple[float, float] | None
     """The lowest and the highest value that is possible."""
     is_rate: bool
@@ -151,7 +151,7 @@ class Columns:
                 if not here.any():
                     continue
                 cell = _Cell(self, edits.editors[editor_code], edits.arms[arm_code], here, state)
-                if not every_cut:
+                if edits.has_states and not every_cut:
                     yield from cell.edit_rates()
                 for score in asked:
                     yield from cell.judged(score, every_cut=every_cut)
@@ -169,7 +169,9 @@ class Columns:
             counts=np.bincount(rank, minlength=size).astype(np.float64),
             squares=sums_by(rank, value * value, size),
             excluded={
-                reason: np.bincount(self.rank[rows], minlength=size) for reason, rows in measured.excluded.items()
+                reason: np.bincount(self.rank[rows], minlength=size)
+                for reason, rows in measured.excluded.items()
+                if rows.any()
             },
             bounds=measured.bounds,
             is_rate=measured.is_rate,

@@ -72,6 +72,8 @@ class Edits:
     stereotype expects; 0 elsewhere; None where no request has two."""
     seed: Codes | None = None
     """Each request's seed, so that arms are paired seed by seed; None where every request had the same."""
+    has_states: bool = True
+    """False where rows from elsewhere list only edits that were made: then nobody knows how many were refused."""
 
     def __len__(self) -> int:
         return len(self.keys)

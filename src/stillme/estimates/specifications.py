@@ -13,8 +13,8 @@ from stillme import rubric
 from stillme.errors import UnknownName
 from stillme.estimates.cuts import cuts
 from stillme.estimates.design import REST
-from stillme.estimates.estimating import contrast_of
-from stillme.estimates.quantities import Columns
+from stillme.estimates.estimating import contrasts_of
+from stillme.estimates.quantities import Columns, Quantity
 from stillme.estimates.rows import Edits, Scores
 from stillme.estimates.settings import Settings
 from stillme.rubric import Rate
@@ -99,8 +99,16 @@ def specification_curve(
     specifications: list[Specification] = []
     headline_outcome: Interval | NotEstimable = NotEstimable(reason=f"no judge answers {axis}")
     first = min(disclosed.values(), default="")
-    for judge, rule, disclosure, scores in _combined(raw, rules, disclosed):
-        for name, outcome in _outcomes(edits, scores, wanted, axis, quantity, factor, level, editor, arm):
+    columns = Columns.of(edits)
+    chosen = [
+        (*whose, _quantities(columns, scores, wanted, quantity, editor, arm))
+        for *whose, scores in _combined(raw, rules, disclosed)
+    ]
+    everything = [offer for *_, offered in chosen for offer in offered]
+    outcomes = iter(contrasts_of(columns, everything, wanted, factor=factor, level=level))
+    for judge, rule, disclosure, offered in chosen:
+        for name in [offer.name for offer in offered]:
+            outcome = next(outcomes)
             specifications.append(
                 Specification(
                     judge=judge,
@@ -151,32 +159,22 @@ def _combined(
                 yield "ensemble", name, disclosure, rule(parts)
 
 
-def _outcomes(
-    edits: Edits,
-    scores: Scores,
-    settings: Settings,
-    axis: str,
-    quantity: str,
-    factor: str,
-    level: str,
-    editor: str,
-    arm: str,
-) -> Iterator[tuple[str, Interval | NotEstimable]]:
+def _quantities(
+    columns: Columns, scores: Scores, settings: Settings, quantity: str, editor: str, arm: str
+) -> list[Quantity]:
     """The quantity itself, the mean, and the rate at every cut in the same direction."""
-    known = rubric.load()
-    columns = Columns.of(edits)
+    known, axis = rubric.load(), scores.axis
     named = known.rates.get(quantity)
     wanted = {quantity, axis, *(rate.name for rate in cuts(known.axes[axis]) if _same_direction(rate, named))}
-    for measured in (*columns.measured([scores]), *columns.measured([scores], every_cut=True)):
-        if (
-            measured.judge
-            and measured.editor == editor
-            and measured.arm == arm
-            and measured.name in wanted
-            and not _same(measured.name, named)
-        ):
-            collapsed = columns.collapse(measured, prompts=settings.prompts == "sample")
-            yield measured.name, contrast_of(columns, collapsed, settings, factor=factor, level=level)
+    return [
+        columns.collapse(measured, prompts=settings.prompts == "sample")
+        for measured in (*columns.measured([scores]), *columns.measured([scores], every_cut=True))
+        if measured.judge
+        and measured.editor == editor
+        and measured.arm == arm
+        and measured.name in wanted
+        and not _same(measured.name, named)
+    ]
 
 
 def _same_direction(rate: Rate, named: Rate | None) -> bool:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Protocol
 
 from stillme import estimates, results, rubric
 from stillme.calibration import standing_of
@@ -68,8 +69,24 @@ class Written:
     """Why there is no table, if something broke: the other analyses are written all the same."""
 
 
-def _unwatched(_name: str, _written: Written) -> None:
-    pass
+class Watch(Protocol):
+    """Is told how the analyses go."""
+
+    def starts(self, name: str, place: int, total: int) -> None:
+        """One of `total` is being computed, or `rows` before the first of them: the run is being read."""
+
+    def ends(self, name: str, written: Written) -> None:
+        """Its table is there."""
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def starts(self, name: str, place: int, total: int) -> None:
+        """Say nothing."""
+
+    def ends(self, name: str, written: Written) -> None:
+        """Say nothing."""
 
 
 def analyse(
@@ -77,18 +94,21 @@ def analyse(
     *,
     only: Sequence[str] = (),
     margin: float = 0.05,
-    watch: Callable[[str, Written], None] = _unwatched,
+    watch: Watch | None = None,
 ) -> dict[str, Written]:
-    """Write the tables into tables/statistics of the run, and tell `watch` of each as soon as it is there."""
+    """Write the tables into tables/statistics of the run, and tell `watch` of each as it starts and ends."""
     for name in only:
         if name not in ANALYSES:
             raise UnknownName.among("analysis", name, ANALYSES, f"There are {', '.join(ANALYSES)}.")
     material = Material(run=run, margin=margin)
     folder = run.folder / "tables" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
-    standing = standing_of(run)
+    chosen, told = tuple(only or ANALYSES), watch or Unwatched()
+    told.starts("rows", 0, len(chosen))
+    standing, _ = standing_of(run), run.results
     written: dict[str, Written] = {}
-    for name in only or ANALYSES:
+    for place, name in enumerate(chosen, start=1):
+        told.starts(name, place, len(chosen))
         path = folder / f"{name}.csv"
         try:
             written[name] = _write(path, ANALYSES[name](material), standing)
@@ -99,7 +119,7 @@ def analyse(
             _log.exception("the analysis %s broke", name)
             path.unlink(missing_ok=True)
             written[name] = Written(path=path, rows=0, problem=f"{type(error).__name__}: {error}")
-        watch(name, written[name])
+        told.ends(name, written[name])
     return written
 
 
@@ -287,9 +307,9 @@ def curves(material: Material) -> Iterator[Curve]:
         rules = {
             name: _rule(name, axis, analysis.combined) for name in RULES if len(parts) == 2 or name not in PAIRWISE
         }
-        for editor in edits.editors if parts else ():
-            level = _widest(material, quantity, factor, editor)
-            if level:
+        widest = _widest(material, quantity, factor) if parts else {}
+        for editor in edits.editors:
+            if level := widest.get(editor):
                 yield estimates.specification_curve(
                     edits,
                     parts,
@@ -310,21 +330,23 @@ def _rule(name: str, axis: str, order: Sequence[str]) -> Callable[[Sequence[esti
     return lambda parts: results.combined(sorted(parts, key=lambda part: place.get(part.judge, len(place))), name, axis)
 
 
-def _widest(material: Material, quantity: str, factor: str, editor: str) -> str:
-    """The level that differs most, by the headline's judge; empty where nothing can be estimated."""
+def _widest(material: Material, quantity: str, factor: str) -> dict[str, str]:
+    """By editor: the level that differs most, by the headline's judge; none where nothing can be estimated."""
     edits, scores, settings = material.columns
     offered = [score for score in scores if score.axis == rubric.load().rates[quantity].axis]
-    chosen = estimates.headline(offered)[:1]
-    contrasts = estimates.contrasts(edits, chosen, settings, measures=("difference",), quantities=[quantity])
-    gaps = {
-        contrast.level: abs(contrast.outcome.value)
-        for contrast in contrasts
-        if contrast.editor == editor
-        and contrast.factor == factor
-        and contrast.arm == Arm.BASELINE
-        and isinstance(contrast.outcome, Interval)
-    }
-    return max(gaps, key=lambda level: gaps[level], default="")
+    declared = {name: level for name, level in settings.reference.items() if name == factor}
+    contrasts = estimates.contrasts(
+        edits,
+        estimates.headline(offered)[:1],
+        settings.comparing(factor, reference=declared),
+        measures=("difference",),
+        quantities=[quantity],
+    )
+    gaps: dict[str, dict[str, float]] = {}
+    for contrast in contrasts:
+        if contrast.arm == Arm.BASELINE and isinstance(contrast.outcome, Interval):
+            gaps.setdefault(contrast.editor, {})[contrast.level] = abs(contrast.outcome.value)
+    return {editor: max(of_editor, key=lambda level: of_editor[level]) for editor, of_editor in gaps.items()}
 
 
 ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, cast
 
 from stillme import numbers
@@ -11,6 +12,8 @@ from stillme.types import Interval, NotEstimable
 
 _SUBJECT = ("outcome", "icc")
 """The one number that a row is about needs no prefix."""
+_PLAIN = (str, int, float, bool, type(None))
+"""What most cells hold; tables have tens of thousands of rows."""
 
 
 def row_of(result: object) -> dict[str, object]:
@@ -25,11 +28,19 @@ def text_row_of(result: object) -> dict[str, str]:
 
 def _row(result: object, prefix: str) -> Iterator[tuple[str, object]]:
     if is_dataclass(result):
-        items = [(part.name, getattr(result, part.name)) for part in fields(result)]
+        items = [(name, getattr(result, name)) for name in _names(type(result))]
     else:
         items = list(cast("Mapping[str, Any]", result).items())
     for name, value in items:
-        yield from _cells(f"{prefix}{name}", value)
+        if type(value) in _PLAIN:
+            yield f"{prefix}{name}", value
+        else:
+            yield from _cells(f"{prefix}{name}", value)
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
 
 
 def _cells(name: str, value: Any) -> Iterator[tuple[str, object]]:
@@ -40,6 +51,8 @@ def _cells(name: str, value: Any) -> Iterator[tuple[str, object]]:
                 yield f"{stem}{part}", getattr(value, part) + 0.0
             yield f"{stem}method", value.method
         case NotEstimable():
+            # The columns of a number are there also where no row has one.
+            yield from ((f"{stem}{part}", None) for part in ("value", "low", "high"))
             yield f"{stem}not_estimable", value.reason
         case Mapping():
             counted = cast("Mapping[str, object]", value)

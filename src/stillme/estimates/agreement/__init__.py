@@ -7,7 +7,13 @@
 - `alpha`, `fleiss`, `cohen`: the bare numbers of a table of items × raters.
 """
 
-from stillme.estimates.agreement.choosing import ChosenRows, choose_informative, disagreement, draw_unequally
+from stillme.estimates.agreement.choosing import (
+    ChosenRows,
+    choose_informative,
+    disagreement,
+    draw_unequally,
+    informative_chances,
+)
 from stillme.estimates.agreement.correcting import Corrected, corrected
 from stillme.estimates.agreement.judging import AgainstPeople, against_people, mean_of
 from stillme.estimates.agreement.measures import Level, alpha, cohen, fleiss
@@ -28,6 +34,7 @@ __all__ = [
     "disagreement",
     "draw_unequally",
     "fleiss",
+    "informative_chances",
     "mean_of",
     "ratings_of",
 ]

@@ -68,6 +68,12 @@ def draw_unequally(apart: Floats, strata: NDArray[np.intp], count: int, stream: 
     """
     if not 0 < count <= len(apart):
         raise StillmeError(f"{count:,} cannot be drawn of {len(apart):,}; ask for fewer.")
+    chances = informative_chances(apart, strata, count)
+    return ChosenRows(_drawn(chances, strata, stream), chances)
+
+
+def informative_chances(apart: Floats, strata: NDArray[np.intp], count: float) -> Floats:
+    """With which chance `draw_unequally` draws each row: they sum to `count`."""
     known = apart[~np.isnan(apart)]
     filled = np.where(np.isnan(apart), known.mean() if len(known) else 0.0, apart)
     highest = float(filled.max())
@@ -76,7 +82,7 @@ def draw_unequally(apart: Floats, strata: NDArray[np.intp], count: int, stream: 
     for stratum in np.unique(strata).tolist():
         inside = np.flatnonzero(strata == stratum)
         chances[inside] = _chances(parts[inside], count * len(inside) / len(apart))
-    return ChosenRows(_drawn(chances, strata, stream), chances)
+    return chances
 
 
 def _chances(parts: Floats, wanted: float) -> Floats:

@@ -12,7 +12,7 @@ Where edits were drawn for people with known, unequal chances, each counts with 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,16 @@ import numpy as np
 from stillme.errors import StillmeError
 from stillme.estimates import design
 from stillme.estimates.agreement.raters import ratings_of
-from stillme.estimates.bootstrap import LARGE, MAX_DEGENERATE, MIN_UNITS, by_unit, draws, logit_limits, widest_limits
+from stillme.estimates.bootstrap import (
+    MAX_COUNTS,
+    MAX_DEGENERATE,
+    MIN_UNITS,
+    by_unit,
+    draws,
+    logit_limits,
+    widest_limits,
+)
+from stillme.estimates.compared import LARGE
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.design import Comparison, Plan
 from stillme.estimates.quantiles import t_quantile
@@ -67,6 +76,7 @@ def corrected(
     chosen = list(offered) if quantities is None else [*quantities]
     plans = [design.everyone(columns, settings)]
     plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
+    drawn = [_Resamples.of(plan, settings) for plan in plans]
     estimates: list[Corrected] = []
     order = columns.order
     weights = np.ones(len(order))
@@ -81,14 +91,14 @@ def corrected(
             if not (here & ~np.isnan(table[:, 1])).any():
                 continue
             for name in chosen:
-                values = _values(name, judge.axis, table)
+                portraits = _by_portrait(columns, _values(name, judge.axis, table), here, weights)
                 names = (name, editor, arm, judge.judge)
-                weight = _best_weight(_Sums.of(columns, plans[0], _everyone(columns), values, here, weights))
-                for plan in plans:
+                weight = _best_weight(_Sums.of(plans[0], _everyone(columns), portraits))
+                for plan, resamples in zip(plans, drawn, strict=True):
                     for comparison in plan.comparisons:
-                        sums = _Sums.of(columns, plan, comparison, values, here, weights)
+                        sums = _Sums.of(plan, comparison, portraits)
                         is_rate = name != judge.axis
-                        estimates.append(_corrected(plan, comparison, sums, names, weight, settings, is_rate=is_rate))
+                        estimates.append(_corrected(plan, comparison, sums, names, weight, resamples, is_rate=is_rate))
     return estimates
 
 
@@ -106,8 +116,42 @@ def _values(name: str, axis: str, table: Floats) -> Floats:
     return np.where(np.isnan(table), np.nan, both)
 
 
-_EDITS, _JUDGED, _RATED, _PEOPLE, _JUDGED_WHERE_RATED = range(5)
-"""Per unit: edits, the judge's sum over them; edits that people rated, people's sum and the judge's sum over those."""
+_EDITS, _JUDGED, _RATED, _PEOPLE, _JUDGED_WHERE_RATED, _ASKED = range(6)
+"""Edits, the judge's sum over them; edits that people rated, people's sum and the judge's sum over those; and edits
+that people rated, without weights."""
+
+
+def _by_portrait(columns: Columns, values: Floats, here: Flags, weights: Floats) -> Floats:
+    """Portraits × six sums: single edits are looked at once, not for every comparison."""
+    there = here & ~np.isnan(values[:, 1])
+    ones = np.ones(len(here))
+    parts = (
+        (here, ones),
+        (here, values[:, 0]),
+        (there, weights),
+        (there, weights * values[:, 1]),
+        (there, weights * values[:, 0]),
+        (there, ones),
+    )
+    size = len(columns.portraits)
+    return np.stack([sums_by(columns.rank[rows], column[rows], size) for rows, column in parts], axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resamples:
+    """The resamples of a plan, drawn once if they are few."""
+
+    settings: Settings
+    plan: Plan
+    kept: Sequence[Sequence[Floats]]
+
+    @classmethod
+    def of(cls, plan: Plan, settings: Settings) -> _Resamples:
+        few = settings.replicates * sum(len(units) for units in plan.strata) <= MAX_COUNTS
+        return cls(settings, plan, list(draws(plan, settings)) if few else ())
+
+    def __iter__(self) -> Iterator[Sequence[Floats]]:
+        return iter(self.kept or draws(self.plan, self.settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,31 +164,14 @@ class _Sums:
     rated: int
 
     @classmethod
-    def of(
-        cls, columns: Columns, plan: Plan, comparison: Comparison, values: Floats, here: Flags, weights: Floats
-    ) -> _Sums:
-        size = len(columns.portraits)
-        there = here & ~np.isnan(values[:, 1])
-
-        def summed(mask: Flags, rows: Flags, column: Floats) -> Floats:
-            return by_unit(plan, mask, sums_by(columns.rank[rows], column[rows], size))
-
+    def of(cls, plan: Plan, comparison: Comparison, portraits: Floats) -> _Sums:
         masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
         sides = tuple(
-            np.stack(
-                [
-                    summed(mask, here, np.ones(len(here))),
-                    summed(mask, here, values[:, 0]),
-                    summed(mask, there, weights),
-                    summed(mask, there, weights * values[:, 1]),
-                    summed(mask, there, weights * values[:, 0]),
-                ],
-                axis=1,
-            )
-            for mask in masks
+            np.stack([by_unit(plan, mask, portraits[:, column]) for column in range(_ASKED)], axis=1) for mask in masks
         )
-        inside = comparison.everyone[columns.rank] & here
-        return cls(sides, len(np.unique(columns.rank[inside])), int(inside.sum()), int((inside & there).sum()))
+        inside = portraits[comparison.everyone]
+        edits, rated = inside[:, _EDITS], inside[:, _ASKED]
+        return cls(sides, int(np.count_nonzero(edits)), int(edits.sum()), int(rated.sum()))
 
     @property
     def units(self) -> int:
@@ -189,7 +216,7 @@ def _corrected(
     sums: _Sums,
     names: tuple[str, str, str, str],
     weight: float,
-    settings: Settings,
+    resamples: _Resamples,
     *,
     is_rate: bool,
 ) -> Corrected:
@@ -202,8 +229,8 @@ def _corrected(
         totals = [side.sum(axis=0) for side in sums.sides]
         means = [float(total[_JUDGED] / total[_EDITS]) for total in totals]
         judged = rounded(means[0] - (means[1] if len(means) > 1 else 0.0))
-        outcome = _interval(plan, sums, weight, "prediction-powered", settings, is_rate=is_rate)
-        people = _interval(plan, sums, 0.0, "people alone", settings, is_rate=is_rate)
+        outcome = _interval(plan, sums, weight, "prediction-powered", resamples, is_rate=is_rate)
+        people = _interval(plan, sums, 0.0, "people alone", resamples, is_rate=is_rate)
     return Corrected(
         quantity=quantity,
         editor=editor,
@@ -234,8 +261,9 @@ def _best_weight(sums: _Sums) -> float:
 
 
 def _interval(
-    plan: Plan, sums: _Sums, weight: float, method: str, settings: Settings, *, is_rate: bool
+    plan: Plan, sums: _Sums, weight: float, method: str, resamples: _Resamples, *, is_rate: bool
 ) -> Interval | NotEstimable:
+    settings = resamples.settings
     ones = [np.ones((1, len(units))) for units in plan.strata]
     (value,), (variance,) = _resampled(plan, sums, weight, ones)
     error, tail = math.sqrt(variance), (1 + settings.confidence) / 2
@@ -245,7 +273,7 @@ def _interval(
         noun = "Student's t of the logit"
     else:
         few = error > NOISE and MIN_UNITS <= sums.units < LARGE
-        t = _t_values(plan, sums, weight, (float(value), float(variance)), settings) if few else np.zeros(0)
+        t = _t_values(plan, sums, weight, (float(value), float(variance)), resamples) if few else np.zeros(0)
         if few and len(t) >= (1 - MAX_DEGENERATE) * settings.replicates:
             low, high = widest_limits(float(value), error, t, freedom, settings.confidence)
             noun = "bootstrap-t and Student's t, the wider limits"
@@ -261,14 +289,14 @@ def _freedom(plan: Plan, sums: _Sums) -> float:
     return max(1.0, float(sum(max(0, int(rated[units].sum()) - 1) for units in plan.strata)))
 
 
-def _t_values(plan: Plan, sums: _Sums, weight: float, observed: tuple[float, float], settings: Settings) -> Floats:
-    """The t-value of every resample that has a standard error."""
+def _t_values(plan: Plan, sums: _Sums, weight: float, observed: tuple[float, float], resamples: _Resamples) -> Floats:
+    """The t-values of the resamples that have a standard error, sorted."""
     parts: list[Floats] = []
-    for counts in draws(plan, settings):
+    for counts in resamples:
         value, variance = _resampled(plan, sums, weight, counts)
         usable = np.isfinite(value) & (variance > 1e-8 * observed[1])
         parts.append((value[usable] - observed[0]) / np.sqrt(variance[usable]))
-    return np.concatenate(parts)
+    return np.sort(np.concatenate(parts))
 
 
 def _resampled(plan: Plan, sums: _Sums, weight: float, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
