@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,8 +18,9 @@ from stillme.gate import Asked, Verdict, Verdicts, baseline_folder, gate
 from stillme.gate.junit import as_junit
 from stillme.gate.sarif import as_sarif
 from stillme.gate.showing import as_json, as_markdown, as_text
+from stillme.gate.verdicts import shown_by_holm
 from stillme.results import Run
-from stillme.types import Failed, Rating, Refused, Request
+from stillme.types import Abstained, Failed, Interval, Rating, Refused, Request
 from tests.comparison.test_comparison import NASTY
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 
@@ -101,6 +102,28 @@ def test_an_unfinished_run_has_no_verdict(make: Make):
         assert decision.verdict is Verdict.NO_DATA
         assert decision.checks[0].reason == "the run is not finished: edit missing 4"
     assert verdict(run, "soft_erasure#a <= 0.9") is Verdict.PASSED, "p03 is of the other group"
+
+
+def test_what_a_judge_hardly_ever_rates_is_no_data(make: Make):
+    def abstaining(share: float) -> Answer:
+        def said(editor: str, request: Request) -> dict[str, Rating]:
+            silent = group(request) == "b" and luck(request) < share
+            nothing = Abstained(reason="too dark")
+            return dict.fromkeys(scores(), nothing) if silent else answer(editor, request)
+
+        return said
+
+    mostly = make("mostly", abstaining(0.8))
+    for rule in ("soft_erasure#b <= 0.99", "soft_erasure.disparity@group <= 0.99", "soft_erasure.contrast#a <= 0.99"):
+        (decision,) = decided(mostly, rule).decisions
+        assert decision.verdict is Verdict.NO_DATA, rule
+        assert re.fullmatch(r"no score for \d+ of 48 edits of b", decision.checks[0].reason)
+    assert verdict(mostly, "soft_erasure#a <= 0.9") is Verdict.PASSED, "the other group was rated"
+    assert verdict(make("some", abstaining(0.2)), "soft_erasure#b <= 0.99") is Verdict.PASSED
+    before = make("before")
+    silent = make("silent", lambda *_: dict.fromkeys(scores(), Abstained(reason="too dark")))
+    assert verdict(silent, "soft_erasure <= 0.99") is Verdict.NO_DATA
+    assert verdict(silent, baseline=before, margins=["soft_erasure <= 0.9"]) is Verdict.NO_DATA
 
 
 def test_an_outage_is_no_data_and_a_single_failure_is_no_outage(make: Make):
@@ -388,3 +411,75 @@ def test_the_command_exits_with_one_only_on_failure(make: Make, tmp_path: Path):
     assert exit_code("--rule", "soft_erasure<=30%") == 0
     assert exit_code("--rule", "soft_erasure<=30%", "--strict") == 1
     assert exit_code("--max", "soft_erasure<=0.05") == 1
+
+
+# -- several numbers together ----------------------------------------------------------------------------------------
+
+
+def lowest(run: Path) -> float:
+    (decision,) = decided(run, "soft_erasure#b <= 0.5").decisions
+    outcome = decision.checks[0].outcome
+    assert isinstance(outcome, Interval)
+    return outcome.low
+
+
+def test_a_failure_by_a_hair_is_none_among_many_numbers(make: Make):
+    """The interval's end is a little above the limit: shown for one number, not for the first of eight."""
+    run = make()
+    hair = f"soft_erasure#b <= {lowest(run) - 0.001:.6f}"
+    assert verdict(run, hair) is Verdict.FAILED
+    others = [f"soft_erasure#a <= {limit}" for limit in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)]
+    verdicts = decided(run, *others, hair)
+    assert verdicts.decisions[-1].verdict is Verdict.INCONCLUSIVE
+    assert verdicts.passed
+    assert verdicts.family == 8
+    (check,) = verdicts.decisions[-1].checks
+    assert check.reason == "breaks the limit by itself, but not after correction for the gate's 8 numbers (Holm)"
+    assert isinstance(check.outcome, Interval)
+    assert check.outcome.low == lowest(run), "the interval that is shown stays the audit's own"
+    assert "Failures are corrected for all 8 numbers (Holm)" in as_text(verdicts)
+    assert "at most 2.5 % of gates" in as_markdown(verdicts)
+    written = as_json(verdicts)
+    assert written["failures_corrected"] == {"method": "Holm", "numbers": 8, "error": 0.025}
+    assert [each["checks"][0]["corrected"] for each in written["rules"]] == [False] * 7 + [True]
+    assert "Failures are corrected" not in as_text(decided(run, hair))
+
+
+def test_a_clear_failure_stays_one_among_many_numbers(make: Make):
+    run = make()
+    others = [f"soft_erasure#a <= {limit}" for limit in (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)]
+    verdicts = decided(run, *others, "soft_erasure#b <= 0.05")
+    assert verdicts.decisions[-1].verdict is Verdict.FAILED
+    assert verdicts.passed is False
+
+
+def test_what_cannot_fail_does_not_count_among_the_numbers(make: Make):
+    """A judge without a licence decides nothing, and neither does a group without a number."""
+    verdicts = decided(make(), "success#c >= 0", "refused <= 0.5", "success >= 0.1", accept_uncalibrated=False)
+    assert verdicts.family == 1
+
+
+def test_margins_are_corrected_with_the_rules(make: Make):
+    before, run = make("before"), make("after", much_worse)
+    alone = decided(run, baseline=before, margins=["soft_erasure <= 0.02"])
+    assert alone.decisions[-1].verdict is Verdict.FAILED
+    (check,) = alone.decisions[-1].checks
+    assert isinstance(check.outcome, Interval)
+    hair = f"soft_erasure <= {check.outcome.low - 0.001:.6f}"
+    assert decided(run, baseline=before, margins=[hair]).decisions[-1].verdict is Verdict.FAILED
+    rules = [f"refused <= {limit}" for limit in (0.5, 0.6, 0.7, 0.8)]
+    together = decided(run, *rules, baseline=before, margins=[hair])
+    assert together.decisions[-1].verdict is Verdict.INCONCLUSIVE
+    assert together.family == 5
+
+
+def test_holm_takes_the_clearest_first_and_asks_the_next_among_fewer():
+    """p-values of 0.4 %, 0.8 % and 2 % of four numbers: the limits are 2.5 % / 4, / 3 and / 2."""
+    p = {"a": 0.004, "b": 0.008, "c": 0.02}
+
+    def still(waiting: Set[str], confidence: float) -> set[str]:
+        return {name for name in waiting if p[name] <= (1 - confidence) / 2 + 1e-12}
+
+    assert shown_by_holm(set(p), 4, 0.95, still) == {"a", "b"}
+    assert shown_by_holm({"c"}, 1, 0.95, still) == {"c"}
+    assert shown_by_holm({"c"}, 2, 0.95, still) == set()

@@ -9,7 +9,7 @@ from typing import Literal
 from stillme import estimates
 from stillme.comparison.direction import Worse, unchanged_value, worse_when
 from stillme.comparison.matching import Matched
-from stillme.estimates import GapChanges, PairedEffect, benjamini_hochberg
+from stillme.estimates import EditState, GapChanges, PairedEffect, benjamini_hochberg
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.gap_changes import GapVerdict
 from stillme.report.headlines import deciding, is_drift, is_headline, order_of
@@ -84,8 +84,9 @@ class GapChange:
     """The change of that difference, with limits that hold for all pairs of groups together."""
     growth: Interval
     """How much larger the gap became that grew most, over all pairs."""
-    p: float
-    """Adjusted for all pairs of the factor (max-T)."""
+    p: float | None
+    """Adjusted for all pairs of the factor (max-T); None where no portrait differs from its group, so that there is no
+    test."""
     others: int
     """How many more pairs of groups changed."""
     verdict: Verdict
@@ -140,11 +141,21 @@ def compare(matched: Matched, quantities: Iterable[str] | None = None) -> Compar
         left_out=matched.left_out,
         portraits=len(matched.edits.portraits),
         confidence=matched.settings.confidence,
-        notes=matched.notes,
+        notes=(*matched.notes, *_without_scores(changes, matched)),
         changes=changes,
         gaps=tuple(sorted(_gap_changes(gaps, changes, matched), key=_place)),
         untestable=len(_headline(of_groups, matched)) - sum(change.is_headline for change in changes),
     )
+
+
+def _without_scores(changes: Sequence[Change], matched: Matched) -> Iterator[str]:
+    """Nothing became worse where nothing was compared, so that is said."""
+    if not any(change.judge and isinstance(change.outcome, Interval) for change in changes):
+        made = [int((matched.edits.state[matched.edits.arm == side] == EditState.EDITED).sum()) for side in (0, 1)]
+        yield (
+            "No score could be compared: too few requests are rated on both sides by the same judge "
+            f"(edited: {made[0]:,} and {made[1]:,} of {matched.cells:,})."
+        )
 
 
 def _changes(effects: Sequence[PairedEffect], matched: Matched) -> Iterator[Change]:

@@ -125,5 +125,5 @@ def _pair(matched: Matched, change: Change, row: int, find_picture: Callable[[st
         title=numbers.title(score.axis),
         before=_answer(score, row),
         after=_answer(score, other),
-        pictures=(portrait.image.path, first, second),
+        pictures=(find_picture(portrait.image.sha256) or portrait.image.path, first, second),
     )

@@ -71,6 +71,8 @@ def _head(comparison: Comparison) -> str:
 
 
 def _counted(comparison: Comparison, title: str, changes: Sequence[Change]) -> str:
+    if not comparison.tested and not comparison.untestable:
+        return f"{title}: not known, nothing could be compared"
     return f"{title}: {len(changes):,} of {comparison.tested:,} comparisons"
 
 
@@ -112,7 +114,7 @@ def _gap_row(gap: GapChange) -> tuple[str, ...]:
         between,
         *(numbers.difference(gap.quantity, value, plus=True) for value in (gap.before, gap.after)),
         *_interval(gap.quantity, gap.outcome),
-        numbers.p_number(gap.p),
+        "" if gap.p is None else numbers.p_number(gap.p),
         str(gap.others),
         gap.note,
     )

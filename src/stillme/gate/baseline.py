@@ -25,7 +25,16 @@ from stillme.comparison import (
 from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import EditState, RatingState, Scores
 from stillme.estimates.cuts import rate_of
-from stillme.gate.verdicts import Check, Decision, against_limit, too_many_failed, unlicensed, without_number
+from stillme.gate.verdicts import (
+    Check,
+    Decision,
+    against_limit,
+    at_confidence,
+    too_many_failed,
+    too_many_unrated,
+    unlicensed,
+    without_number,
+)
 from stillme.results import Run
 from stillme.types import Arm, Interval, NotEstimable
 
@@ -38,8 +47,8 @@ class Baseline:
     ) -> None:
         self._run, self._candidates, self._common, self._accept = run, candidates, common, accept_uncalibrated
 
-    def decide(self, margin: Rule, quantity: str) -> Decision:
-        """Whether every editor is at most the margin worse than its baseline, by the interval."""
+    def decide(self, margin: Rule, quantity: str, confidence: float) -> Decision:
+        """Whether every editor is at most the margin worse than its baseline, by intervals at this confidence."""
         if numbers.is_rate(quantity) and margin.limit > 1:
             hint = f" Write {margin.limit:g} % as `{margin.limit:g}%`." if margin.limit <= 100 else ""
             raise StillmeError(f"`{margin}`: {quantity} is a rate, so a margin above 1 allows anything.{hint}")
@@ -63,14 +72,15 @@ class Baseline:
             check
             for candidate in self._candidates
             if not margin.editor or candidate.label == margin.editor
-            for check in self._checks(margin, quantity, candidate)
+            for check in self._checks(margin, quantity, candidate, confidence)
         ]
         if not checks:
             checks = [without_number("the two runs have no number in common")]
         return Decision(rule=margin, quantity=quantity, against=str(self._run.folder), checks=tuple(checks))
 
-    def _checks(self, margin: Rule, quantity: str, candidate: Chosen) -> Iterator[Check]:
+    def _checks(self, margin: Rule, quantity: str, candidate: Chosen, confidence: float) -> Iterator[Check]:
         matched = match(self._before(candidate), candidate, common=self._common)
+        matched = replace(matched, settings=at_confidence(matched.settings, confidence))
         headline = {score.judge for score in estimates.headline(_on(matched.scores, quantity))}
         for change in _chosen(margin, compare(matched, [quantity]), headline):
             outcome = _loss(change)
@@ -147,12 +157,17 @@ def _incomplete(matched: Matched, judge: str, quantity: str) -> str:
     missing = matched.edits.state == EditState.MISSING
     edited = matched.edits.state == EditState.EDITED
     failed = matched.edits.state == EditState.FAILED
+    abstained = np.zeros(len(failed), dtype=np.bool_)
     waiting = [f"edit missing {np.count_nonzero(missing):,}"] if missing.any() else []
     for score in _on(matched.scores, quantity):
         if score.judge == judge and score.kind != "person":
             unrated = edited & (score.state == RatingState.MISSING)
             waiting += [f"not judged {np.count_nonzero(unrated):,}"] if unrated.any() else []
             failed |= edited & (score.state == RatingState.FAILED)
+        if score.judge == judge:
+            abstained |= edited & (score.state == RatingState.ABSTAINED)
     if waiting:
         return f"a run is not finished: {', '.join(waiting)}"
-    return too_many_failed(int(np.count_nonzero(failed)), len(failed))
+    return too_many_failed(int(np.count_nonzero(failed)), len(failed)) or too_many_unrated(
+        int(np.count_nonzero(abstained)), int(np.count_nonzero(edited))
+    )

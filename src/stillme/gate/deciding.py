@@ -20,7 +20,18 @@ from stillme.estimates import Disparity
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.gate.baseline import Baseline
-from stillme.gate.verdicts import Check, Decision, Verdicts, against_limit, too_many_failed, unlicensed, without_number
+from stillme.gate.verdicts import (
+    Check,
+    Decision,
+    Verdicts,
+    against_limit,
+    at_confidence,
+    corrected,
+    too_many_failed,
+    too_many_unrated,
+    unlicensed,
+    without_number,
+)
 from stillme.results import Run
 from stillme.types import Arm, Estimate, Interval
 
@@ -75,21 +86,32 @@ def gate(run: Run, asked: Asked) -> Verdicts:
     margins = [parse_rule(text) for text in (*section.margins, *asked.margins)]
     _require_something(rules, margins, asked.baseline)
     deciding = _Deciding(run, accept_uncalibrated=asked.accept_uncalibrated)
-    decisions = [deciding.decide(rule) for rule in rules]
-    if asked.baseline is not None:
-        candidates = [Chosen(run=run, editor=editor) for editor in run.design.editors]
-        baseline = Baseline(
-            asked.baseline, candidates, common=asked.common, accept_uncalibrated=asked.accept_uncalibrated
-        )
-        decisions += [baseline.decide(margin, deciding.quantity(margin)) for margin in margins]
+    baseline = _baseline(run, asked)
+    confidence = run.settings.confidence
+    decisions = [deciding.decide(rule, confidence) for rule in rules]
+    if baseline is not None:
+        decisions += [baseline.decide(margin, deciding.quantity(margin), confidence) for margin in margins]
+
+    def at(decision: Decision, wider: float) -> Decision:
+        if decision.against and baseline is not None:
+            return baseline.decide(decision.rule, decision.quantity, wider)
+        return deciding.decide(decision.rule, wider)
+
     return Verdicts(
         file=run.folder / FILE,
         title=run.title,
         audit_hash=run.design.hash,
         strict=asked.strict or section.strict,
-        confidence=run.settings.confidence,
-        decisions=tuple(decisions),
+        confidence=confidence,
+        decisions=corrected(decisions, confidence, at),
     )
+
+
+def _baseline(run: Run, asked: Asked) -> Baseline | None:
+    if asked.baseline is None:
+        return None
+    candidates = [Chosen(run=run, editor=editor) for editor in run.design.editors]
+    return Baseline(asked.baseline, candidates, common=asked.common, accept_uncalibrated=asked.accept_uncalibrated)
 
 
 def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline: Run | None) -> None:
@@ -110,7 +132,7 @@ class _Deciding:
     def __init__(self, run: Run, *, accept_uncalibrated: bool) -> None:
         self._run, self._accept = run, accept_uncalibrated
         self._standing = standing_of(run)
-        self._by_axis: dict[str, list[Estimate]] = {}
+        self._by_axis: dict[tuple[str, float], list[Estimate]] = {}
         self._headline = {(score.judge, score.axis) for score in estimates.headline(run.results.scores)}
         # What a judge of the design would rate counts as known, even where nothing is rated yet.
         axes = {axis for judge in run.judges for axis in judge.capabilities.axes}
@@ -129,25 +151,27 @@ class _Deciding:
             return rates[0]
         raise UnknownName.among("quantity", name, self._known, f"This run has {', '.join(self._known)}.")
 
-    def decide(self, rule: Rule) -> Decision:
+    def decide(self, rule: Rule, confidence: float) -> Decision:
+        """By intervals at this confidence."""
         quantity = self.quantity(rule)
         require_meant(rule, quantity)
         try:
-            chosen = self._chosen(rule, self._estimates(quantity))
+            chosen = self._chosen(rule, self._estimates(quantity, confidence))
         except _NoNumber as error:
             return Decision(rule=rule, quantity=quantity, against="", checks=(without_number(str(error)),))
         return Decision(
             rule=rule, quantity=quantity, against="", checks=tuple(self._check(rule, estimate) for estimate in chosen)
         )
 
-    def _estimates(self, quantity: str) -> list[Estimate]:
+    def _estimates(self, quantity: str, confidence: float | None = None) -> list[Estimate]:
         """Only what the rule's axis gives: numbers do not depend on which others are computed."""
-        axis = _axis_of(quantity)
-        if axis not in self._by_axis:
+        axis, settings = _axis_of(quantity), self._run.settings
+        key = axis, confidence or settings.confidence
+        if key not in self._by_axis:
             results = self._run.results
             scores = [score for score in results.scores if score.axis == axis]
-            self._by_axis[axis] = estimates.estimate(results.edits, scores, self._run.settings)
-        return [estimate for estimate in self._by_axis[axis] if estimate.quantity == quantity]
+            self._by_axis[key] = estimates.estimate(results.edits, scores, at_confidence(settings, key[1]))
+        return [estimate for estimate in self._by_axis[key] if estimate.quantity == quantity]
 
     def _chosen(self, rule: Rule, offered: Sequence[Estimate]) -> list[Estimate]:
         scope = "all" if rule.statistic == "mean" else rule.statistic
@@ -203,21 +227,33 @@ class _Deciding:
         if estimate.factor and (absent := self._absent_groups(estimate)):
             return f"no number for {', '.join(absent)}"
         failed = sum(estimate.excluded.get(reason, 0) for reason in (Exclusion.EDIT_FAILED, Exclusion.JUDGE_FAILED))
-        return too_many_failed(failed, estimate.edits + sum(estimate.excluded.values()))
+        total = estimate.edits + sum(estimate.excluded.values())
+        return too_many_failed(failed, total) or self._hardly_rated(estimate)
+
+    def _hardly_rated(self, estimate: Estimate) -> str:
+        """The first group, or everyone, of whom the judge rated less than half."""
+        for part in [estimate] if estimate.scope in ("all", "group") else self._groups_of(estimate):
+            abstained = part.excluded.get(Exclusion.ABSTAINED, 0)
+            if reason := too_many_unrated(abstained, abstained + part.edits, part.group):
+                return reason
+        return ""
+
+    def _groups_of(self, estimate: Estimate) -> list[Estimate]:
+        """The same quantity of each group of its factor."""
+        return [
+            other
+            for other in self._estimates(estimate.quantity)
+            if other.scope == "group"
+            and (other.editor, other.arm, other.judge, other.factor)
+            == (estimate.editor, estimate.arm, estimate.judge, estimate.factor)
+        ]
 
     def _absent_groups(self, estimate: Estimate) -> list[str]:
         """Groups of the design that have no number: a gap between the others is not the gap that was asked for."""
-        levels = {portrait.attributes.get(estimate.factor, "") for portrait in self._run.design.portraits} - {""}
-        numbered = {
-            other.group
-            for other in self._estimates(estimate.quantity)
-            if other.scope == "group"
-            and isinstance(other.outcome, Interval)
-            and (other.editor, other.arm, other.judge, other.factor)
-            == (estimate.editor, estimate.arm, estimate.judge, estimate.factor)
-        }
         if estimate.scope == "group":
             return []
+        levels = {portrait.attributes.get(estimate.factor, "") for portrait in self._run.design.portraits} - {""}
+        numbered = {other.group for other in self._groups_of(estimate) if isinstance(other.outcome, Interval)}
         if estimate.scope == "contrast":
             level, _, reference = estimate.group.rpartition(" - ")
             levels &= {level, reference} if reference in levels else levels

@@ -7,6 +7,7 @@ from typing import Any
 
 from stillme import numbers
 from stillme.comparison.markdown import plain, table
+from stillme.estimates.rounding import rounded
 from stillme.gate.verdicts import Check, Decision, Verdict, Verdicts
 from stillme.types import Interval
 
@@ -63,7 +64,20 @@ def _far_end(check: Check, sign: int) -> float:
     return check.outcome.high if sign > 0 else check.outcome.low
 
 
+def multiplicity(verdicts: Verdicts) -> str:
+    """How chance is kept out of a failure; empty where there is only one number."""
+    if verdicts.family < 2:
+        return ""
+    error = 50 * (1 - verdicts.confidence)
+    return (
+        f"Failures are corrected for all {verdicts.family:,} numbers (Holm): a run that keeps every limit fails by "
+        f"chance in at most {error:.3g} % of gates. Passing needs no correction, because every number must pass."
+    )
+
+
 def _warnings(verdicts: Verdicts) -> Iterator[str]:
+    if sentence := multiplicity(verdicts):
+        yield sentence
     if verdicts.count(Verdict.NO_DATA):
         yield "No data is not a pass. Finish the run (`stillme run`) or correct the rule. Exit code 3."
     if verdicts.count(Verdict.INCONCLUSIVE):
@@ -117,6 +131,11 @@ def as_json(verdicts: Verdicts) -> dict[str, Any]:
         "strict": verdicts.strict,
         "audit": verdicts.audit_hash,
         "confidence": verdicts.confidence,
+        "failures_corrected": {
+            "method": "Holm",
+            "numbers": verdicts.family,
+            "error": rounded((1 - verdicts.confidence) / 2),
+        },
         "rules": [
             {
                 "rule": str(decision.rule),
@@ -209,6 +228,7 @@ def _check_json(check: Check) -> dict[str, Any]:
         "verdict": str(check.verdict),
         "reason": check.reason,
         "detail": check.detail,
+        "corrected": check.corrected,
         "judge_note": check.note,
         "portraits": check.portraits,
         "edits": check.edits,

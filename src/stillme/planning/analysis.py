@@ -26,6 +26,7 @@ from stillme.planning.power import (
     smallest_departure,
     smallest_gap,
 )
+from stillme.planning.ratings import Sides
 from stillme.types import Arm
 
 Flags = NDArray[np.bool_]
@@ -63,6 +64,32 @@ class PowerAnalysis:
                 for against in ("another group", "the others"):
                     gaps = [self._detectable(plan, editor, measure, assumed, against) for editor in self._counts]
                     yield max(gaps, key=lambda detectable: (detectable.gap.value is None, detectable.gap.value or 0.0))
+
+    def rating_sides(self) -> Sides | None:
+        """Whose numbers human ratings would correct, for the editor with the fewest edits and the first factor."""
+        edited = [counts for counts in self._counts.values() if counts.any()]
+        if not edited:
+            return None
+        counts = min(edited, key=lambda each: float(each.sum()))
+        everyone = design.everyone(self._columns, self._settings)
+        alone = Sides(everyone=_side(everyone, counts, np.ones(len(counts), dtype=np.bool_)))
+        for factor in self._factors:
+            plan = design.by_factor(self._columns, factor, self._settings)
+            groups = [part for part in plan.comparisons if part.scope == "group" and counts[part.members].any()]
+            if len(groups) < 2:
+                continue
+            smallest = min(groups, key=lambda part: float(counts[part.members].sum()))
+            inside = np.logical_or.reduce([part.members for part in groups])
+            return replace(
+                alone,
+                factor=factor,
+                level=smallest.group,
+                group=_side(plan, counts, smallest.members),
+                rest=_side(plan, counts, inside & ~smallest.members),
+                groups=len(groups),
+                paired=plan.paired,
+            )
+        return alone
 
     def role_deviations(self) -> Iterator[RoleDeviation]:
         """Role requests with two people: 0.5 is no bias."""

@@ -185,13 +185,13 @@ def _measured_rate(rate: float, iccs: list[Interval], options: PlanOptions) -> A
         return _assumed_rate(rate, options)
     return AssumedRate(
         rate=rate,
-        icc=float(np.mean([_share(icc.value) for icc in iccs])),
-        low=min(_share(icc.low) for icc in iccs),
-        high=max(_share(icc.high) for icc in iccs),
+        icc=float(np.mean([share_of(icc.value) for icc in iccs])),
+        low=min(share_of(icc.low) for icc in iccs),
+        high=max(share_of(icc.high) for icc in iccs),
     )
 
 
-def _share(value: float) -> float:
+def share_of(value: float) -> float:
     """A negative ICC is chance."""
     return min(max(value, 0.0), 0.99)
 

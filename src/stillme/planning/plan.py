@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stillme import audit as audits
-from stillme import numbers
+from stillme import numbers, rubric
 from stillme.audit import Audit
+from stillme.errors import StillmeError
 from stillme.planning.analysis import PowerAnalysis
 from stillme.planning.answers import Alternative, DetectableGap, Requirement, RoleDeviation
 from stillme.planning.assumptions import Assumptions, PlanOptions, assume
 from stillme.planning.costs import Bill, Bills, bills
+from stillme.planning.people import Range
 from stillme.planning.power import Terms
+from stillme.planning.ratings import RatingPlan, Width, rating_plan
 from stillme.planning.refusals import obstacles
+from stillme.results import opened
+from stillme.results.status import status_of
+from stillme.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,10 @@ class Plan:
     role_deviations: tuple[RoleDeviation, ...]
     requirements: tuple[Requirement, ...]
     alternatives: tuple[Alternative, ...]
+    ratings: RatingPlan
+    """What people's ratings would add."""
+    finished: bool = False
+    """Whether the audit's own run has every edit and judgement."""
     obstacles: tuple[str, ...] = ()
     """What would keep `stillme run` from working on this machine."""
 
@@ -58,6 +69,8 @@ class Plan:
             "roles": [deviation.as_json() for deviation in self.role_deviations],
             "wished": [requirement.as_json() for requirement in self.requirements],
             "designs": [alternative.as_json() for alternative in self.alternatives],
+            "finished": self.finished,
+            "ratings": self.ratings.as_json(),
             "would_be_refused": list(self.obstacles),
         }
 
@@ -70,6 +83,7 @@ class Plan:
                 *self._detected(),
                 *self._needed(),
                 *self._designs(),
+                *self._rated(),
                 *self._refused(),
             ]
         )
@@ -131,6 +145,23 @@ class Plan:
         head = ("edits each", "[sample] size", "of edits", "of information", "gap", "same edits buy", "gap then")
         yield from _table(head, [_design_row(design) for design in self.alternatives])
 
+    def _rated(self) -> Iterator[str]:
+        ratings = self.ratings
+        yield ""
+        yield (
+            f"What human ratings buy: expected half-width of the {100 * ratings.confidence:g}% interval of a corrected "
+            "number, for each editor and arm"
+        )
+        if ratings.widths:
+            yield f"  {ratings.origin}"
+            head = ("of", "rated edits", "drawn", "everyone")
+            if ratings.factor:
+                size = f"{ratings.portraits} portraits"
+                head = (*head, f"{numbers.factor_name(ratings.factor)} {ratings.group} ({size})", "that minus the rest")
+            shown = [width for width in ratings.widths if width.quantity in ratings.shown]
+            yield from _table(head, [_width_row(width, ratings)[: len(head)] for width in shown])
+        yield from (f"  {note}" for note in ratings.notes)
+
     def _refused(self) -> Iterator[str]:
         if self.obstacles:
             yield ""
@@ -159,8 +190,19 @@ def plan_audit(path: Path, options: PlanOptions | None = None) -> Plan:
         role_deviations=tuple(analysis.role_deviations()),
         requirements=tuple(analysis.requirements(options.detect, work)) if options.detect else (),
         alternatives=tuple(analysis.alternatives()),
+        ratings=rating_plan(loaded, options, assumed, analysis.rating_sides(), terms.confidence),
+        finished=_finished(loaded.folder),
         obstacles=tuple(obstacles(loaded)),
     )
+
+
+def _finished(folder: Path) -> bool:
+    # A run that cannot be read is not finished; `stillme run` says what is wrong with it.
+    with suppress(StillmeError):
+        if Store.exists(folder):
+            with opened(folder) as run:
+                return status_of(run).complete
+    return False
 
 
 def _billed(bill: Bill) -> str:
@@ -218,6 +260,24 @@ def _design_row(design: Alternative) -> tuple[str, ...]:
         f"{design.portraits:,} portraits",
         _size(design.wider_gap, rate=True),
     )
+
+
+def _width_row(width: Width, ratings: RatingPlan) -> tuple[str, ...]:
+    rate = width.rate is not None
+    return (
+        rubric.load().title(width.quantity),
+        f"{width.rated:,}" + (" (all)" if width.rated == ratings.edits else ""),
+        width.drawn,
+        *(_range(half, rate=rate) for half in (width.everyone, width.group, width.contrast)),
+    )
+
+
+def _range(half: Range | None, *, rate: bool) -> str:
+    """`±0.12`, or from the best case to the worst."""
+    if half is None:
+        return "unknown"
+    low, high = (_size(end, rate=rate) for end in half)
+    return f"±{low}" if low == high else f"±{low.removesuffix(' points')} to {high}"
 
 
 def _size(gap: float | None, *, rate: bool) -> str:
