@@ -40,6 +40,10 @@ def scored(count: int = 24, prompts: int = 4, editors: Sequence[str] = ("one", "
     ]
 
 
+def without_states() -> list[dict[str, object]]:
+    return [{name: cell for name, cell in row.items() if name != "state"} for row in scored()]
+
+
 def written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
     with path.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
@@ -49,7 +53,7 @@ def written(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
 
 
 def test_rows_give_the_estimates_of_the_same_rows_in_python(tmp_path: Path):
-    file = written(tmp_path / "rows.csv", scored())
+    file = written(tmp_path / "rows.csv", without_states())
     summary = import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
     assert (summary.edits, summary.scores, summary.portraits) == (192, 384, 24)
     run = Run.open(tmp_path / "run")
@@ -122,7 +126,10 @@ def test_every_reader_works_without_pictures(tmp_path: Path):
     ):
         shown = CliRunner().invoke(cli, command)
         assert shown.exit_code == 0, (command, shown.output)
-    assert (tmp_path / "run/report.html").stat().st_size > 10_000
+        assert "--bundle" not in shown.output, "a run of rows cannot be sealed"
+    page = (tmp_path / "run/report.html").read_text("utf-8")
+    assert len(page) > 10_000
+    assert "Pictures are lost" not in page, "there never were any"
     gate = CliRunner().invoke(cli, ["gate", run, "--max", "race_changed <= 1", "--accept-uncalibrated"])
     assert gate.exit_code == 0, gate.output
 
@@ -158,3 +165,165 @@ def test_where_takes_or_and_not(tmp_path: Path):
     shown = CliRunner().invoke(cli, command, catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
     assert '"edits": 144' in shown.output
+
+
+def test_the_same_file_read_in_another_way_is_another_run(tmp_path: Path):
+    file = written(tmp_path / "rows.csv", scored())
+    only_one = ColumnMapping(where={"editor": ("one",)})
+    import_rows(file, tmp_path / "run", GROUPS, only_one)
+    assert import_rows(file, tmp_path / "run", GROUPS, only_one).already
+    for other in (
+        ColumnMapping(),
+        ColumnMapping(where={"editor": ("two",)}),
+        ColumnMapping(where={"editor": ("one",)}, ignored=("skin_tone",)),
+        ColumnMapping(unless={"editor": ("two",)}),
+    ):
+        with pytest.raises(StillmeError, match="read in another way"):
+            import_rows(file, tmp_path / "run", GROUPS, other)
+
+
+def test_an_interrupted_import_is_no_run_and_the_same_command_finishes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = written(tmp_path / "rows.csv", scored())
+    import_rows(file, tmp_path / "whole", GROUPS, ColumnMapping())
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stillme.exchange.rows._recorded", killed)
+        with pytest.raises(KeyboardInterrupt):
+            import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
+    with pytest.raises(StillmeError, match=r"interrupted.*again"):
+        Run.open(tmp_path / "run")
+    assert not import_rows(file, tmp_path / "run", GROUPS, ColumnMapping()).already
+    finished, whole = (Run.open(tmp_path / name).results for name in ("run", "whole"))
+    assert finished.edits.keys == whole.edits.keys
+    for one, other in zip(finished.scores, whole.scores, strict=True):
+        np.testing.assert_array_equal(one.value, other.value)
+
+
+def test_a_run_in_which_everything_was_refused_has_refusals_and_no_scores(tmp_path: Path):
+    rows = [row | {"state": "refused", "race_change": "", "skin_tone": ""} for row in scored()]
+    summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
+    assert (summary.refused, summary.scores, summary.judges) == (192, 0, ())
+    run = Run.open(tmp_path / "run")
+    (everyone,) = (
+        row
+        for row in estimate(run.results.edits, run.results.scores, run.settings)
+        if (row.quantity, row.editor, row.scope) == ("refused", "one", "all")
+    )
+    assert isinstance(everyone.outcome, Interval)
+    assert everyone.outcome.value == 1
+
+
+def test_a_file_of_abstentions_has_statistics_without_numbers(tmp_path: Path):
+    rows = [row | {"race_change": "abstained", "skin_tone": "abstained"} for row in scored(editors=("one",))]
+    summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
+    assert (summary.scores, summary.abstained) == (0, 192)
+    shown = CliRunner().invoke(cli, ["statistics", str(tmp_path / "run")], catch_exceptions=False)
+    assert shown.exit_code == 0, shown.output
+    gate = CliRunner().invoke(cli, ["gate", str(tmp_path / "run"), "--max", "race_changed <= 1"])
+    assert gate.exit_code == 3, "no data is never a pass"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"state": "refused"}, "refused and has scores"),
+        ({"block": "other"}, "belongs to one group and one block"),
+        ({"category": "other"}, "give another prompt another name"),
+        ({"rater": ""}, "name a rater or epoch and others do not"),
+    ],
+)
+def test_a_row_that_contradicts_others_is_a_problem(tmp_path: Path, changed: dict[str, object], message: str):
+    rows = [row | {"block": "b", "category": "c", "rater": "r"} for row in scored()]
+    rows[9] |= changed
+    with pytest.raises(InvalidJudgements, match=message):
+        import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
+    assert not (tmp_path / "run").exists()
+
+
+def test_portraits_without_a_group_are_counted(tmp_path: Path):
+    rows = [row | {"race": "" if row["portrait"] in ("p00", "p01") else row["race"]} for row in scored()]
+    summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
+    assert summary.unlabelled == {"race": 2}
+    assert "2 of 24 portraits have no race" in summary.as_text()
+
+
+def test_a_header_alone_is_no_rows(tmp_path: Path):
+    file = tmp_path / "rows.csv"
+    file.write_text("portrait,race,gender,race_change\n")
+    with pytest.raises(StillmeError, match="has no rows"):
+        import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
+
+
+def test_rows_without_states_are_no_proof_that_nothing_was_refused(tmp_path: Path):
+    run = tmp_path / "run"
+    summary = import_rows(written(tmp_path / "rows.csv", without_states()), run, GROUPS, ColumnMapping())
+    assert "refusals and failures are not known" in summary.as_text()
+    gate = CliRunner().invoke(cli, ["gate", str(run), "--max", "refused <= 50%"])
+    assert gate.exit_code == 3, gate.output
+    for command in (["estimate"], ["report"], ["compare", "--editors", "one", "two"]):
+        shown = CliRunner().invoke(cli, [command[0], str(run), *command[1:]], catch_exceptions=False)
+        assert shown.exit_code == 0, shown.output
+    assert "Refused" not in (run / "tables/groups.csv").read_text()
+    page = (run / "report.html").read_text()
+    assert "say nothing about refused or failed ones" in page
+    assert "came back" not in page
+    said = import_rows(tmp_path / "rows.csv", tmp_path / "said", GROUPS, ColumnMapping(fixed={"state": "edited"}))
+    assert said.has_states
+
+
+def test_models_need_no_rater_where_people_have_one(tmp_path: Path):
+    rows = [
+        {**row, "judge": judge, "rater": rater}
+        for row in scored(editors=("one",))
+        for judge, rater in (("people", "ann"), ("people", "bob"), ("model", ""))
+    ]
+    asked = RowsAsked(groups=("race",), people=("people",))
+    import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", asked, ColumnMapping())
+    run = Run.open(tmp_path / "run")
+    by_judge = {judge.name: judge.spec.key for judge in run.judges}
+    said = {
+        name: {str(effective.get("rater", "")) for *_, effective in run.store.answers_by(key)}
+        for name, key in by_judge.items()
+    }
+    assert said["model"] == {""}
+    assert len(said["people"] - {""}) == 2, "one pseudonym for each rater"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"judge": "other"},
+        {"race_change": "abstained", "skin_tone": "abstained"},
+        {"state": "refused", "race_change": "", "skin_tone": ""},
+    ],
+)
+def test_nothing_compared_is_not_nothing_worse(tmp_path: Path, changed: dict[str, object]):
+    rows = [row | {"judge": "j"} for row in scored(editors=("one",))]
+    for name, given in (("before", rows), ("after", [row | changed for row in rows])):
+        file = written(tmp_path / f"{name}.csv", given)
+        mapping = ColumnMapping(ignored=("state",)) if "judge" in changed else ColumnMapping()
+        import_rows(file, tmp_path / name, RowsAsked(groups=("race",)), mapping)
+    shown = CliRunner().invoke(
+        cli, ["compare", str(tmp_path / "before"), str(tmp_path / "after"), "--common"], catch_exceptions=False
+    )
+    assert shown.exit_code == 0, shown.output
+    assert "No score could be compared" in shown.output
+    assert ("nothing could be compared" in shown.output) == ("judge" in changed), "refusals are compared without scores"
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [({"race": "Z"}, "No portrait has race 'Z'"), ({"rce": "A"}, "Did you mean 'race'")],
+)
+def test_a_reference_that_no_row_has_is_refused_before_the_run_is_made(
+    tmp_path: Path, reference: dict[str, str], message: str
+):
+    file = written(tmp_path / "rows.csv", scored())
+    with pytest.raises(StillmeError, match=message):
+        import_rows(file, tmp_path / "run", RowsAsked(groups=("race",), reference=reference), ColumnMapping())
+    assert not (tmp_path / "run").exists()

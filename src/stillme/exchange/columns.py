@@ -155,6 +155,11 @@ class Layout:
         """Whether the file has a column of this meaning."""
         return bool(self._column(ours))
 
+    @property
+    def fixed(self) -> Mapping[str, str]:
+        """What holds for every row and is in no column."""
+        return self._mapping.fixed
+
     def cell(self, row: Row, ours: str) -> str:
         """What a row says under one of our names; empty where it says nothing."""
         column = self._column(ours)
@@ -162,13 +167,31 @@ class Layout:
 
     def _answers(self, row: Row) -> Iterator[Answer]:
         which = {name: value for name in EDIT_COLUMNS if (value := self.cell(row, name))}
-        written = self.cell(row, "epoch")
-        epoch = _count(written, "epoch") if written else None
-        rater = self.cell(row, "rater")
-        if self._column("rater") and not rater:
+        epoch = self.cell(row, "epoch") if self.said_by(row) else ""
+        if self._column("rater") and not self.cell(row, "rater"):
             raise Unreadable("no rater; fill it in, or remove the column if there was only one")
         for axis, rating in self.ratings(row):
-            yield Answer(place=row.place, which=which, epoch=epoch, rater=rater, axis=axis, rating=rating)
+            yield Answer(
+                place=row.place,
+                which=which,
+                epoch=int(epoch) if epoch else None,
+                rater=self.cell(row, "rater"),
+                axis=axis,
+                rating=rating,
+            )
+
+    def said_by(self, row: Row) -> str:
+        """What tells this answer about an edit from others: its rater, or its number."""
+        rater, epoch = self.cell(row, "rater"), self.cell(row, "epoch")
+        if epoch and not epoch.isdecimal():
+            raise Unreadable(f"epoch = {epoch!r} is not a whole number; number answers from 0")
+        return rater or epoch
+
+    def has_scores(self, row: Row) -> bool:
+        """Whether a row says anything on an axis."""
+        if self._long:
+            return bool(self.cell(row, "score") or self.cell(row, "outcome"))
+        return any(row.cells.get(name, "") for name in self._axis_columns.values())
 
     def ratings(self, row: Row) -> Iterator[tuple[str, Rating]]:
         """Every axis that a row has a score on."""
@@ -209,12 +232,6 @@ def _rating(axis: Axis, score: str, outcome: str, reason: str) -> Rating:
     if axis.name == "role_target" and value not in _PERSONS:
         raise Unreadable(f"{axis.name} = {score} is neither person 1 nor 2")
     return Rated(score=value, evidence=reason)
-
-
-def _count(cell: str, name: str) -> int:
-    if not cell.isdecimal():
-        raise Unreadable(f"{name} = {cell!r} is not a whole number; number answers from 0")
-    return int(cell)
 
 
 def _list(names: Sequence[str]) -> str:

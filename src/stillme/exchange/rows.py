@@ -42,11 +42,13 @@ from stillme.types import (
     digest,
 )
 
-MORE_COLUMNS = ("judge", "block", "state", "prompt_text", "category", "subcategory")
+_PROMPT_COLUMNS = ("prompt_text", "category", "subcategory")
+MORE_COLUMNS = ("judge", "block", "state", *_PROMPT_COLUMNS)
 """Columns of rows that need no audit, beside those of judgements: `state` says what became of the edit."""
 
 _DEFAULTS = {"prompt": "all", "editor": "editor", "arm": "baseline", "seed": "0", "judge": "judge", "state": "edited"}
 _STATES = ("edited", "refused", "failed")
+_EDITED = _STATES.index("edited")
 _CHUNK = 2_000
 _RATED, _ABSTAINED, _FAILED = range(3)
 
@@ -83,9 +85,14 @@ class RowsSummary:
     refused: int
     failed: int
     scores: int
+    abstained: int
     portraits: int
+    unlabelled: Mapping[str, int]
+    """By group column: how many portraits say nothing there. They are in no group."""
     editors: tuple[str, ...]
     judges: tuple[str, ...]
+    has_states: bool
+    """Whether the rows say which edits were refused or failed."""
     left_out: int
     unread: tuple[str, ...]
     already: bool
@@ -93,24 +100,31 @@ class RowsSummary:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        names = ("edits", "refused", "failed", "scores", "portraits", "left_out", "already")
+        names = ("edits", "refused", "failed", "scores", "abstained", "portraits", "has_states", "left_out", "already")
         return {name: getattr(self, name) for name in names} | {
             "file": str(self.file),
             "into": str(self.into),
             "editors": list(self.editors),
             "judges": list(self.judges),
             "unread_columns": list(self.unread),
+            "unlabelled": dict(self.unlabelled),
         }
 
     def as_text(self) -> str:
         """For people."""
         if self.already:
             return f"{self.into} holds exactly these rows already; nothing was changed."
-        whose = f"{self.portraits:,} portraits by {', '.join(self.editors)}"
+        lost = f" ({self.refused:,} refused, {self.failed:,} failed)" if self.has_states else ""
         lines = [
-            f"{self.edits:,} edits of {whose} ({self.refused:,} refused, {self.failed:,} failed)",
-            f"{self.scores:,} scores by {', '.join(self.judges) or 'nobody'}",
+            f"{self.edits:,} edits of {self.portraits:,} portraits by {', '.join(self.editors)}{lost}",
+            f"{self.scores:,} scores by {', '.join(self.judges) or 'nobody'} ({self.abstained:,} abstained)",
         ]
+        lines += [
+            f"{count:,} of {self.portraits:,} portraits have no {group}; they count for everyone and in no group of it."
+            for group, count in self.unlabelled.items()
+        ]
+        if not self.has_states:
+            lines.append("There is no column `state`, so refusals and failures are not known and not estimated.")
         if self.left_out:
             lines.append(f"{self.left_out:,} rows were left out by --where.")
         if self.unread:
@@ -150,26 +164,42 @@ def import_rows(
         raise StillmeError(f"{file} has no rows" + (" that match --where." if left_out else "."))
     if problems:
         raise InvalidJudgements(str(file), problems)
-    for name in asked.people:
-        if name not in table.judges:
-            near = did_you_mean(name, table.judges)
-            raise StillmeError(f"No row is by a judge {name!r}.{near} The rows have {', '.join(table.judges)}.")
-    written = _written(table, file, into, asked)
-    states = np.asarray(table.states)
+    _require_names(table, asked)
+    written = _written(table, file, into, asked, mapping)
+    states, outcomes = np.asarray(table.states), np.asarray(table.outcome)
     return RowsSummary(
         file=file,
         into=into,
         edits=len(states),
         refused=int((states == _STATES.index("refused")).sum()),
         failed=int((states == _STATES.index("failed")).sum()),
-        scores=len(table.scores),
+        scores=int((outcomes == _RATED).sum()),
+        abstained=int((outcomes == _ABSTAINED).sum()),
         portraits=len(table.portraits),
+        unlabelled=table.unlabelled,
         editors=tuple(table.editors),
         judges=tuple(table.judges),
+        has_states=table.has_states,
         left_out=left_out,
         unread=layout.unread,
         already=not written,
     )
+
+
+def _require_names(table: _Table, asked: RowsAsked) -> None:
+    """What the user names must be in the rows: a run whose reference does not exist could never be estimated."""
+    for name in asked.people:
+        if name not in table.judges:
+            near = did_you_mean(name, table.judges)
+            raise StillmeError(f"No row is by a judge {name!r}.{near} The rows have {', '.join(table.judges)}.")
+    for factor, level in asked.reference.items():
+        if factor not in asked.groups:
+            near = did_you_mean(factor, asked.groups)
+            raise StillmeError(f"--reference names {factor!r}, which is no --group.{near}")
+        levels = sorted({portrait.attributes.get(factor, "") for portrait in table.portraits.values()} - {""})
+        if level not in levels:
+            near = did_you_mean(level, levels)
+            raise StillmeError(f"No portrait has {factor} {level!r}.{near} The rows have {', '.join(levels)}.")
 
 
 class _Table:
@@ -194,6 +224,9 @@ class _Table:
         self.edits, self.by, self.rater = array("i"), array("h"), array("i")
         self.axis, self.outcome, self.scores = array("h"), array("b"), array("d")
         self._seen: set[int] = set()
+        self._described: dict[str, dict[str, str]] = {}
+        """By prompt: what its first row says about it."""
+        self._prompts_described = any(layout.has(column) for column in _PROMPT_COLUMNS)
 
     def add(self, row: Row) -> None:
         """Take a row in, or raise `Unreadable`."""
@@ -216,14 +249,22 @@ class _Table:
             self.states.append(state)
         elif self.states[edit] != state:
             raise Unreadable(f"this edit is {cells['state']} here and {_STATES[self.states[edit]]} in an earlier row")
-        if state == 0:
+        if state == _EDITED:
             self._rate(row, edit, cells["judge"])
+        elif layout.has_scores(row):
+            raise Unreadable(
+                f"the edit is {cells['state']} and has scores; there is no picture that they could be about"
+            )
 
     def _rate(self, row: Row, edit: int, judge: str) -> None:
         layout = self._layout
         code = self._judge_codes.setdefault(judge, len(self._judge_codes))
         axes, raters = self.judges.setdefault(judge, set()), self.raters.setdefault(judge, {})
-        name = layout.cell(row, "rater") or layout.cell(row, "epoch")
+        name = layout.said_by(row)
+        if raters and ("" in raters) == bool(name):
+            raise Unreadable(
+                f"some rows of {judge!r} name a rater or epoch and others do not; fill it in for all of them"
+            )
         rater = raters.setdefault(name, len(raters))
         for axis, rating in layout.ratings(row):
             place = self._axis_codes[axis]
@@ -239,6 +280,20 @@ class _Table:
             self.axis.append(place)
             self.outcome.append(_outcome(rating))
             self.scores.append(rating.score if isinstance(rating, Rated) else float("nan"))
+
+    @property
+    def unlabelled(self) -> dict[str, int]:
+        """How many portraits have no group, by the columns that have such."""
+        counts = {
+            group: sum(group not in portrait.attributes for portrait in self.portraits.values())
+            for group in self._asked.groups
+        }
+        return {group: count for group, count in counts.items() if count}
+
+    @property
+    def has_states(self) -> bool:
+        """Whether rows say what became of an edit; otherwise only edits that were made are in the file."""
+        return self._layout.has("state") or "state" in self._layout.fixed
 
     @property
     def has_raters(self) -> bool:
@@ -271,23 +326,32 @@ class _Table:
                 licence="not stated",
                 block=layout.cell(row, "block"),
             )
-        elif dict(known.attributes) != labels:
-            changed = next(group for group in self._asked.groups if known.attributes.get(group) != labels.get(group))
-            raise Unreadable(
-                f"portrait {name!r} has {changed} {labels.get(changed, '')!r}, and "
-                f"{known.attributes.get(changed, '')!r} in an earlier row; a portrait belongs to one group"
-            )
+        else:
+            before = {**known.attributes, "block": known.block}
+            now = {**labels, "block": layout.cell(row, "block")}
+            _same(f"portrait {name!r}", before, now, "a portrait belongs to one group and one block")
         return name
 
     def _prompt(self, name: str, row: Row) -> None:
+        if name in self.prompts and not self._prompts_described:
+            return
+        cells = {column: self._layout.cell(row, column) for column in _PROMPT_COLUMNS}
         if name not in self.prompts:
-            layout = self._layout
             self.prompts[name] = Prompt(
                 id=name,
-                text=layout.cell(row, "prompt_text") or name,
-                category=layout.cell(row, "category") or "rows",
-                subcategory=layout.cell(row, "subcategory") or "rows",
+                text=cells["prompt_text"] or name,
+                category=cells["category"] or "rows",
+                subcategory=cells["subcategory"] or "rows",
             )
+            self._described[name] = cells
+        _same(f"prompt {name!r}", self._described[name], cells, "give another prompt another name")
+
+
+def _same(what: str, before: Mapping[str, str], now: Mapping[str, str], why: str) -> None:
+    for column in (*before, *now):
+        was, now_is = before.get(column, ""), now.get(column, "")
+        if was != now_is:
+            raise Unreadable(f"{what} has {column} {now_is!r}, and {was!r} in an earlier row; {why}")
 
 
 def _outcome(rating: Rating) -> int:
@@ -300,16 +364,20 @@ def _outcome(rating: Rating) -> int:
             return _FAILED
 
 
-def _written(table: _Table, file: Path, into: Path, asked: RowsAsked) -> bool:
+def _written(table: _Table, file: Path, into: Path, asked: RowsAsked, mapping: ColumnMapping) -> bool:
     """Write design, edits and scores; False where they are there already."""
     provenance = {"file": file.name, "sha256": sha256_of(file)}
-    design = _design(table, asked, provenance)
+    design = _design(table, asked, mapping, provenance)
     if Store.exists(into):
         with Store.reading(into) as store:
-            audit = store.latest_audit()
-            if audit and audit.hash == design.hash:
-                return False
-        raise StillmeError(f"{into} holds another run. Import into a new folder; rows of a run are never replaced.")
+            audit, finished = store.latest_audit(), store.designs.latest() is not None
+        if audit and audit.hash != design.hash:
+            raise StillmeError(
+                f"{into} holds another run: other rows, or the same file read in another way. Import into a new "
+                "folder; rows of a run are never replaced."
+            )
+        if finished:
+            return False
     into.mkdir(parents=True, exist_ok=True)
     with Store.writing(into) as store:
         store.record_audit(design.hash, design.resolved)
@@ -332,7 +400,7 @@ def _written(table: _Table, file: Path, into: Path, asked: RowsAsked) -> bool:
     return True
 
 
-def _design(table: _Table, asked: RowsAsked, provenance: Mapping[str, str]) -> Design:
+def _design(table: _Table, asked: RowsAsked, mapping: ColumnMapping, provenance: Mapping[str, str]) -> Design:
     seeds = tuple(sorted({seed for *_, seed in table.requests}))
     judges = tuple(
         JudgeRecord(
@@ -356,6 +424,10 @@ def _design(table: _Table, asked: RowsAsked, provenance: Mapping[str, str]) -> D
         "confidence": asked.confidence,
         "seed": asked.seed,
     }
+    if not table.has_states:
+        resolved["states"] = False
+    # The same file read in another way gives other rows.
+    resolved |= {name: part for name, part in _as_read(mapping).items() if part}
     prompts = tuple(table.prompts.values())
     return Design(
         title=title,
@@ -377,6 +449,16 @@ def _design(table: _Table, asked: RowsAsked, provenance: Mapping[str, str]) -> D
             combined=tuple(judge.name for judge in judges if judge.capabilities.kind == "model"),
         ),
     )
+
+
+def _as_read(mapping: ColumnMapping) -> dict[str, Json]:
+    return {
+        "map": dict(sorted(mapping.names.items())),
+        "set": dict(sorted(mapping.fixed.items())),
+        "where": {name: sorted(values) for name, values in sorted(mapping.where.items())},
+        "unless": {name: sorted(values) for name, values in sorted(mapping.unless.items())},
+        "ignore": sorted(mapping.ignored),
+    }
 
 
 def _editor_spec(name: str) -> Spec:
@@ -444,7 +526,7 @@ def _assessments(
         columns = np.stack([edits[order], judges[order].astype(np.int32), raters[order]])
         same[1:] = (np.diff(columns, axis=1) != 0).any(axis=0)
     starts = np.flatnonzero(same)
-    ends = np.append(starts[1:], len(order))
+    ends = np.append(starts, len(order))[1:]
     names = [{place: name for name, place in table.raters[judge.name].items()} for judge in design.judges]
     has_raters = table.has_raters
     chunk: list[AssessmentRow] = []
@@ -452,7 +534,7 @@ def _assessments(
         entries: list[int] = order[start:end].tolist()
         edit, judge, rater = table.edits[entries[0]], table.by[entries[0]], table.rater[entries[0]]
         record = design.judges[judge]
-        said_by = {"rater": pseudonym(names[judge][rater])} if has_raters else {}
+        said_by = {"rater": name} if has_raters and (name := pseudonym(names[judge][rater])) else {}
         chunk.append(
             AssessmentRow(
                 key=assessment_key(keys[edit], no_picture(keys[edit]), record.spec.key, rater),

@@ -27,7 +27,9 @@ def columns_of(path: Path) -> list[str]:
     """Every column that any row of a file has, in the order of appearance."""
     if path.suffix.lower() == ".csv":
         first = next(_safely(path), None)
-        return list(first.cells) if first else []
+        if first is None:
+            raise StillmeError(f"{path} has no rows.")
+        return list(first.cells)
     return list(dict.fromkeys(name for row in _safely(path) for name in row.cells))
 
 
