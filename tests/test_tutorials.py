@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import subprocess
@@ -13,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.study.opening import open_study
-from tests.study.annotators import Annotator, serving
+from tests.study.annotators import rate_by
 
 TUTORIALS = Path(__file__).parent.parent / "docs" / "tutorials"
 PAGES = sorted(TUTORIALS.glob("*.md"))
@@ -89,18 +87,7 @@ def shows(printed: str, promised: str) -> str:
 
 
 def three_people_rate(cwd: Path) -> None:
-    folder = cwd / "my-audit" / "study"
-    with open_study(folder) as study:
-        practice = [item for item in study.drawn.items if item.kind == "training"]
-    right = [[[output.expected[q][0] for q in item.questions] for output in item.outputs] for item in practice]
-
-    async def rate(port: int) -> None:
-        people = [Annotator(port, f"p{number}", practice=right) for number in range(3)]
-        await asyncio.gather(*(person.take_part() for person in people))
-        assert {person.code for person in people} == {"C1DONE"}
-
-    with serving(folder) as server:
-        asyncio.run(rate(server.port))
+    rate_by(cwd / "my-audit" / "study", people=3)
 
 
 EVENTS: dict[str, Callable[[Path], None]] = {"three people take part": three_people_rate}

@@ -199,7 +199,7 @@ def estimate(
     frame: Any,
     *,
     portrait: str,
-    groups: Sequence[str],
+    groups: str | Sequence[str],
     score: str | Sequence[str],
     editor: str | None = None,
     prompt: str | None = None,
@@ -220,9 +220,10 @@ def estimate(
 
     names = {"editor": editor, "prompt": prompt, "arm": arm, "judge": judge, "block": block}
     axes = [score] if isinstance(score, str) else list(score)
-    edits, scores = columns_of(records_of(frame), portrait=portrait, groups=groups, scores=axes, names=names)
+    factors = (groups,) if isinstance(groups, str) else tuple(groups)
+    edits, scores = columns_of(records_of(frame), portrait=portrait, groups=factors, scores=axes, names=names)
     settings = Settings(
-        factors=tuple(groups),
+        factors=factors,
         reference=dict(reference or {}),
         confidence=confidence,
         replicates=replicates,

@@ -69,7 +69,8 @@ def test_thumbnails_keep_to_their_budget_and_each_is_there_once(paper: ReportDat
 
 def test_the_same_picture_is_kept_once(pictures: Path) -> None:
     thumbnails = Thumbnails("none", 10**6)
-    thumbnails.add([("a", pictures / "1.png"), ("b", pictures / "2.png"), ("a", pictures / "1.png"), ("c", None)])
+    files = {"a": pictures / "1.png", "b": pictures / "2.png", "c": None}
+    thumbnails.add(["a", "b", "a", "c"], files.__getitem__)
     assert len(thumbnails.contents) == 2
     assert [thumbnails.index(sha256) for sha256 in "abc"] == [0, 1, None]
 

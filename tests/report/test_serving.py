@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -80,6 +81,38 @@ def test_the_page_follows_the_run(run: Path) -> None:
         assert after["page"] == 2
         assert after["judges"][0]["done"] == 12
         assert ask(server, "/")[1] != first
+
+
+def problem_of(server: Server, wanted: Callable[[str], bool]) -> None:
+    """Wait until the page would show such a problem."""
+    end = time.monotonic() + 60
+    while not wanted(json.loads(ask(server, "/progress")[1])["problem"]):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_a_damaged_ledger_is_shown_and_the_page_stays_until_it_is_whole_again(run: Path) -> None:
+    ledger = run / "stillme.sqlite"
+    with serving(run) as (refresher, server):
+        refresher.refresh()
+        page, whole = ask(server, "/")[1], ledger.read_bytes()
+        ledger.write_bytes(whole[:4096] + b"\xff" * len(whole))
+        refresher.start()
+        problem_of(server, lambda said: "damaged" in said)
+        assert ask(server, "/")[1] == page
+        ledger.write_bytes(whole)
+        problem_of(server, lambda said: not said)
+        refresher.stop()
+        refresher.join()
+
+
+def test_a_picture_that_is_not_what_it_was_is_not_shown(run: Path) -> None:
+    picture = next((run / "images").rglob("*.png"))
+    with serving(run) as (_, server):
+        path = f"/{picture.relative_to(run)}"
+        assert ask(server, path)[0] == 200
+        picture.write_bytes(next(other for other in (run / "images").rglob("*.png") if other != picture).read_bytes())
+        assert ask(server, path)[0] == 404
 
 
 def test_pictures_come_from_the_run_and_nothing_else_does(run: Path) -> None:

@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from stillme.study.items import EXAMPLE
+from stillme.study.opening import open_study
+
 Place = tuple[int, int, int]
 """Item, side, question."""
 
@@ -153,8 +156,8 @@ class Annotator:
         """Answer everything, click by click, or the first items only."""
         data, csrf = page_data(page)
         seq = data["seq"]
-        self.seen = {"pictures": 3, "decoded": data["picture"]["side"], "shown": 400}
         for item, shown in enumerate(data["items"][:only]):
+            self.seen = {"pictures": len(shown["pictures"]), "decoded": data["picture"]["side"], "shown": 400}
             if self.listen:
                 for picture in shown["pictures"]:
                     status, _, _ = await self.insist("GET", f"/img/{picture}")
@@ -384,6 +387,24 @@ def serving(folder: Path, database: str | None = None, workers: int = 1) -> Iter
         yield process
     finally:
         process.stop()
+
+
+def rate_by(folder: Path, *, people: int) -> None:
+    """Serve a drawn study of Prolific until so many people have taken part, each to its completion code."""
+    with open_study(folder) as study:
+        # The guide shows the example with its answers; nobody is asked about it.
+        practice = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
+        assert study.config.prolific
+        completed = study.config.prolific.codes.completed
+    right = [[[(output.expected or {})[q][0] for q in item.questions] for output in item.outputs] for item in practice]
+
+    async def rate(port: int) -> None:
+        raters = [Annotator(port, f"p{number}", practice=right) for number in range(people)]
+        await asyncio.gather(*(rater.take_part() for rater in raters))
+        assert {rater.code for rater in raters} == {completed}
+
+    with serving(folder) as server:
+        asyncio.run(rate(server.port))
 
 
 def free_port() -> int:

@@ -49,6 +49,7 @@ def test_the_code_is_readable_and_copied_and_every_last_page_passes_axe(
         page.goto(f"{address}/enter?PROLIFIC_PID=one&STUDY_ID=study1&SESSION_ID=s1")
         page.get_by_role("button", name="do not agree").or_(page.locator("[value=decline]")).first.click()
         expect(page.locator("#completion-code")).to_have_text("NOCON1")
+        page.wait_for_load_state()  # the button works from then on
         page.get_by_role("button", name="Copy").click()
         # A browser without focus does not let a page copy; the code is selected then.
         expect(page.get_by_role("status")).to_have_text(re.compile("Copied|Selected"))

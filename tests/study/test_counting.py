@@ -179,4 +179,5 @@ def test_exclusions_returns_and_withdrawals_in_the_middle_leave_exactly_k(tmp_pa
     assert (progress.counting, progress.raters_needed) == (TASKS * RATERS, 0)
     assert progress.excluded == 2
     assert progress.withdrawn >= 2
-    assert progress.slots["void"] >= 4
+    # Whoever withdraws before they have a place leaves none behind.
+    assert progress.slots["void"] >= progress.excluded

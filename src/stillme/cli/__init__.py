@@ -124,6 +124,10 @@ def _unexpected(error: Exception) -> str:
     import sqlite3
     import traceback
 
+    from stillme.store.opening import is_fault_of_the_machine
+
+    if isinstance(error, sqlite3.DatabaseError) and is_fault_of_the_machine(error):
+        return f"the run's ledger cannot be read or written here ({error}). Check the disk and the permissions."
     if isinstance(error, sqlite3.DatabaseError):
         return f"the run's ledger is damaged ({error}). `stillme doctor RUN` shows what is whole, `--repair` saves it."
     if isinstance(error, MemoryError):

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
+from stillme.cli.options import (
+    audit_argument,
+    json_option,
+    opened_run,
+    out_option,
+    print_json,
+    print_next,
+    print_next_bundle,
+)
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -50,20 +58,25 @@ def compare(
     from stillme.comparison import choose, match, pairs, showing
     from stillme.comparison import compare as compare_sides
     from stillme.comparison import markdown as writing
+    from stillme.store.pictures_elsewhere import PicturesToShow
 
     with ExitStack() as stack:
         runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]
         one, other = choose(cast("Run", runs[0]), runs[1], editors)
         matched = match(one, other, common=common)
         comparison = compare_sides(matched)
+        pictures = PicturesToShow(*(chosen.run.store.pictures for chosen in (one, other)))
+        # While the runs are open: a bundle's pictures are gone after that.
+        worst = pairs.worst_pairs(matched, comparison, pictures.path_of) if html else []
+        figures = pairs.as_html(worst, comparison.labels)
     text = showing.as_markdown(comparison)
     if markdown:
         writing.save(markdown, text)
     if html:
-        stores = [chosen.run.store.pictures for chosen in (one, other)]
-        shown = pairs.worst_pairs(matched, comparison, lambda sha256: stores[0].find(sha256) or stores[1].find(sha256))
         title = f"{comparison.labels[1]} against {comparison.labels[0]}"
-        writing.save(html, writing.page(title, text, pairs.as_html(shown, comparison.labels)))
+        writing.save(html, writing.page(title, text, figures))
+        if pictures.unreachable:
+            echo(f"The page lacks pictures. {pictures.unreachable}", err=True)
     if as_json:
         print_json(showing.as_json(comparison))
     else:
@@ -126,9 +139,9 @@ def gate(
       race_changed.disparity@race <= 0.05        largest minus smallest group
       skin_delta_l.contrast@race#Black <= 2      one group minus the rest, or minus the reference
 
-    A rule passes if the whole interval keeps the limit, and fails if the whole interval breaks it. If the
-    interval includes the limit, it is inconclusive. Without a number, or while the run is unfinished, there is no
-    data. Rules in the [gate] section of audit.toml count too.
+    A rule passes if the whole interval keeps the limit. It fails if the whole interval breaks it, also after Holm's
+    correction for all numbers of the gate. Otherwise it is inconclusive. Without a number, or while the run is
+    unfinished, there is no data. Rules in the [gate] section of audit.toml count too.
 
     \b
     Exit codes:
@@ -161,7 +174,7 @@ def gate(
         print_json(showing.as_json(verdicts))
     else:
         echo(showing.as_text(verdicts))
-        _print_next_of_gate(audit, out, verdicts.passed)
+        _print_next_of_gate(run, audit, out, verdicts.passed)
     if verdicts.passed is not True:
         sys.exit(1 if verdicts.passed is False else _EXIT_NO_DATA)
 
@@ -198,7 +211,7 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
         sys.exit(1)
 
 
-def _print_next_of_gate(audit: Path, out: Path | None, passed: bool | None) -> None:
+def _print_next_of_gate(run: Run, audit: Path, out: Path | None, passed: bool | None) -> None:
     """Seal what passed, look at what failed, finish what has no data. A bundle needs none of it."""
     from stillme.files import is_bundle
 
@@ -207,6 +220,6 @@ def _print_next_of_gate(audit: Path, out: Path | None, passed: bool | None) -> N
     if passed is None:
         print_next("status", audit, out=out)
     elif passed:
-        print_next("export", audit, "--bundle", "evidence.zip", out=out)
+        print_next_bundle(run, audit, out=out)
     else:
         print_next("report", audit, out=out)

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, opened_run, out_option, pairs_of, print_json, print_next
+from stillme.cli.options import (
+    audit_argument,
+    json_option,
+    opened_run,
+    out_option,
+    pairs_of,
+    print_json,
+    print_next_bundle,
+)
 from stillme.cli.terminal import echo
 
 _FORMATS = ("csv", "jsonl", "parquet", "every-eval-ever", "eval-results")
@@ -119,7 +127,7 @@ def export(
         print_json({"files": [str(path) for path in written]})
     else:
         echo("\n".join(f"Wrote {path}" for path in written))
-        print_next("export", audit, "--bundle", "evidence.zip", out=out)
+        print_next_bundle(run, audit, out=out)
 
 
 def _seal(

@@ -130,7 +130,7 @@ def rows(
     from stillme.exchange import RowsAsked, import_rows
 
     asked = RowsAsked(
-        groups=groups,
+        groups=tuple(dict.fromkeys(groups)),
         people=people,
         reference=pairs_of("--reference", reference),
         title=title,

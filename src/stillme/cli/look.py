@@ -29,7 +29,8 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
         print_json(status.as_json())
     else:
         echo(status.as_text())
-        print_next("tables" if status.complete else "run", audit, out=out)
+        # Rows that were imported are all there is: no command could finish them.
+        print_next("tables" if status.complete or run.design.of_rows else "run", audit, out=out)
 
 
 @click.command("list")
@@ -95,8 +96,9 @@ def schema(what: str) -> None:
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @out_option
 @click.option("--repair", is_flag=True, help="Save what is whole of a damaged run; nothing is thrown away.")
+@click.option("--download", is_flag=True, help="Also read every picture that is kept in an object store.")
 @json_option
-def doctor(run: Path | None, out: Path | None, repair: bool, as_json: bool) -> None:
+def doctor(run: Path | None, out: Path | None, repair: bool, download: bool, as_json: bool) -> None:
     """Check this machine, or with RUN a whole run.
 
     The machine: versions, models, plugins and what each still needs. A run: its ledger's pages and log,
@@ -106,14 +108,14 @@ def doctor(run: Path | None, out: Path | None, repair: bool, as_json: bool) -> N
     from stillme.results import folder_of
 
     if run is None and out is None:
-        if repair:
-            raise click.UsageError("--repair needs a run folder.")
+        if repair or download:
+            raise click.UsageError(f"{'--repair' if repair else '--download'} needs a run folder.")
         checks, following = examine(), ("demo",)
     else:
         folder = folder_of(run or Path(), out)
-        for done in repair_run(folder) if repair else ():
+        for done in repair_run(folder, download=download) if repair else ():
             echo(f"{done}.", err=True)
-        checks = examine_run(folder)
+        checks = examine_run(folder, download=download)
         broken = any(check.state == "broken" for check in checks)
         following = ("run", folder) if repair or not broken else ("doctor", folder, "--repair")
     if as_json:

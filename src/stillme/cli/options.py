@@ -47,6 +47,14 @@ def print_next(*words: object, out: Path | None = None) -> None:
     echo(f"Next: {command_line(*words, out=out)}", err=True)
 
 
+def print_next_bundle(run: Run, audit: Path, *, out: Path | None = None) -> None:
+    """Seal the run next; one that was made of rows has nothing to prove, and its report is the next thing to read."""
+    if run.design.of_rows:
+        print_next("report", audit, out=out)
+    else:
+        print_next("export", audit, "--bundle", "evidence.zip", out=out)
+
+
 def print_open(page: Path) -> None:
     """The page to look at next."""
     echo(f"Next: open {page} in a browser", err=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, print_json, print_next
+from stillme.cli.options import audit_argument, command_line, json_option, print_json, print_next
 from stillme.cli.terminal import echo
 from stillme.errors import StillmeError
 
@@ -55,9 +55,11 @@ def plan(
 ) -> None:
     r"""Before a run: edits, judge calls, dollars, GPU hours, and the smallest gap it can detect.
 
-    Edits of one portrait are correlated, so what counts is the number of portraits. The last table shows sparser
+    Edits of one portrait are correlated, so what counts is the number of portraits. One table shows sparser
     designs ([sample] in audit.toml): the information that they keep, and the gap that the same edits of more
-    portraits detect. Needs no key, no GPU and no extra.
+    portraits detect. The last one is for before a human study: how many ratings buy which interval.
+    It uses the answers and human ratings of the audit's own run, or of --like's, where there are any.
+    Needs no key, no GPU and no extra.
 
     \b
     stillme plan my-audit --detect 0.10
@@ -86,7 +88,13 @@ def plan(
     echo(planned.as_text())
     if requests:
         echo(f"\n{requests.as_text()}")
-    print_next("run", audit)
+    if planned.obstacles:
+        again = command_line("plan", audit)
+        echo(f"Next: correct what would be refused, or move to a machine that has it; then {again}", err=True)
+    elif planned.finished:
+        print_next("study", "new", audit)
+    else:
+        print_next("run", audit)
 
 
 def _seconds(texts: Sequence[str]) -> dict[str, float]:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from stillme.cli.options import audit_argument, json_option, opened_run, out_option, print_json, print_next
-from stillme.cli.terminal import echo
+from stillme.cli.options import (
+    audit_argument,
+    json_option,
+    opened_run,
+    out_option,
+    print_json,
+    print_next,
+    print_next_bundle,
+)
+from stillme.cli.terminal import echo, redraw
 from stillme.errors import StillmeError
 
 if TYPE_CHECKING:
+    from stillme.tables.analyses import Written
     from stillme.tables.paper import Chosen
 
 
@@ -114,6 +125,37 @@ def _show_beside(audit: Path, chosen: Chosen, kind: str, out: Path | None, *, as
     print_next("report", audit, out=out)
 
 
+_LINE_SECONDS = 10.0
+"""Without a terminal, how long nothing is said about what is being computed."""
+
+
+class Tables:
+    """Shows each table as it is written, and meanwhile which one is being computed and how many there are."""
+
+    def __init__(self, *, to_errors: bool) -> None:
+        self._to_errors, self._live = to_errors, sys.stderr.isatty()
+        self._width, self._said_at = 0, time.monotonic()
+
+    def starts(self, name: str, place: int, total: int) -> None:
+        """Say what is being done: on a terminal where it can be overwritten, else if it has been quiet for long."""
+        doing = f"{place}/{total} {name} ..." if place else "reading the rows ..."
+        if self._live:
+            redraw(doing.ljust(self._width))
+            self._width = len(doing)
+        elif time.monotonic() - self._said_at >= _LINE_SECONDS:
+            self._said_at = time.monotonic()
+            echo(doing, err=True)
+
+    def ends(self, name: str, written: Written) -> None:
+        """One line a table."""
+        if self._live:
+            redraw(" " * self._width)
+            redraw("")
+        none = f"     -  {written.problem or 'no data in this audit'}"
+        rows = f"{written.rows:>6,} rows  {written.path}" if written.rows else none
+        echo(f"{name:<15} {rows}", err=self._to_errors)
+
+
 @click.command()
 @audit_argument
 @click.option("--only", multiple=True, metavar="NAME", help="Only this analysis; may be repeated.")
@@ -152,14 +194,10 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
 
     docs/statistics.md explains each.
     """
-    from stillme.tables.analyses import Written, analyse
-
-    def show(name: str, table: Written) -> None:
-        none = f"     -  {table.problem or 'no data in this audit'}"
-        echo(f"{name:<15} {f'{table.rows:>6,} rows  {table.path}' if table.rows else none}", err=as_json)
+    from stillme.tables.analyses import analyse
 
     with opened_run(audit, out, writes=True) as run:
-        written = analyse(run, only=only, margin=margin, watch=show)
+        written = analyse(run, only=only, margin=margin, watch=Tables(to_errors=as_json))
     broken = [name for name, table in written.items() if table.problem]
     if as_json:
         print_json(
@@ -175,4 +213,4 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
             "the message as a bug."
         )
     if not as_json:
-        print_next("export", audit, "--bundle", "evidence.zip", out=out)
+        print_next_bundle(run, audit, out=out)

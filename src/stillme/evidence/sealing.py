@@ -37,6 +37,7 @@ from stillme.exchange import write_rows
 from stillme.files import SUMS, sha256_of, sums_of, whole, write_json, write_json_lines, write_whole
 from stillme.results import Run
 from stillme.store.exported import codebook, rows_of, tables_in
+from stillme.store.pictures import suffix_of
 
 _PACKAGES = ("numpy", "scipy", "onnxruntime", "opencv-python-headless", "pillow", "pydantic")
 
@@ -82,7 +83,7 @@ def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = 
 
     With `key`, a private key of OpenSSH, a signature is written beside it.
     """
-    if "rows" in run.design.resolved:
+    if run.design.of_rows:
         raise StillmeError(
             f"{run.folder} was made of imported rows: it has no audit and no pictures that a bundle could prove. "
             "Share the file of rows, or `stillme export`."
@@ -92,7 +93,7 @@ def seal(run: Run, file: Path, *, with_images: bool = False, key: Path | None = 
         folder = Path(name) / "bundle"
         folder.mkdir()
         left_out = _write(run, folder)
-        members = dict(_images(run)) if with_images else {}
+        members = dict(_images(run, Path(name) / IMAGES)) if with_images else {}
         if (run.folder / REPORT).is_file():
             members[REPORT] = run.folder / REPORT
         # From the rows just written, not from the run, which may have grown.
@@ -166,12 +167,18 @@ def _check(run: Run, folder: Path, about: Mapping[str, Any], names: frozenset[st
         )
 
 
-def _images(run: Run) -> Iterator[tuple[str, Path]]:
-    """Sources and edits of what the run asks, by hash."""
+def _images(run: Run, scratch: Path) -> Iterator[tuple[str, Path]]:
+    """Sources and edits of what the run asks, by hash; those that are kept elsewhere are brought to `scratch`."""
     hashes = dict.fromkeys(portrait.image.sha256 for portrait in run.design.portraits)
     hashes |= dict.fromkeys(row.image for row in run.rows() if row.image)
     for sha256 in hashes:
         path = run.picture(sha256)
+        if run.store.pictures.place.addresses:
+            # A copy that is shared by all runs may make room for another before all of them are packed.
+            data = path.read_bytes()
+            path = scratch / sha256[:2] / f"{sha256}{suffix_of(data)}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
         yield f"{IMAGES}/{path.parent.name}/{path.name}", path
 
 

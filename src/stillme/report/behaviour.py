@@ -194,7 +194,8 @@ def _habits(known: JudgeBehaviour, factor: str) -> Iterator[Habit]:
     if known.coverage and any(known.incomplete.values()):
         yield Habit(
             title="Combined scores that lack a judge",
-            lead="A judge that gives no score is never filled in, so these scores rest on fewer judges.",
+            lead="A judge that gives no score is never filled in. Edits that not every answering judge scored are left "
+            "out of the combined numbers.",
             table=_coverage(known),
             by_group=_by_group(known.coverage, "incomplete", factor),
         )
@@ -240,7 +241,7 @@ def _coverage(known: JudgeBehaviour) -> Table:
         rows.append(
             (numbers.title(axis), f"{ensemble[0].edits:,} edits", tuple(_cell(part) for part in (*ensemble, *lacking)))
         )
-    heads = ("lacks a judge", "rests on one judge", *(f"no score by {judge}" for judge in judges))
+    heads = ("lacks a judge", "only one judge", *(f"no score by {judge}" for judge in judges))
     return Table(heads=heads, rows=tuple(rows))
 
 

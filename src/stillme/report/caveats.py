@@ -66,11 +66,22 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
 
 
 def _rows(data: ReportData) -> Iterator[Caveat]:
-    lost = sum(data.image_path(sha256) is None for sha256 in {*data.edits.image} - {""})
-    if lost:
+    if reason := data.unreachable():
+        yield Caveat(
+            "Pictures are kept elsewhere.",
+            f"Not all of them could be shown when this page was written: {reason} The numbers do not depend on that.",
+        )
+    sources = {portrait.image.sha256 for portrait in data.edits.portraits}
+    edited = {*data.edits.image} - {"", *sources}
+    lost = {
+        what: sum(data.lacks(sha256) for sha256 in hashes)
+        for what, hashes in (("edited pictures", edited), ("portraits", sources))
+    }
+    if any(lost.values()):
+        counted = ", ".join(f"{what} {count:,}" for what, count in lost.items() if count)
         yield Caveat(
             "Pictures are lost.",
-            f"{lost:,} edited pictures are missing or no longer what they were. Their judgements were made before. "
+            f"Missing, or no longer what they were: {counted}. Their judgements were made before. "
             "`stillme doctor` lists them.",
         )
     if any("synthetic" in badge for badge in data.badges):

@@ -11,7 +11,7 @@ from typing import Literal
 from stillme import __version__, calibration
 from stillme.calibration.records import EVERYONE, AxisResult, Share
 from stillme.design import EditorRecord, JudgeRecord
-from stillme.errors import UnknownName
+from stillme.errors import PicturesUnreachable, UnknownName
 from stillme.estimates import Disparity, PairedEffect, Settings, intraclass_correlations, paired_effects
 from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
 from stillme.estimates.roles import adherence
@@ -34,6 +34,7 @@ from stillme.results.disputes import agreement_of
 from stillme.results.editor_weights import editor_weights
 from stillme.rubric.limits import AxisLimits
 from stillme.rubric.limits import load as load_limits
+from stillme.store.pictures_elsewhere import PicturesToShow
 from stillme.store.summaries import Work
 from stillme.types import Arm, Estimate
 
@@ -78,7 +79,35 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         redact=redact,
         failures=tuple(run.store.failures()),
     )
-    return with_happened(data)
+    return with_happened(_with_pictures(data, run))
+
+
+def _with_pictures(data: ReportData, run: Run) -> ReportData:
+    """Pictures that are kept elsewhere are brought here only if the page shows them."""
+    pictures = run.store.pictures
+    if run.design.of_rows:
+        return replace(data, is_lost=frozenset[str]().__contains__)  # there never were any
+    if not pictures.place.addresses:
+        return data
+    shown, gone = PicturesToShow(pictures), set[str]()
+    try:
+        named = {*data.edits.image, *(portrait.image.sha256 for portrait in data.edits.portraits)}
+        gone = pictures.gone(named - {""})
+    except PicturesUnreachable as error:
+        shown.unreachable = str(error)
+
+    def link(sha256: str) -> str:
+        """Only what is in the run folder can be opened from its page: copies come and go."""
+        path = pictures.find(sha256)
+        return path.relative_to(run.folder).as_posix() if path and path.is_relative_to(run.folder) else ""
+
+    return replace(
+        data,
+        image_path=shown.path_of,
+        is_lost=gone.__contains__,
+        unreachable=lambda: shown.unreachable,
+        link=link,
+    )
 
 
 def _mitigation(gathered: Results, settings: Settings) -> Iterator[PairedEffect | Disparity]:

@@ -131,7 +131,13 @@ class ReportData:
     estimates: tuple[Estimate, ...]
     settings: Settings
     image_path: Callable[[str], Path | None]
-    """The file of an edited image with this SHA-256, if it still exists."""
+    """The file of a picture with this SHA-256, if it still exists; brought here from where it is kept."""
+    is_lost: Callable[[str], bool] | None = None
+    """Whether a picture exists no more, where that is known without bringing it here."""
+    unreachable: Callable[[], str] = str
+    """Why some pictures could not be brought here from where they are kept; empty if all could."""
+    link: Callable[[str], str] | None = None
+    """What to open for an edited picture in full, relative to the page; else the file, if it is under `folder`."""
     folder: Path | None = None
     """The folder of the page; pictures under it can be opened in full from the page."""
     editors: tuple[Description, ...] = ()
@@ -176,6 +182,10 @@ class ReportData:
     redact: Redaction = "none"
     picture_bytes: int = 5_400_000
     """The most that thumbnails may add to the page."""
+
+    def lacks(self, sha256: str) -> bool:
+        """Whether a picture exists no more."""
+        return self.is_lost(sha256) if self.is_lost else self.image_path(sha256) is None
 
     @property
     def main_arm(self) -> str:

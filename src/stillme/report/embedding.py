@@ -159,10 +159,14 @@ def _files(data: ReportData) -> tuple[list[str], NDArray[np.int64]]:
     relative: dict[str, str] = {}
     for row, sha256 in enumerate(data.edits.image):
         if sha256 not in relative:
-            relative[sha256] = _relative(data.image_path(sha256) if sha256 else None, data.folder)
+            relative[sha256] = _link(data, data.folder, sha256) if sha256 else ""
         if relative[sha256]:
             indices[row] = files.setdefault(relative[sha256], len(files)) + 1
     return list(files), indices
+
+
+def _link(data: ReportData, folder: Path, sha256: str) -> str:
+    return data.link(sha256) if data.link else _relative(data.image_path(sha256), folder)
 
 
 def _relative(path: Path | None, folder: Path) -> str:

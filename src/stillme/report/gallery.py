@@ -14,7 +14,7 @@ from stillme import rubric
 from stillme.estimates import EditState, RatingState, Scores, mark
 from stillme.report import headlines, thumbnails
 from stillme.report.data import ReportData
-from stillme.types import Arm, digest
+from stillme.types import Arm, Portrait, digest
 
 MOSAIC = 480
 """Tiles of the mosaic, as in the paper's Figure 12."""
@@ -108,12 +108,18 @@ def picture(data: ReportData, row: int) -> Picture:
     portrait = edits.portraits[int(edits.portrait[row])]
     return Picture(
         row=row,
-        source=thumbnails.data_uri(portrait.image.path, data.redact),
+        source=thumbnails.data_uri(source_of(data, portrait), data.redact),
         edited=thumbnails.data_uri(path_of(data, row), data.redact),
         portrait=portrait.id,
         editor=edits.editors[int(edits.editor[row])],
         prompt=edits.prompts[int(edits.prompt[row])].text,
     )
+
+
+def source_of(data: ReportData, portrait: Portrait) -> Path:
+    """The file of a portrait."""
+    path = portrait.image.path
+    return path if path.exists() else data.image_path(portrait.image.sha256) or path
 
 
 def path_of(data: ReportData, row: int) -> Path | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from PIL import Image
@@ -24,8 +24,8 @@ TILES_ACROSS = 24
 _TILE = 40
 _BATCH = 64
 
-Source = tuple[str, Path | None]
-"""A picture's SHA-256 and its file."""
+Locate = Callable[[str], Path | None]
+"""From a picture's SHA-256 to its file; it may have to come from another machine."""
 
 
 class Thumbnails:
@@ -37,19 +37,15 @@ class Thumbnails:
         self._index: dict[str, int] = {}
         self._pictures: list[bytes] = []
 
-    def add(self, sources: Iterable[Source]) -> None:
-        """Add pictures, the most important first, until the budget is spent."""
-        missing = dict[str, Path]()
-        for sha256, path in sources:
-            if path is not None and sha256 not in self._index:
-                missing.setdefault(sha256, path)
-        hashes = list(missing)
+    def add(self, hashes: Iterable[str], locate: Locate) -> None:
+        """Add pictures, the most important first, until the budget is spent; no other is asked for."""
+        missing = [sha256 for sha256 in dict.fromkeys(hashes) if sha256 and sha256 not in self._index]
         with ThreadPoolExecutor() as pool:
-            for start in range(0, len(hashes), _BATCH):
+            for start in range(0, len(missing), _BATCH):
                 if self._left <= 0:
                     return
-                batch = hashes[start : start + _BATCH]
-                encoded = pool.map(encode, [missing[sha256] for sha256 in batch], [self._redact] * len(batch))
+                batch = missing[start : start + _BATCH]
+                encoded = pool.map(partial(_located, locate, self._redact), batch)
                 for sha256, picture in zip(batch, encoded, strict=True):
                     self._keep(sha256, picture)
 
@@ -92,9 +88,9 @@ def data_uri(path: Path | None, redact: Redaction, width: int = 160) -> str:
     return _data_uri(encode(path, redact, width)) if path is not None else ""
 
 
-def mosaic(paths: Sequence[Path], redact: Redaction) -> bytes:
+def mosaic(hashes: Sequence[str], locate: Locate, redact: Redaction) -> bytes:
     """Many pictures as one WebP, edge to edge (the paper's Figure 12); empty where they fill no row."""
-    tiles = list(_tiles(paths, redact))
+    tiles = list(_tiles(hashes, locate, redact))
     rows = len(tiles) // TILES_ACROSS
     if not rows:
         return b""
@@ -106,16 +102,21 @@ def mosaic(paths: Sequence[Path], redact: Redaction) -> bytes:
     return buffer.getvalue()
 
 
-def mosaic_uri(paths: Sequence[Path], redact: Redaction) -> str:
+def mosaic_uri(hashes: Sequence[str], locate: Locate, redact: Redaction) -> str:
     """The mosaic inside the page itself."""
-    return _data_uri(mosaic(paths, redact))
+    return _data_uri(mosaic(hashes, locate, redact))
 
 
-def _tiles(paths: Sequence[Path], redact: Redaction) -> Iterator[Image.Image]:
+def _tiles(hashes: Sequence[str], locate: Locate, redact: Redaction) -> Iterator[Image.Image]:
     with ThreadPoolExecutor() as pool:
-        for encoded in pool.map(encode, paths, [redact] * len(paths)):
+        for encoded in pool.map(partial(_located, locate, redact), hashes):
             if encoded:
                 yield _square(images.read_picture(encoded))
+
+
+def _located(locate: Locate, redact: Redaction, sha256: str) -> bytes:
+    path = locate(sha256) if redact != "omit" else None
+    return encode(path, redact) if path is not None else b""
 
 
 def _square(picture: Image.Image) -> Image.Image:

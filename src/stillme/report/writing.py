@@ -69,7 +69,7 @@ def render(data: ReportData, *, live: str = "") -> str:
     mosaic = gallery.mosaic_rows(data) if data.redact != "omit" else []
     selection = embedding.Selection(worst=[row for row, _ in worst], mosaic=mosaic, side_by_side=side_by_side)
     embedded = _thumbnails(data, selection)
-    mosaic_paths = [path for row in mosaic if (path := gallery.path_of(data, row))]
+    tiles = [data.edits.image[row] for row in mosaic]
     context: dict[str, Any] = {
         "data": data,
         "findings": findings,
@@ -89,7 +89,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "beside": beside_section(data),
         "calibrations": calibrated.drawings(data.calibrated),
         "side_by_side": side_by_side if data.redact != "omit" else None,
-        "mosaic": thumbnails.mosaic_uri(mosaic_paths, data.redact),
+        "mosaic": thumbnails.mosaic_uri(tiles, data.image_path, data.redact),
         "tiles": len(mosaic) // thumbnails.TILES_ACROSS * thumbnails.TILES_ACROSS,
         "origins": gallery.label_origins(data),
         "table": sorted(data.estimates, key=embedding.table_order)[:TABLE],
@@ -166,20 +166,24 @@ def _thumbnails(data: ReportData, selection: embedding.Selection) -> Thumbnails:
     grid = selection.side_by_side
     cells = [row for prompts in grid.rows.values() for rows in prompts for row in rows if row >= 0] if grid else []
     embedded = Thumbnails(data.redact, data.picture_bytes)
-    embedded.add(_pictures(data, cells))
-    embedded.add(_pictures(data, gallery.with_arms(data, selection.worst)))
+    sources = {portrait.image.sha256: portrait for portrait in data.edits.portraits}
+
+    def locate(sha256: str) -> Path | None:
+        return gallery.source_of(data, sources[sha256]) if sha256 in sources else data.image_path(sha256)
+
+    embedded.add(_pictures(data, cells), locate)
+    embedded.add(_pictures(data, gallery.with_arms(data, selection.worst)), locate)
     return embedded
 
 
-def _pictures(data: ReportData, rows: Sequence[int]) -> Iterator[thumbnails.Source]:
+def _pictures(data: ReportData, rows: Sequence[int]) -> Iterator[str]:
     edits = data.edits
     for row in rows:
         portraits = [int(edits.portrait[row])]
         if edits.second is not None and edits.second[row] >= 0:
             portraits.append(int(edits.second[row]))
-        for image in (edits.portraits[index].image for index in portraits):
-            yield image.sha256, image.path
-        yield edits.image[row], gallery.path_of(data, row)
+        yield from (edits.portraits[index].image.sha256 for index in portraits)
+        yield edits.image[row]
 
 
 def _example(data: ReportData, gap: Gap) -> gallery.Picture | None:

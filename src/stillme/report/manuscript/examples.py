@@ -73,7 +73,7 @@ def _pair(figure: Any, data: ReportData, example: Example, shape: tuple[int, int
     edits = data.edits
     portrait = edits.portraits[int(edits.portrait[row])]
     group = portrait.attributes.get(data.settings.factors[0], "") if data.settings.factors else portrait.id
-    show(figure.add_subplot(*shape, places[0]), portrait.image.path, data, head=group)
+    show(figure.add_subplot(*shape, places[0]), gallery.source_of(data, portrait), data, head=group)
     below: Any = figure.add_subplot(*shape, places[1])
     show(below, gallery.path_of(data, row), data, head=edits.prompts[int(edits.prompt[row])].id)
     value = numbers.number(score.axis, float(score.value[row]))

@@ -91,7 +91,7 @@ def _examples(figure: Any, grid: Any, data: ReportData) -> None:
     for place, row in enumerate(rows[:: max(1, len(rows) // _SHOWN)][:_SHOWN]):
         portrait = data.edits.portraits[int(data.edits.portrait[row])]
         prompt = data.edits.prompts[int(data.edits.prompt[row])]
-        show(figure.add_subplot(grid[1, 2 * place]), portrait.image.path, data, head="source")
+        show(figure.add_subplot(grid[1, 2 * place]), gallery.source_of(data, portrait), data, head="source")
         show(figure.add_subplot(grid[1, 2 * place + 1]), gallery.path_of(data, row), data, head=prompt.id)
 
 

@@ -31,7 +31,7 @@ def before_and_after(data: ReportData) -> Any | str:
     figure = new_figure(1.25 * len(rows), 4.0, data)
     for column, (group, before, after) in enumerate(rows):
         portrait = data.edits.portraits[int(data.edits.portrait[before])]
-        paths = [portrait.image.path, gallery.path_of(data, before), gallery.path_of(data, after)]
+        paths = [gallery.source_of(data, portrait), gallery.path_of(data, before), gallery.path_of(data, after)]
         for row, (path, label) in enumerate(zip(paths, ("source", "baseline", arms[0]), strict=True)):
             axes: Any = figure.add_subplot(3, len(rows), row * len(rows) + column + 1)
             show(axes, path, data, head=group if row == 0 else "", label=label if column == 0 else "")
@@ -42,8 +42,8 @@ def mosaic(data: ReportData) -> Any | str:
     """Hundreds of edits, drawn at random, edge to edge."""
     if data.redact == "omit":
         return LEFT_OUT
-    paths = [path for row in gallery.mosaic_rows(data) if (path := gallery.path_of(data, row))]
-    encoded = thumbnails.mosaic(paths, data.redact)
+    hashes = [data.edits.image[row] for row in gallery.mosaic_rows(data)]
+    encoded = thumbnails.mosaic(hashes, data.image_path, data.redact)
     if not encoded:
         return "there are too few edits for a mosaic"
     pixels = images.read_rgb(encoded)
@@ -69,7 +69,7 @@ def grid(data: ReportData) -> Any | str:
     figure = new_figure(1.05 * across, 1.12 * down + 0.2, data)
     for column, (level, portrait) in enumerate(zip(matched.levels, matched.portraits, strict=True)):
         axes: Any = figure.add_subplot(down, across, column + 1)
-        source = data.edits.portraits[portrait].image.path
+        source = gallery.source_of(data, data.edits.portraits[portrait])
         show(axes, source, data, head=level, label="source" if column == 0 else "")
         for number, (prompt, rows) in enumerate(zip(matched.prompts, by_prompt, strict=True), start=1):
             axes = figure.add_subplot(down, across, number * across + column + 1)

@@ -80,7 +80,7 @@ def _pictures(figure: Any, data: ReportData, examples: dict[str, list[int]]) -> 
             codes = [int(edits.portrait[row])]
             if edits.second is not None and edits.second[row] >= 0:
                 codes.append(int(edits.second[row]))
-            paths = [*(edits.portraits[code].image.path for code in codes), gallery.path_of(data, row)]
+            paths = [*(gallery.source_of(data, edits.portraits[code]) for code in codes), gallery.path_of(data, row)]
             target = edits.prompts[int(edits.prompt[row])].target or ""
             heads = [*("source" for _ in codes), target]
             for place, (path, head) in enumerate(zip(paths, heads, strict=True)):
