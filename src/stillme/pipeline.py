@@ -11,6 +11,7 @@ from stillme import audit as audits
 from stillme import calibration, estimates, report
 from stillme.audit import Audit
 from stillme.errors import StillmeError, StoreBusy, StoreUnwritable
+from stillme.estimates.rows import EditState
 from stillme.home import remember_run
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
@@ -235,7 +236,8 @@ def _adopt(folder: Path, options: Options) -> None:
 def _estimate(run: Run, stages: Sequence[Name], options: Options, summary: Summary) -> None:
     edits = len(run.results.edits)
     if edits >= _WORTH_SAYING:
-        options.say(f"Estimating from {edits:,} edits …")
+        made = int((run.results.edits.state == EditState.EDITED).sum())
+        options.say(f"Estimating from {made:,} edits of {edits:,} requests …")
     estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
     if "estimate" in stages:
         summary.tables = write_tables(estimated, run.folder, calibration.standing_of(run))

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +29,25 @@ from tests.reliability.faulty import STILLME, audit, calls, rows, stillme
 Write = Callable[..., Path]
 
 
+_STARTED: list[subprocess.Popen[str]] = []
+
+
 def started(*words: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    run = subprocess.Popen(
         [*STILLME, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
+    _STARTED.append(run)
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on() -> Iterator[None]:
+    """A test that fails leaves no process behind for the next one to be blamed for."""
+    yield
+    while _STARTED:
+        with _STARTED.pop() as run:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
 
 
 def wait_for(folder: Path, count: int, seconds: float = 60) -> None:
@@ -133,14 +148,7 @@ def test_money_spent_before_a_kill_in_an_outage_is_in_the_ledger(tmp_path: Path)
         .replace('use = "python:./edit.py:edit"', 'use = "flaky"')
         .replace("concurrency = 1", "failures = 100\ncost = 0.5")
     )
-    run = started("edit", folder)
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        time.sleep(0.3)
-        if (folder / "stillme.sqlite").exists() and rows(folder, "SELECT COUNT(*) FROM attempt") >= 4:
-            break
-    os.killpg(run.pid, signal.SIGKILL)
-    run.communicate()
+    killed_when(folder, lambda: Store.exists(folder) and rows(folder, "SELECT COUNT(*) FROM attempt") >= 4)
     tries = rows(folder, "SELECT COUNT(*) FROM attempt")
     cost = json.loads(stillme("status", folder, "--json").stdout)["cost"]
     assert cost >= 0.5 * tries >= 2.0

@@ -23,6 +23,7 @@ import pytest
 
 from stillme.doctor import examine_run
 from stillme.mitigation.model_extractor import question_text
+from stillme.store import Store
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.judges.conftest import answer
 from tests.mitigation.test_model_extractor import GOOD
@@ -124,11 +125,10 @@ def asked_for(folder: Path, query: str) -> list[tuple[object, ...]]:
 
 
 def saved(folder: Path) -> int:
-    """Rows of paid work; none before the tables are made."""
-    try:
-        return sum(int(str(asked_for(folder, f"SELECT COUNT(*) FROM {table}")[0][0])) for table in _WORK)
-    except sqlite3.OperationalError:
+    """Rows of paid work."""
+    if not Store.exists(folder):
         return 0
+    return sum(int(str(asked_for(folder, f"SELECT COUNT(*) FROM {table}")[0][0])) for table in _WORK)
 
 
 def edited(folder: Path) -> set[str]:

@@ -272,7 +272,7 @@ def test_kills_at_random_moments_change_nothing(bucket: Bucket, tmp_path: Path):
         )
         goal = (rows(killed) if Store.exists(killed) else 0) + rng.randrange(1, 12)
         end = time.monotonic() + 30
-        while run.poll() is None and time.monotonic() < end and (not Store.exists(killed) or _edited(killed) < goal):
+        while run.poll() is None and time.monotonic() < end and (not Store.exists(killed) or rows(killed) < goal):
             time.sleep(0.02)
         time.sleep(rng.uniform(0, 0.3))
         with suppress(ProcessLookupError):
@@ -283,12 +283,6 @@ def test_kills_at_random_moments_change_nothing(bucket: Bucket, tmp_path: Path):
     assert rows_of(killed) == rows_of(tmp_path / "undisturbed")
     assert files_of(killed / "tables") == files_of(tmp_path / "undisturbed" / "tables")
     assert bucket.pictures() == files_of(tmp_path / "undisturbed" / "images")
-
-
-def _edited(folder: Path) -> int:
-    with suppress(sqlite3.OperationalError):  # its tables are being made
-        return rows(folder)
-    return 0
 
 
 def test_lost_pictures_come_back_from_copies_else_they_are_made_again(bucket: Bucket, tmp_path: Path):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.errors import StoreBusy, StoreTooNew
+from stillme.errors import StoreBusy, StoreDamaged, StoreTooNew
 from stillme.store import Attempt, Store, Totals
 from stillme.store.exported import EDITS, rows_of
 from stillme.store.schema import FAILURES_ARE_NOT_FINAL, MIGRATIONS, migrate, version_of
@@ -183,6 +183,31 @@ def test_a_broken_migration_leaves_a_whole_version():
     connection.execute("ROLLBACK")
     assert version_of(connection) == 1
     assert connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'u'").fetchone() == (0,)
+
+
+def test_whoever_sees_a_new_ledger_sees_all_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A reader, or a kill, between the first byte and the last table finds no run, never half a ledger."""
+    seen: list[bool] = []
+
+    def watched(connection: sqlite3.Connection, *rest: object) -> None:
+        seen.append(Store.exists(tmp_path))
+        migrate(connection)
+        seen.append(Store.exists(tmp_path))
+
+    monkeypatch.setattr("stillme.store.ledger.migrate", watched)
+    with Store.writing(tmp_path), Store.reading(tmp_path) as store:
+        assert store.count_edits() == 0
+    assert seen[:2] == [False, False]
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == ["stillme.sqlite"]
+
+
+def test_an_emptied_ledger_is_no_new_run(tmp_path: Path):
+    with Store.writing(tmp_path) as store:
+        store.add_edits([edit_row(request())])
+    (tmp_path / "stillme.sqlite").write_bytes(b"")
+    for opened in (Store.reading, Store.writing):
+        with pytest.raises(StoreDamaged, match="is empty"), opened(tmp_path):
+            pass
 
 
 def test_the_last_configuration_is_remembered(tmp_path: Path):

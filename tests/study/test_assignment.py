@@ -261,6 +261,15 @@ def test_every_output_is_on_each_side_equally_often() -> None:
         assert abs(sum(swapped(item, n) for n in range(3)) - 1.5) == 0.5
 
 
+def test_half_of_a_tasks_first_outputs_are_on_either_side(study: Study) -> None:
+    counted = sa.select(t.batch_item.c.batch, t.item.c.kind, sa.func.count(), sa.func.sum(t.item.c.offset))
+    with study.database.reading() as connection:
+        joined = counted.join(t.item, t.batch_item.c.item == t.item.c.id).group_by(t.batch_item.c.batch, t.item.c.kind)
+        rows = connection.execute(joined).all()
+    assert max(n for *_, n, _ in rows) >= 2
+    assert all(on_b in (n // 2, n - n // 2) for *_, n, on_b in rows)
+
+
 def test_repeats_come_after_their_originals_and_checks_are_spread() -> None:
     real = [BatchItem(id=f"i{n}", kind="real", offset=0, sides=2) for n in range(48)]
     again = [BatchItem(id=f"r{n}", kind="repeat", offset=0, sides=2, repeats=f"i{n}") for n in range(2)]

@@ -102,7 +102,7 @@ def adopt(folder: Path, store: Store, calibrations: Callable[[Audit], Calibratio
 
     Returns why it was not adopted; empty if the recorded design is that of audit.toml, or there is none.
     """
-    if not (folder / FILE).is_file():
+    if not (folder / FILE).is_file() or store.latest_audit() is None:
         return ""
     try:
         audit = with_features(audits.load(folder, out=store.folder, ready=False), store)

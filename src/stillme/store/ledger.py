@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar, assert_never
 
 from stillme import __version__
+from stillme.files import whole
 from stillme.mitigation.features import Extraction
 from stillme.store import features as feature_rows
 from stillme.store import sentinels as sentinel_rows
@@ -22,7 +23,7 @@ from stillme.store.features import FeatureRow
 from stillme.store.jobs import FILE as JOBS
 from stillme.store.jobs import Jobs
 from stillme.store.leftovers import clean_up, clean_up_unfinished
-from stillme.store.opening import LEDGER, explained, open_to_read
+from stillme.store.opening import LEDGER, explained, open_to_read, require_tables
 from stillme.store.pictures import Pictures
 from stillme.store.pictures_elsewhere import pictures_at
 from stillme.store.places import HERE, PicturePlace, Places
@@ -198,6 +199,8 @@ class Store(Summaries):
         with writer_lock(folder, wait=wait):
             clean_up(folder)
             clean_up_unfinished(folder)
+            if not ledger.exists():
+                _create(ledger)
             connection = sqlite3.connect(ledger, isolation_level=None)
             try:
                 with explained(ledger):
@@ -614,9 +617,17 @@ class Store(Summaries):
         return known[0]
 
 
+def _create(ledger: Path) -> None:
+    """Make a ledger that has all its tables from the moment when others can see it."""
+    with explained(ledger), whole(ledger) as draft, closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = MEMORY")  # a killed run leaves at most the draft
+        migrate(connection)
+
+
 def _prepare(connection: sqlite3.Connection, ledger: Path) -> None:
     """Make a ledger ready for rows."""
     require_known(connection, str(ledger))
+    require_tables(connection, ledger)
     connection.execute("PRAGMA journal_mode = WAL")
     # Rows are paid for: they must survive a power cut, not only a crash of ours.
     connection.execute("PRAGMA synchronous = FULL")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stillme.errors import StillmeError, StoreDamaged, StoreUnwritable
 from stillme.store.saved_rows import require_all_rows
-from stillme.store.schema import require_known
+from stillme.store.schema import require_known, version_of
 
 LEDGER = "stillme.sqlite"
 _OF_THE_MACHINE = frozenset(
@@ -66,6 +66,14 @@ def is_fault_of_the_machine(error: sqlite3.Error) -> bool:
     return (code & _PRIMARY_CODE) in _OF_THE_MACHINE
 
 
+def require_tables(connection: sqlite3.Connection, ledger: Path) -> None:
+    """Refuse an empty file: a ledger is made with all its tables, so this one was emptied."""
+    if version_of(connection) == 0:
+        raise StoreDamaged(
+            f"{ledger} is empty: all its rows are lost. Put it back from a copy, or delete it to start again."
+        )
+
+
 def _without_writing(ledger: Path, uri: str) -> sqlite3.Connection:
     log = ledger.with_name(f"{ledger.name}-wal")
     if not log.is_file() or log.stat().st_size == 0:
@@ -91,6 +99,7 @@ def _checked(connection: sqlite3.Connection, ledger: Path) -> sqlite3.Connection
     try:
         connection.execute(_NOT_A_LEDGER).fetchone()
         require_known(connection, str(ledger))
+        require_tables(connection, ledger)
         require_all_rows(connection, ledger)
     except BaseException:
         connection.close()

@@ -162,7 +162,8 @@ def _fill(connection: sa.Connection, drawn: Drawn, config: Config) -> None:
     names = {item.id: secrets.token_hex(16) for item in drawn.items}
     batches = [f"{drawn.study}-{number:04d}" for number in range(drawn.batches)]
     connection.execute(t.batch.insert(), [{"id": batch, "study": drawn.study} for batch in batches])
-    connection.execute(t.item.insert(), [_item(drawn.study, item, names) for item in drawn.items])
+    offsets = _offsets(drawn.items)
+    connection.execute(t.item.insert(), [_item(drawn.study, item, names, offsets) for item in drawn.items])
     connection.execute(t.image.insert(), [row for item in drawn.items for row in _images(item, names[item.id])])
     connection.execute(
         t.batch_item.insert(),
@@ -171,7 +172,23 @@ def _fill(connection: sa.Connection, drawn: Drawn, config: Config) -> None:
     create_slots(connection, batches, range(config.raters))
 
 
-def _item(study: str, item: Item, names: dict[str, str]) -> dict[str, Any]:
+def _offsets(items: Sequence[Item]) -> dict[str, int]:
+    """The side of each item's first output for a task's first rater: random, and of each kind half on either side.
+
+    Coins alone would put all of a short task on one side now and then, and its raters would look biased.
+    """
+    alike: dict[tuple[int, str], list[str]] = {}
+    for item in items:
+        alike.setdefault((item.batch, item.kind), []).append(item.id)
+    offsets: dict[str, int] = {}
+    for ids in alike.values():
+        secrets.SystemRandom().shuffle(ids)
+        first = secrets.randbelow(2)
+        offsets.update({name: (first + place) % 2 for place, name in enumerate(ids)})
+    return offsets
+
+
+def _item(study: str, item: Item, names: dict[str, str], offsets: dict[str, int]) -> dict[str, Any]:
     return {
         "id": names[item.id],
         "study": study,
@@ -180,7 +197,7 @@ def _item(study: str, item: Item, names: dict[str, str]) -> dict[str, Any]:
         "prompt": item.prompt,
         "questions": json.dumps(item.questions),
         "sides": len(item.outputs),
-        "offset": secrets.randbelow(2),
+        "offset": offsets[item.id],
         "repeats": names[item.repeats] if item.repeats else None,
     }
 
