@@ -193,7 +193,7 @@ def test_ctrl_c_twice_stops_at_once(write_audit: Write):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     assert "Traceback" not in err
 
 

@@ -581,7 +581,7 @@ def test_a_long_wait_is_said_and_ends_with_the_time_budget_or_one_stop():
     threading.Timer(0.3, lambda: setattr(stop, "requested", True)).start()
     ended, _ = go(Ledger(), 5, busy, stop=stop, say=said.append)
     assert ended is Ended.INTERRUPTED
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     assert len(said) == 1
     assert "the provider asks to wait 10 min" in said[0]
 
@@ -654,13 +654,21 @@ def test_what_is_under_way_is_kept_when_a_stage_breaks():
 
 
 def test_a_call_over_its_time_limit_is_given_up_and_its_late_answer_is_kept():
-    ledger = Ledger()
+    ledger, answered = Ledger(), threading.Event()
 
     def slow(tasks: Sequence[int]) -> list[Result]:
-        time.sleep(0.6 if tasks[0] == 0 else 0.3)
+        match tasks[0]:
+            case 0:
+                while not ledger.attempts:  # until it is given up
+                    time.sleep(0.01)
+                answered.set()
+            case 7:
+                assert answered.wait(30)
+            case _:
+                time.sleep(0.1)
         return say(tasks)
 
-    limits = Limits(concurrency=2, attempts=1, seconds=0.45)
+    limits = Limits(concurrency=2, attempts=1, seconds=1.2)
     ended, tally = go(ledger, 8, slow, limits=limits)
     assert ended is Ended.COMPLETE
     assert [attempt.status for attempt in ledger.attempts] == ["time limit"]

@@ -209,7 +209,7 @@ def test_a_hanging_connection_times_out(serve: Serve, wire: WireFormat, question
     reply = served.model.ask(question)
     assert isinstance(reply, Failed)
     assert reply.retryable
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
     served.server.breaks(Says(body={"x": 1}, trickles=True))
     assert isinstance(served.model.ask(question), Failed), "a body that trickles in times out, too"
 

@@ -128,7 +128,7 @@ def test_a_server_that_hangs_is_given_up(provider: Provider, at: At):
     desk.server.breaks(Says(hangs=True), at=provider.submit)
     started = time.monotonic()
     outcome = failed(desk)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
     assert outcome.retryable
 
 

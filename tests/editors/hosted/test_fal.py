@@ -113,7 +113,7 @@ def test_work_that_takes_too_long_is_asked_for_again_and_not_paid_for_twice(at: 
     assert isinstance(outcome, Failed)
     assert outcome.retryable
     assert "not done after 0.6 s" in outcome.error
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
     desk.server.faults.clear()
     assert isinstance(desk.ask(), Edited)
     assert len(desk.server.calls("POST")) == 1
