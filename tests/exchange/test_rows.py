@@ -192,7 +192,7 @@ def test_an_interrupted_import_is_no_run_and_the_same_command_finishes_it(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("stillme.exchange.rows._recorded", killed)
+        patch.setattr("stillme.exchange.row_run._recorded", killed)
         with pytest.raises(KeyboardInterrupt):
             import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
     with pytest.raises(StillmeError, match=r"interrupted.*again"):

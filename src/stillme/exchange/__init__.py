@@ -6,7 +6,8 @@ from stillme.exchange.every_eval_ever import export_every_eval_ever
 from stillme.exchange.exporting import KINDS, export_run, write_rows
 from stillme.exchange.importing import ImportSummary, import_judgements
 from stillme.exchange.publishing import Publication
-from stillme.exchange.rows import RowsAsked, RowsSummary, import_rows
+from stillme.exchange.row_table import RowsAsked
+from stillme.exchange.rows import RowsSummary, import_rows
 
 __all__ = [
     "KINDS",
