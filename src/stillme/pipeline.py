@@ -110,6 +110,11 @@ class Summary:
     report: Path | None = None
     figures: Written | None = None
 
+    @property
+    def finished(self) -> bool:
+        """Whether the same command again would do nothing more."""
+        return self.ended is Ended.COMPLETE and not self.to_retry
+
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
         return {

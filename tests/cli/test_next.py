@@ -57,6 +57,15 @@ def test_every_command_of_an_audit_names_the_next(write_audit: Write, tmp_path: 
     assert next_of("verify", bundle, "--root", sealed["root"]) == [f"stillme status {bundle}"]
 
 
+def test_shards_are_united_when_all_are_there(write_audit: Write):
+    folder = write_audit()
+    shards = folder / "shards"
+    assert next_of("run", folder, "--shard", "2/3") == [f"stillme run {folder} --shard 1/3"]
+    assert next_of("edit", folder, "--shard", "1/3") == [f"stillme edit {folder} --shard 3/3"]
+    united = " ".join(str(shards / f"{number}-of-3") for number in (1, 2, 3))
+    assert next_of("run", folder, "--shard", "3/3") == [f"stillme merge {united} --into {folder}"]
+
+
 def test_unfinished_work_is_to_be_run_again(write_audit: Write):
     folder = write_audit()
     next_of("edit", folder)

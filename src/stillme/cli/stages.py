@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stillme.pipeline import Name, Summary
     from stillme.report.data import Redaction
     from stillme.report.manuscript import Format
+    from stillme.stages.shards import Shard
 
 _EXIT_RETRY = 3
 _EXIT_INTERRUPTED = 130
@@ -233,22 +234,35 @@ def _work(
         echo(summary.as_text())
         if summary.report:
             print_open(summary.report)
-        if manner.shard:
-            folders = summary.folder.parent.glob(f"*-of-{manner.shard.partition('/')[2].strip()}")
-            print_next("merge", *(sorted(folders) if out is None else [summary.folder]), "--into", audit)
+        if options.shard:
+            _print_next_of_shards(options.shard, stages, summary, audit, out)
         else:
             print_next(_next(stages, summary), audit, out=out)
     if summary.ended is Ended.INTERRUPTED:
         sys.exit(_EXIT_INTERRUPTED)
-    if summary.ended is not Ended.COMPLETE or summary.to_retry:
+    if not summary.finished:
         sys.exit(_EXIT_RETRY)
+
+
+def _print_next_of_shards(
+    shard: Shard, stages: tuple[Name, ...], summary: Summary, audit: Path, out: Path | None
+) -> None:
+    """This shard again if something is left, else one that was not started, else uniting them all."""
+    verb = stages[-1] if len(stages) == 1 else "run"
+    if not summary.finished:
+        print_next(verb, audit, "--shard", str(shard), out=out)
+    elif out is not None:
+        print_next("merge", summary.folder, "--into", audit)
+    elif missing := [other for other in shard.all if not summary.folder.with_name(other.folder_name).is_dir()]:
+        print_next(verb, audit, "--shard", str(missing[0]))
+    else:
+        folders = [summary.folder.with_name(other.folder_name) for other in shard.all]
+        print_next("merge", *folders, "--into", audit)
 
 
 def _next(stages: tuple[Name, ...], summary: Summary) -> str:
     """The command after these stages: the same again if something is left, else the one that follows."""
-    from stillme.pipeline import Ended
-
     last = stages[-1]
-    if summary.ended is not Ended.COMPLETE or summary.to_retry:
+    if not summary.finished:
         return last if len(stages) == 1 else "run"
     return {"edit": "judge", "judge": "estimate", "estimate": "report", "report": "tables"}[last]

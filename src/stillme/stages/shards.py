@@ -26,7 +26,17 @@ class Shard:
 
     def folder(self, audit: Audit) -> Path:
         """Where its run is kept, unless the user says otherwise."""
-        return audit.folder / FOLDER / f"{self.number}-of-{self.count}"
+        return audit.folder / FOLDER / self.folder_name
+
+    @property
+    def folder_name(self) -> str:
+        """What that folder is called."""
+        return f"{self.number}-of-{self.count}"
+
+    @property
+    def all(self) -> tuple[Shard, ...]:
+        """All parts, this one included."""
+        return tuple(Shard(number=number, count=self.count) for number in range(1, self.count + 1))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
