@@ -96,7 +96,7 @@ def serve() -> Iterator[Callable[..., ServedJudge]]:
             handler = wire.handler(script or Scripted(list(answers)))
             server = stack.enter_context(serving(handler))
             given = {"provider": wire.provider, "model": wire.model, "base_url": server.url + wire.base}
-            judge = Vlm(Vlm.Parameters.model_validate({**given, "timeout": 5, **settings}))
+            judge = Vlm(Vlm.Parameters.model_validate({**given, "timeout": 60, **settings}))
             stack.callback(judge.close)
             return ServedJudge(server, wire, judge)
 

@@ -42,7 +42,9 @@ class Run:
             "portraits": {"source": "./portraits"},
             "prompts": {"only": ["O-01"]},
             "editors": [{"use": "noop"}],
-            "judges": [{"use": "vlm", "parameters": {**parameters, "timeout": 5, **settings}, **more.pop("judge", {})}],
+            "judges": [
+                {"use": "vlm", "parameters": {**parameters, "timeout": 60, **settings}, **more.pop("judge", {})}
+            ],
             **more,
         }
         (folder / "audit.toml").write_text(tomli_w.dumps(audit))
@@ -132,7 +134,7 @@ def test_more_room_and_another_server_are_reported_and_nothing_is_rated_again(op
     run = open_run(CHAT)
     run()
     file = run.folder / "audit.toml"
-    moved = file.read_text().replace(run.server.url, "http://127.0.0.1:1").replace("timeout = 5", "max_tokens = 9000")
+    moved = file.read_text().replace(run.server.url, "http://127.0.0.1:1").replace("timeout = 60", "max_tokens = 9000")
     file.write_text(moved)
     said: list[str] = []
     summary = run_stages(run.folder, ("edit", "judge"), Options(say=said.append))

@@ -43,7 +43,7 @@ class Run:
             "provider": wire.provider,
             "model": wire.model,
             "base_url": server.url + wire.base,
-            "timeout": 5,
+            "timeout": 60,
             "delivery": "batch",
             "poll_seconds": 0.05,
             **settings,

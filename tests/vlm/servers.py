@@ -48,7 +48,7 @@ class WireFormat:
             "provider": self.provider,
             "model": self.model,
             "base_url": url + self.base,
-            "timeout": 5,
+            "timeout": 60,
             **more,
         }
         return ModelSettings.model_validate(given)

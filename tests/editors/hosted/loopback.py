@@ -73,6 +73,11 @@ class Loopback:
         return [asked for asked in self.asked if asked.method == method]
 
 
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # a busy machine answers late; five would be turned away
+
+
 @contextmanager
 def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
     """Run a server for the length of the block."""
@@ -81,7 +86,7 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = 5
+        timeout = 60
 
         def answer(self) -> None:
             size = int(self.headers.get("content-length") or 0)
@@ -96,7 +101,7 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
 
         def say(self, says: Says) -> None:
             if says.hangs:
-                stopped.wait(10)
+                stopped.wait(120)  # longer than any test allows
                 self.close_connection = True
                 return
             stopped.wait(server.delay)
@@ -127,8 +132,7 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
 
     for method in ("GET", "POST", "PUT", "DELETE"):
         setattr(Handler, f"do_{method}", Handler.answer)
-    listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    listener.daemon_threads = True
+    listener = _Listener(("127.0.0.1", 0), Handler)
     server = Loopback(url=f"http://127.0.0.1:{listener.server_address[1]}")
     thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
