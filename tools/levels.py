@@ -40,9 +40,9 @@ from stillme.estimates import (
 )
 from stillme.estimates.agreement import choose_informative, corrected, disagreement
 from stillme.estimates.bootstrap import Limits, limits, resample
-from stillme.estimates.design import by_factor
+from stillme.estimates.design import Plan, by_factor
 from stillme.estimates.gap_changes import gap_changes
-from stillme.estimates.quantities import Columns
+from stillme.estimates.quantities import Columns, Quantity
 from stillme.gate.verdicts import Verdict, against_limit, shown_by_holm
 from stillme.planning.people import answers_on
 from stillme.planning.power import Side
@@ -238,6 +238,55 @@ def failed(numbers: Sequence[GateNumber]) -> dict[str, set[int]]:
         return {place for place in waiting if numbers[place].verdict(confidence) is Verdict.FAILED}
 
     return {"each by itself": alone, "after Holm": shown_by_holm(alone, len(numbers), 0.95, still)}
+
+
+@cache
+def by_race() -> tuple[Columns, Plan]:
+    """Sorted and planned once: of these 84 portraits only the faults change."""
+    columned = Columns.of(columns(np.ones((84, PROMPTS)))[0])
+    return columned, by_factor(columned, "race", replace(settings(0, "race"), matched_on=("gender", "age")))
+
+
+def at_limit(seed: int) -> Shares:
+    """One number exactly at its limit: the gate's verdict, coverage and width; one race has 10 points more faults."""
+    columned, plan = by_race()
+    stream = np.random.default_rng(seed)
+    shares: Shares = {}
+    for name, rate, person in (
+        ("27 %", 0.27, PERSON),
+        ("4 %", 0.04, PERSON),
+        ("4 %, portraits differ more", 0.04, 1.2),
+    ):
+        scores = faults(stream, rates_where("A", "race", rate + 0.1, rate), person=person)
+        hits = (scores == FAULT).sum(axis=1, dtype=np.float64)[columned.places]
+        quantity = Quantity(
+            name="race_changed",
+            editor="editor",
+            arm="baseline",
+            judge="judge",
+            sums=hits,
+            counts=np.full(84, float(PROMPTS)),
+            squares=hits,
+            excluded={},
+            bounds=(0.0, 1.0),
+            is_rate=True,
+        )
+        (by_comparison,) = limits(plan, [quantity], settings(seed, "race"))
+        intervals = {part.group: at for part, at in zip(plan.comparisons, by_comparison, strict=True)}
+        for group, limit in (("A", rate + 0.1), ("B", rate), ("A - rest", 0.1)):
+            number = GateNumber(intervals[group], limit)
+            for verdict in (Verdict.PASSED, Verdict.FAILED):
+                shares[f"{name}, {group}: {verdict}"] = float(number.verdict() is verdict)
+            outcome = number.at(0.95)
+            assert isinstance(outcome, Interval)
+            shares[f"{name}, {group}: interval holds the truth"] = holds(outcome, limit)
+            shares[f"{name}, {group}: width"] = outcome.high - outcome.low
+        within = intervals["A - rest"](0.9)
+        assert isinstance(within, Interval)
+        shares[f"{name}: equivalence claimed at the margin (should be .05)"] = float(
+            -0.1 < within.low < within.high < 0.1
+        )
+    return shares
 
 
 def gate(seed: int) -> Shares:
@@ -483,6 +532,7 @@ SCENARIOS: dict[str, Callable[[int], Shares]] = {
         informative,
         ratings,
         compare,
+        at_limit,
         gate,
         panels,
     )

@@ -33,8 +33,12 @@ MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
 
 MOST_EACH = 5.0
-"""How many independent edits a portrait counts for at most in a group of fewer than `MIN_UNITS`: so few do not show how
-far portraits of the group differ."""
+"""How many independent edits a person counts for at most in a group of fewer than `MIN_UNITS`: so few do not show how
+far people of the group differ."""
+
+LEAST_SPREAD = 0.7
+"""The share of all groups' spread that the interval of a group's rate assumes at least. A dozen portraits that happen
+to have few faults also happen to look alike; without this, their upper limit is too low."""
 
 MAX_DEGENERATE = 0.01
 """The share of resamples without any spread above which bootstrap-t is not trusted."""
@@ -62,7 +66,7 @@ def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
     """Intervals of every comparison of a plan, for each quantity in turn."""
     levels = len(plan.levels)
     for quantity, results in _results(plan, quantities, settings):
-        clustering = _Clustering.of([result.sides for result in results])
+        clustering = _Clustering.of(plan, [result.sides for result in results])
         yield Resampled(
             outcomes=tuple(_outcome(plan, quantity, result, clustering, settings.confidence) for result in results),
             groups=_stacked([result.values for result in results[:levels]], settings.replicates),
@@ -74,7 +78,7 @@ def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
 def limits(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[tuple[Limits, ...]]:
     """For each quantity and each comparison of a plan: its interval at any confidence, from the same resamples."""
     for quantity, results in _results(plan, quantities, settings):
-        clustering = _Clustering.of([result.sides for result in results])
+        clustering = _Clustering.of(plan, [result.sides for result in results])
         yield tuple(partial(_outcome, plan, quantity, result, clustering) for result in results)
 
 
@@ -257,8 +261,14 @@ def _outcome(
     error = math.sqrt(sides.variance)
     stable = result.is_stable
     if stable and quantity.is_rate and sides.comparison.against is None:
-        low, high = logit_limits(sides.value, error, t_quantile(tail, sides.freedom))
+        (variance,) = clustering.variances(sides)
+        low, high = logit_limits(sides.value, math.sqrt(variance), t_quantile(tail, sides.freedom))
         method = f"Student's t of the logit over {plan.noun}"
+    elif stable and not sides.is_large and quantity.is_rate and sides.comparison.scale == "difference":
+        by_logits = _logit_difference(sides, clustering.variances(sides), t_quantile(tail, sides.freedom))
+        by_resamples = _bootstrap_t(sides.value, error, result.t, tail)
+        low, high = min(by_logits[0], by_resamples[0]), max(by_logits[1], by_resamples[1])
+        method = f"bootstrap-t and Student's t of both logits over {plan.noun}, the wider limits"
     elif stable and not sides.is_large:
         low, high = widest_limits(sides.value, error, result.t, sides.freedom, confidence)
         method = f"bootstrap-t and Student's t over {plan.noun}, the wider limits"
@@ -289,9 +299,28 @@ def widest_limits(value: float, error: float, t: Floats, freedom: float, confide
     `t` is sorted.
     """
     tail = (1 + confidence) / 2
-    student = t_quantile(tail, freedom)
-    high_t, low_t = _quantile(t, tail), _quantile(t, 1 - tail)
-    return value - max(high_t, student) * error, value - min(low_t, -student) * error
+    half = t_quantile(tail, freedom) * error
+    low, high = _bootstrap_t(value, error, t, tail)
+    return min(low, value - half), max(high, value + half)
+
+
+def _bootstrap_t(value: float, error: float, t: Floats, tail: float) -> tuple[float, float]:
+    return value - _quantile(t, tail) * error, value - _quantile(t, 1 - tail) * error
+
+
+def _logit_difference(sides: Sides, variances: Sequence[float], quantile: float) -> tuple[float, float]:
+    """Zou's limits of a difference from both rates' own limits, which follow their skewness, and their correlation."""
+    (a, b), own = sides.rates, sides.variances
+    (low_a, high_a), (low_b, high_b) = (
+        logit_limits(rate, math.sqrt(variance), quantile) for rate, variance in zip((a, b), variances, strict=True)
+    )
+    correlation = (own[0] + own[1] - sides.variance) / (2 * math.sqrt(own[0] * own[1]))
+    correlation = min(1.0, max(-1.0, correlation))
+
+    def distance(one: float, other: float) -> float:
+        return math.sqrt(max(0.0, one * one + other * other - 2 * correlation * one * other))
+
+    return a - b - distance(a - low_a, high_b - b), a - b + distance(high_a - a, b - low_b)
 
 
 def _quantile(ordered: Floats, share: float) -> float:
@@ -321,29 +350,53 @@ def clipped(low: float, high: float, quantity: Quantity, comparison: Comparison)
 
 @dataclass(frozen=True, slots=True)
 class _Clustering:
-    """How strongly the edits of one portrait are correlated, pooled within groups."""
+    """How strongly the edits of one person are correlated, pooled within groups."""
 
     design_effect: float
     """How many times larger the variance of a rate is than for independent edits; infinite if unknown."""
+    spread: float
+    """The variance of people's logits. Negative where they differ by less than chance, because prompts decide."""
     freedom: float
+    people_apart: bool
+    """Whether portraits of one unit are different people."""
 
     @classmethod
-    def of(cls, sides: Sequence[Sides]) -> _Clustering:
+    def of(cls, plan: Plan, sides: Sequence[Sides]) -> _Clustering:
+        apart = plan.people_apart
         groups = [group for group in sides if group.comparison.against is None and min(group.active) > 1]
-        independent = sum(group.edits[0] * group.value * (1 - group.value) for group in groups)
+        binomial = [group.value * (1 - group.value) for group in groups]
+        independent = sum(group.edits[0] * one for group, one in zip(groups, binomial, strict=True))
         clustered = sum(group.edits[0] ** 2 * group.variance for group in groups)
-        design_effect = clustered / independent if independent > 0 else math.inf
-        return cls(design_effect, sum(group.active[0] - 1 for group in groups))
+        # A person's rate varies by the variance of the logits times the square of p (1 - p).
+        beyond = sum(
+            _people(group, apart=apart)[0] * (group.variance - one / group.edits[0])
+            for group, one in zip(groups, binomial, strict=True)
+        )
+        return cls(
+            design_effect=clustered / independent if independent > 0 else math.inf,
+            spread=beyond / sum(one * one for one in binomial) if independent > 0 else 0.0,
+            freedom=sum(group.active[0] - 1 for group in groups),
+            people_apart=apart,
+        )
+
+    def variances(self, sides: Sides) -> list[float]:
+        """Each side's variance, but not far below what the spread in all groups makes of its rate."""
+        both = zip(sides.rates, sides.variances, sides.edits, _people(sides, apart=self.people_apart), strict=True)
+        floored: list[float] = []
+        for rate, variance, edits, people in both:
+            binomial = rate * (1 - rate)
+            floored.append(max(variance, LEAST_SPREAD * (binomial / edits + self.spread * binomial**2 / people)))
+        return floored
 
     def effective(self, side: _Side, confidence: float) -> float:
-        """The number of independent edits that carry the same information: at least one a portrait."""
+        """The number of independent edits that carry the same information: at least one a person."""
         design_effect, freedom = self._of(side)
-        if design_effect >= side.edits / side.portraits:
-            return float(side.portraits)
+        if design_effect >= side.edits / side.people:
+            return float(side.people)
         tail = (1 + confidence) / 2
         penalty = (normal_quantile(tail) / t_quantile(tail, freedom)) ** 2
-        size = max(float(side.portraits), side.edits / max(1.0, design_effect) * penalty)
-        return min(size, MOST_EACH * side.portraits) if side.units < MIN_UNITS else size
+        size = max(float(side.people), side.edits / max(1.0, design_effect) * penalty)
+        return min(size, MOST_EACH * side.people) if side.units < MIN_UNITS else size
 
     def _of(self, side: _Side) -> tuple[float, float]:
         """The side's own design effect, but never below that of all groups, and its degrees of freedom.
@@ -358,6 +411,11 @@ class _Clustering:
         return max(self.design_effect, own), side.units - 1.0
 
 
+def _people(sides: Sides, *, apart: bool) -> tuple[int, ...]:
+    """Independent people, per side. Several pictures of one person are one unit; a set of matched portraits is not."""
+    return sides.portraits if apart else sides.active
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One side's rate, and what its spread between units is known from."""
@@ -365,15 +423,15 @@ class _Side:
     rate: float
     variance: float
     units: int
-    portraits: int
+    people: int
     edits: float
 
 
 def _score_interval(sides: Sides, clustering: _Clustering, confidence: float) -> tuple[float, float]:
     """Wilson for one group; for two, Newcombe's squares of the distances to each one's limits."""
+    people = _people(sides, apart=clustering.people_apart)
     both = [
-        _Side(*parts)
-        for parts in zip(sides.rates, sides.variances, sides.active, sides.portraits, sides.edits, strict=True)
+        _Side(*parts) for parts in zip(sides.rates, sides.variances, sides.active, people, sides.edits, strict=True)
     ]
     rates = [side.rate for side in both]
     limits = [wilson(side.rate, clustering.effective(side, confidence), confidence) for side in both]

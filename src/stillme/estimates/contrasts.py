@@ -107,7 +107,7 @@ def _outcomes(
         wanted = replace(plan, comparisons=(*spread, *scaled), levels=())
         for place, quantity, resampled in zip(places, quantities, resample(wanted, quantities, settings), strict=True):
             for pair, comparison, outcome in zip(pairs, compared, resampled.outcomes[len(groups) :], strict=True):
-                final = _in_own_unit(measure, quantity, comparison, outcome)
+                final = _in_own_unit(plan, measure, quantity, comparison, outcome)
                 outcomes[measure, place, pair] = (comparison, final)
     return outcomes
 
@@ -157,19 +157,15 @@ def _sides(plan: Plan, level: str, against: str) -> Sides:
 
 
 def _in_own_unit(
-    measure: Measure, quantity: Quantity, comparison: Comparison, outcome: Interval | NotEstimable
+    plan: Plan, measure: Measure, quantity: Quantity, comparison: Comparison, outcome: Interval | NotEstimable
 ) -> Interval | NotEstimable:
     if isinstance(outcome, NotEstimable) or measure == "difference":
         return outcome
     if measure == "ratio":
         value, low, high = (math.exp(log) for log in (outcome.value, outcome.low, outcome.high))
         return interval(value, low, high, confidence=outcome.confidence, method=outcome.method)
-    return delta_of(outcome, _fewer_portraits(quantity, comparison))
-
-
-def _fewer_portraits(quantity: Quantity, comparison: Comparison) -> int:
     sides = (comparison.members, comparison.members if comparison.against is None else comparison.against)
-    return min(int(np.count_nonzero(quantity.counts[side])) for side in sides)
+    return delta_of(outcome, min(plan.people(side & (quantity.counts > 0)) for side in sides))
 
 
 def _contrast(

@@ -75,12 +75,19 @@ class Plan:
     noun: str
     """What a unit is, for the method's description."""
     paired: bool
+    people_apart: bool = False
+    """Whether portraits of one unit are different people, as in a set of matched portraits. Else a unit is a person."""
     comparisons: tuple[Comparison, ...]
     levels: tuple[str, ...] = ()
     """Levels with enough portraits to be compared; the first comparisons are theirs, in this order."""
     too_small: Mapping[str, Flags]
     """Levels with one portrait or one block only, which have no spread to estimate."""
     permutation: PermutationDesign | None = None
+
+    def people(self, portraits: Flags) -> int:
+        """How many different people these portraits show."""
+        inside = portraits & (self.unit >= 0)
+        return int(np.count_nonzero(inside)) if self.people_apart else len(np.unique(self.unit[inside]))
 
 
 def everyone(columns: Columns, settings: Settings) -> Plan:
@@ -126,6 +133,7 @@ def by_factor(columns: Columns, factor: str, settings: Settings) -> Plan:
         names=units.names,
         noun=units.noun,
         paired=units.paired,
+        people_apart=units.people_apart,
         levels=tuple(levels[code] for code in enough),
         too_small={name: codes == code for code, name in enumerate(levels) if code not in enough},
         comparisons=_comparisons(levels, codes, enough, reference),
@@ -159,6 +167,8 @@ class _Units:
     noun: str
     paired: bool = False
     """Whether a unit holds every level, so that what it shares cancels in a contrast."""
+    people_apart: bool = False
+    """Whether portraits of one unit are different people."""
     whole: bool = False
     """Whether labels belong to whole units, because no unit has two."""
 
@@ -172,15 +182,18 @@ def _units(columns: Columns, codes: Places, large: list[int], factor: str, setti
     part = np.isin(codes, large)
     ids = tuple(portrait.id for portrait in columns.portraits)
     cluster, names = _clusters(columns, part, settings.design_factors)
-    if len(names) == part.sum() and len(large) > 1:
+    no_clusters = len(names) == part.sum()
+    if no_clusters and len(large) > 1:
         sets = _matched_sets(columns, codes, part, large, settings.matched_with(factor))
         if sets is not None:
-            return _Units(unit=sets[0], names=sets[1], noun="sets of matched portraits", paired=True)
+            noun = "sets of matched portraits"
+            return _Units(unit=sets[0], names=sets[1], noun=noun, paired=True, people_apart=True)
     block, block_names = _blocks(columns, part)
     levels_per_block = _levels_per_block(block, codes, part, len(block_names))
     if len(large) > 1 and len(block_names) > 1 and (levels_per_block == len(large)).all():
-        return _Units(unit=block, names=block_names, noun="blocks of portraits, paired", paired=True)
-    if len(names) < part.sum() and (_levels_per_block(cluster, codes, part, len(names)) == 1).all():
+        noun = "blocks of portraits, paired"
+        return _Units(unit=block, names=block_names, noun=noun, paired=True, people_apart=no_clusters)
+    if not no_clusters and (_levels_per_block(cluster, codes, part, len(names)) == 1).all():
         return _Units(unit=cluster, names=names, noun="blocks of portraits", whole=True)
     return _Units(unit=np.where(part, np.arange(len(ids)), -1), names=ids, noun="portraits")
 

@@ -77,16 +77,16 @@ def placements(value: Floats, one: Flags, other: Flags) -> Floats:
     return placement
 
 
-def delta_of(doubled: Interval, portraits: int) -> Interval:
+def delta_of(doubled: Interval, people: int) -> Interval:
     """Delta's interval, given that of the difference of mean placements, which is twice delta with delta's spread."""
     delta, method = doubled.value / 2, doubled.method
     if doubled.high - doubled.low > NOISE:
         low, high = delta + doubled.low - doubled.value, delta + doubled.high - doubled.value
     else:
         # All portraits have the same placement, as when no edit of one side ever scores above the other. What was not
-        # seen among so few portraits may still happen.
-        low, high = (2 * limit - 1 for limit in wilson((1 + delta) / 2, portraits, doubled.confidence))
-        method = "Wilson on the number of portraits"
+        # seen among so few people may still happen.
+        low, high = (2 * limit - 1 for limit in wilson((1 + delta) / 2, people, doubled.confidence))
+        method = "Wilson on the number of people"
     return interval(delta, max(-1.0, low), min(1.0, high), confidence=doubled.confidence, method=method)
 
 

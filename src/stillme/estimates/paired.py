@@ -149,7 +149,7 @@ def _of_plan(
         equal_baseline = at_equal_baseline(plan, pair, size[0], settings)
         tests = iter(tests_by_pair[place])
         for index, comparison in enumerate(plan.comparisons):
-            outcome = _with_unseen(resampled[place].outcomes[index], pair, change, comparison)
+            outcome = _with_unseen(resampled[place].outcomes[index], plan, pair, change, comparison)
             tested = isinstance(outcome, Interval)
             p, smallest = (
                 (next(tests).p, None)
@@ -199,16 +199,16 @@ def _sign_flip(plan: Plan, change: Quantity, comparison: Comparison, settings: S
 
 
 def _with_unseen(
-    outcome: Interval | NotEstimable, pair: Paired, change: Quantity, comparison: Comparison
+    outcome: Interval | NotEstimable, plan: Plan, pair: Paired, change: Quantity, comparison: Comparison
 ) -> Interval | NotEstimable:
-    """Widen the interval of a rate that changed in no portrait: what was not seen in so few may still happen."""
+    """Widen the interval of a rate that changed for nobody: what was not seen in so few people may still happen."""
     if not isinstance(outcome, Interval) or not pair.is_rate or outcome.high - outcome.low > NOISE:
         return outcome
     sides = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
-    fewest = min(int(np.count_nonzero(change.counts[side])) for side in sides)
+    fewest = min(plan.people(side & (change.counts > 0)) for side in sides)
     unseen = wilson(0.0, fewest, outcome.confidence)[1] * math.sqrt(len(sides))
     low, high = max(-1.0, outcome.value - unseen), min(1.0, outcome.value + unseen)
-    method = "Wilson on the number of portraits"
+    method = "Wilson on the number of people"
     return interval(outcome.value, low, high, confidence=outcome.confidence, method=method)
 
 
