@@ -6,19 +6,23 @@ import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 from stillme import __version__
 from stillme.files import whole
 from stillme.mitigation.features import Extraction
+from stillme.store import assessments as assessment_rows
+from stillme.store import edits as edit_rows
 from stillme.store import features as feature_rows
 from stillme.store import sentinels as sentinel_rows
+from stillme.store.assessments import AssessmentRow
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED, UNSAVABLE, Attempt, Attempts, Stage
 from stillme.store.designs import Designs
+from stillme.store.edits import EditRow, StoredEdit
 from stillme.store.features import FeatureRow
 from stillme.store.jobs import FILE as JOBS
 from stillme.store.jobs import Jobs
@@ -27,28 +31,14 @@ from stillme.store.opening import LEDGER, explained, open_to_read, require_table
 from stillme.store.pictures import Pictures
 from stillme.store.pictures_elsewhere import pictures_at
 from stillme.store.places import HERE, PicturePlace, Places
+from stillme.store.remembered import Remembered, as_json
 from stillme.store.saved_rows import forget_rows, note_rows, require_all_rows
 from stillme.store.schema import migrate, require_known
 from stillme.store.sentinels import SentinelRow, StoredSentinel
 from stillme.store.summaries import Summaries, Table
 from stillme.store.tickets import Event, Ticket, Tickets
 from stillme.store.writer_lock import writer_lock
-from stillme.types import (
-    Abstained,
-    Assessment,
-    Edited,
-    EditOutcome,
-    Failed,
-    Json,
-    Portrait,
-    Prompt,
-    Rated,
-    Rating,
-    Refused,
-    Request,
-    Spec,
-    digest,
-)
+from stillme.types import Assessment, Failed, Json
 
 IMAGES = "images"
 """The run's own folder of pictures."""
@@ -63,89 +53,9 @@ _UNSAVABLE = (
     OverflowError,
 )
 """What a row's own content can cause; a full or broken disk is none of these."""
-_REMEMBERED = 10_000
-"""Records known to be in the ledger; a bound, so that memory stays flat."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditRow:
-    """A request with its outcome, ready to be saved. The picture itself is already in `Pictures`."""
-
-    request: Request
-    outcome: EditOutcome
-    image: str | None
-    """SHA-256 of the edited picture, where there is one."""
-    attempts: int
-    seconds: float
-    cost: float
-
-    @property
-    def key(self) -> str:
-        """The request's."""
-        return self.request.key
-
-    @property
-    def final(self) -> bool:
-        """Whether it needs no more work."""
-        return not isinstance(self.outcome, Failed)
-
-    @property
-    def said(self) -> str:
-        """What the editor gave, to be compared with another try."""
-        match self.outcome:
-            case Edited():
-                return self.image or "edited"
-            case Refused(message=message):
-                return f"refused {message}".strip()
-            case Failed(error=error):
-                return f"failed {error}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssessmentRow:
-    """A judge's assessment of an edit, ready to be saved."""
-
-    key: str
-    edit: str
-    """The request's key."""
-    epoch: int
-    judge: Spec
-    assessment: Assessment
-    attempts: int
-    seconds: float
-    cost: float
-
-    @property
-    def final(self) -> bool:
-        """Whether it needs no more work."""
-        return self.assessment.failure is None
-
-    @property
-    def said(self) -> str:
-        """The scores, to be compared with another try."""
-        return _in_words([(axis, *_rating_values(rating)[:2]) for axis, rating in self.assessment.ratings.items()])
 
 
 _Row = TypeVar("_Row", EditRow, AssessmentRow, SentinelRow, FeatureRow)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEdit:
-    """The latest outcome of a request."""
-
-    id: int
-    """Grows with every row."""
-    outcome: str
-    image: str | None
-    message: str | None
-    truth: Mapping[str, Json] | None
-    status: str | None = None
-    """Of a failure: the other side's code."""
-
-    @property
-    def final(self) -> bool:
-        """Whether it needs no more work: a failure is tried again."""
-        return self.outcome != "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +78,7 @@ class Store(Summaries):
         self.designs = Designs(connection)
         self.attempts = Attempts(connection)
         self.jobs = Jobs(folder / JOBS)
-        self._known: dict[int, tuple[str, object]] = {}
+        self._remembered = Remembered(connection)
 
     @cached_property
     def pictures(self) -> Pictures:
@@ -246,7 +156,7 @@ class Store(Summaries):
                 self._connection.execute("COMMIT")
                 note_rows(self._connection, self.folder)
             except BaseException:
-                self._known.clear()
+                self._remembered.forget()
                 if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
                     self._connection.execute("ROLLBACK")
                 raise
@@ -270,7 +180,7 @@ class Store(Summaries):
         latest = self.latest_audit()
         if latest is None or latest.hash != hash_:
             self._connection.execute(
-                "INSERT INTO audit VALUES (?, ?, ?, ?)", (hash_, _json(resolved), __version__, _now())
+                "INSERT INTO audit VALUES (?, ?, ?, ?)", (hash_, as_json(resolved), __version__, _now())
             )
 
     def latest_audit(self) -> StoredAudit | None:
@@ -300,11 +210,7 @@ class Store(Summaries):
         now = _now()
 
         def insert(row: EditRow) -> None:
-            self._connection.execute(
-                "INSERT INTO edit (key, final, portraits, prompt, arm, instruction, editor, seed, outcome, image,"
-                " message, effective, truth, attempts, seconds, cost, at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                self._edit_values(row, now),
-            )
+            self._connection.execute(edit_rows.INSERT, edit_rows.values_of(row, self._remembered, now))
 
         def as_failed(row: EditRow, failed: Failed) -> EditRow:
             return replace(row, outcome=failed, image=None)
@@ -353,19 +259,12 @@ class Store(Summaries):
         now = _now()
 
         def insert(row: AssessmentRow) -> None:
-            assessment = row.assessment
-            values = (
-                *(row.key, int(assessment.failure is None), row.edit, self._remember_spec(row.judge), row.epoch),
-                *(assessment.raw, _json(assessment.effective), row.attempts, row.seconds, row.cost, now),
-            )
-            cursor = self._connection.execute(
-                "INSERT INTO assessment (key, final, edit, judge, epoch, raw, effective, attempts, seconds, cost, at)"
-                " VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-                values,
-            )
+            values = assessment_rows.values_of(row, self._remembered.spec(row.judge), now)
+            number = self._connection.execute(assessment_rows.INSERT, values).lastrowid
+            ratings = row.assessment.ratings.items()
             self._connection.executemany(
-                "INSERT INTO judgement VALUES (?, ?, ?, ?, ?)",
-                [(cursor.lastrowid, axis, *_rating_values(rating)) for axis, rating in assessment.ratings.items()],
+                assessment_rows.INSERT_JUDGEMENT,
+                [(number, axis, *assessment_rows.rating_values(rating)) for axis, rating in ratings],
             )
 
         def as_failed(row: AssessmentRow, failed: Failed) -> AssessmentRow:
@@ -400,7 +299,7 @@ class Store(Summaries):
         now = _now()
 
         def insert(row: SentinelRow) -> None:
-            values = sentinel_rows.values_of(row, self._remember_spec(row.judge), now)
+            values = sentinel_rows.values_of(row, self._remembered.spec(row.judge), now)
             self._connection.execute(sentinel_rows.INSERT, values)
 
         def as_failed(row: SentinelRow, failed: Failed) -> SentinelRow:
@@ -432,7 +331,7 @@ class Store(Summaries):
         statement = f"INSERT INTO feature ({columns}) VALUES ({','.join('?' * len(columns.split(',')))})"
 
         def insert(row: FeatureRow) -> None:
-            self._connection.execute(statement, feature_rows.values_of(row, self._remember_spec(row.extractor), now))
+            self._connection.execute(statement, feature_rows.values_of(row, self._remembered.spec(row.extractor), now))
 
         def as_failed(row: FeatureRow, failed: Failed) -> FeatureRow:
             return replace(row, extraction=failed)
@@ -539,7 +438,7 @@ class Store(Summaries):
             return stored.image or f"{stored.outcome} {stored.message or ''}".strip()
         if table == "assessment":
             said = [(axis, outcome, score) for _, axis, outcome, score in self.judgements([key])]
-            return _in_words(said)
+            return assessment_rows.in_words(said)
         if table == "feature":
             return feature_rows.said(self.features([key])[key])
         query = "SELECT answers FROM sentinel WHERE key = ? AND final = 1"
@@ -558,64 +457,6 @@ class Store(Summaries):
             chunk = keys[start : start + _KEYS_PER_QUERY]
             yield from self._connection.execute(query.format(marks=",".join("?" * len(chunk))), chunk)
 
-    def _edit_values(self, row: EditRow, now: str) -> tuple[Json, ...]:
-        request = row.request
-        portraits = [self._remember_portrait(portrait) for portrait in request.portraits]
-        match row.outcome:
-            case Edited(effective=effective, truth=truth):
-                outcome, final, message = "edited", 1, None
-            case Refused(message=message, effective=effective):
-                outcome, final, truth = "refused", 1, None
-            case Failed(error=message):
-                outcome, final, truth = "failed", 0, None
-                # The status tells an answer in words from other failures.
-                effective = {**row.outcome.effective, **({"status": status} if (status := row.outcome.status) else {})}
-            case never:
-                assert_never(never)
-        return (
-            request.key,
-            final,
-            _json(portraits),
-            self._remember_prompt(request.prompt),
-            request.arm,
-            self._remember_instruction(request.instruction),
-            self._remember_spec(request.editor),
-            request.seed,
-            outcome,
-            row.image,
-            message,
-            _json(effective),
-            _json(truth) if truth is not None else None,
-            row.attempts,
-            row.seconds,
-            row.cost,
-            now,
-        )
-
-    def _remember_spec(self, spec: Spec) -> str:
-        return self._remember("spec", spec, lambda: (spec.key, spec.use, spec.version, _json(spec.parameters)))
-
-    def _remember_portrait(self, portrait: Portrait) -> str:
-        return self._remember("portrait", portrait, lambda: _keyed(_portrait_values(portrait)))
-
-    def _remember_prompt(self, prompt: Prompt) -> str:
-        return self._remember("prompt", prompt, lambda: _keyed(tuple(asdict(prompt).values())))
-
-    def _remember_instruction(self, text: str) -> str:
-        return self._remember("instruction", text, lambda: _keyed((text,)))
-
-    def _remember(self, table: str, thing: object, row: Callable[[], tuple[Json, ...]]) -> str:
-        """Save a record once and return its key. The object is kept alive, so that its `id` is not reused."""
-        known = self._known.get(id(thing))
-        if known is None:
-            values = row()
-            marks = ",".join("?" * len(values))
-            self._connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[id(thing)] = known = values[0], thing
-        return known[0]
-
 
 def _create(ledger: Path) -> None:
     """Make a ledger that has all its tables from the moment when others can see it."""
@@ -632,36 +473,6 @@ def _prepare(connection: sqlite3.Connection, ledger: Path) -> None:
     # Rows are paid for: they must survive a power cut, not only a crash of ours.
     connection.execute("PRAGMA synchronous = FULL")
     migrate(connection)
-
-
-def _keyed(values: tuple[Json, ...]) -> tuple[Json, ...]:
-    return digest(values), *values
-
-
-def _portrait_values(portrait: Portrait) -> tuple[Json, ...]:
-    attributes = _json(dict(portrait.attributes))
-    return portrait.id, portrait.image.sha256, attributes, portrait.label_origin, portrait.licence, portrait.block
-
-
-def _rating_values(rating: Rating) -> tuple[str, float | None, str | None]:
-    match rating:
-        case Rated(score=score, evidence=evidence):
-            return "rated", score, evidence or None
-        case Abstained(reason=reason):
-            return "abstained", None, reason
-        case Failed(error=error):
-            return "failed", None, error
-        case never:
-            assert_never(never)
-
-
-def _in_words(ratings: Sequence[tuple[str, str, float | None]]) -> str:
-    parts = (f"{axis} {outcome if score is None else score}" for axis, outcome, score in sorted(ratings))
-    return ", ".join(parts)
-
-
-def _json(value: Json) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _now() -> str:
