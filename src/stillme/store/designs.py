@@ -7,6 +7,7 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -121,6 +122,16 @@ class Designs:
         """The same requests, as much of them as counting needs."""
         query = "SELECT editor, key, withheld = '' OR waiting FROM request WHERE plan = ? ORDER BY position"
         return map(Asked._make, self._connection.execute(query, (plan,)))
+
+    def portraits(self, plan: int, editors: AbstractSet[str], arms: AbstractSet[Arm]) -> set[str]:
+        """The portraits that these editors are given in these arms."""
+        chosen = (json.dumps(sorted(editors)), json.dumps(sorted(arms)))
+        rows = self._connection.execute(
+            "SELECT DISTINCT portraits FROM request WHERE plan = ? AND editor IN (SELECT value FROM json_each(?)) "
+            "AND arm IN (SELECT value FROM json_each(?))",
+            (plan, *chosen),
+        )
+        return {name for (portraits,) in rows for name in json.loads(portraits)}
 
 
 class OtherRequests(Exception):
