@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import mimetypes
@@ -219,7 +220,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, *answer, with_body=with_body)
 
     def _page(self) -> tuple[str, bytes]:
-        return "text/html; charset=utf-8", self._ours.live_page.page or _part("waiting.html").encode()
+        live_page = self._ours.live_page
+        if live_page.page:
+            return "text/html; charset=utf-8", live_page.page
+        state = live_page.problem or "The first numbers are being computed."
+        return "text/html; charset=utf-8", _part("waiting.html").replace("{state}", html.escape(state)).encode()
 
     def _progress(self) -> tuple[str, bytes]:
         live_page = self._ours.live_page

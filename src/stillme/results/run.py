@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stillme.audit.load import FILE
 from stillme.design import Asked, Design, JudgeRecord, RecordedRequest, design_from
-from stillme.errors import StillmeError
+from stillme.errors import StillmeError, StillRecording
 from stillme.estimates import Genders, Settings
 from stillme.results.gathering import Results, gather
 from stillme.results.unrecorded import recover
@@ -50,9 +50,10 @@ class Run:
         elif recorded is not None:
             self.design = design_from(recorded.document, store.pictures.where)
         elif begun := store.designs.begun:
-            raise StillmeError(
+            raise StillRecording(
                 f"{store.folder} cannot be read before all its requests are recorded, {begun:,} so far. "
-                f"`stillme run {store.folder}` goes on recording."
+                f"`stillme status {store.folder}` shows how far it is; if no run is at work there, "
+                f"`stillme run {store.folder}` goes on."
             )
         else:
             self.design, self._unrecorded = recover(store)

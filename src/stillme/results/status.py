@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stillme import audit as audits
+from stillme.errors import StillmeError
 from stillme.results.behaviour import Gaps, gaps
 from stillme.results.counting import Counting, Counts
 from stillme.results.drift import sentence
@@ -14,7 +17,7 @@ from stillme.results.editor_weights import EditorWeights, editor_weights
 from stillme.results.model_names import ModelNames, drifted, model_names
 from stillme.results.run import Run
 from stillme.sentinels.reading import KnownAnswers, answered_by
-from stillme.store import Totals
+from stillme.store import Store, Totals
 from stillme.store.summaries import Failure
 
 _SHOWN = 5
@@ -51,13 +54,12 @@ class Status:
         return {
             "folder": str(self.folder),
             "pictures": self.pictures or None,
+            "recording": None,
             **self.counts.as_json(),
             "cost": self.totals.cost,
             "unpriced": self.totals.unpriced,
             "seconds": self.totals.seconds,
-            "failures": [
-                {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
-            ],
+            "failures": _as_json(self.failures),
             "drift": list(self.drift),
             "models": [judge.as_json() for judge in self.models],
             "weights": [editor.as_json() for editor in self.weights],
@@ -80,9 +82,7 @@ class Status:
         if self.pictures:
             lines.append(f"  pictures {self.pictures}")
         lines += [f"  weights  {entry.editor:<20}{entry}" for entry in self.weights]
-        lines += [f"  {failure}" for failure in self.failures[:_SHOWN]]
-        if len(self.failures) > _SHOWN:
-            lines.append(f"  and {len(self.failures) - _SHOWN:,} more reasons; `stillme export` lists all")
+        lines += _reasons(self.failures)
         lines += [f"  warning: {judge}" for judge in drifted(self.models)]
         lines += [
             f"  warning: the edits of {entry.editor} were made with different weights and must not be pooled"
@@ -95,6 +95,75 @@ class Status:
         if self.drift:
             lines.append(sentence(self.drift))
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingStatus:
+    """The progress of a run whose requests are not all recorded yet: what can be said without them."""
+
+    folder: Path
+    recorded: int
+    requests: int | None
+    """How many there will be, by audit.toml; None if it cannot be read here."""
+    totals: Totals
+    failures: tuple[Failure, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "folder": str(self.folder),
+            "recording": {"total": self.requests, "done": self.recorded},
+            "edits": dict(self.totals.edits),
+            "assessments": self.totals.assessments,
+            "cost": self.totals.cost,
+            "unpriced": self.totals.unpriced,
+            "seconds": self.totals.seconds,
+            "failures": _as_json(self.failures),
+        }
+
+    def as_text(self) -> str:
+        """For people."""
+        share = f"{self.recorded / self.requests:4.0%}" if self.requests else "  –"
+        of_all = f" of {self.requests:,}" if self.requests is not None else ""
+        edits = ", ".join(f"{count:,} {outcome}" for outcome, count in self.totals.edits.items())
+        return "\n".join(
+            [
+                f"{self.folder}",
+                f"  {'record':<9}{'requests':<20}{share}  {self.recorded:,}{of_all}",
+                *([f"  {'edit':<9}{edits}"] if edits else []),
+                *([f"  {'judge':<9}{self.totals.assessments:,} judgements"] if self.totals.assessments else []),
+                f"  cost     {self.totals.cost_text}, {self.totals.seconds:,.0f} s of work",
+                *_reasons(self.failures),
+                "  Editors, judges and numbers are shown when all requests are recorded.",
+            ]
+        )
+
+
+def recording_status(folder: Path) -> RecordingStatus:
+    """How far the recording of a run's requests has come."""
+    requests = None
+    # Without audit.toml, or with one that is wrong by now, the rest can still be said.
+    with suppress(StillmeError):
+        audit = audits.load(folder, ready=False)
+        requests = sum(map(audit.request_count, audit.editors))
+    with Store.reading(folder) as store, store.snapshot():
+        return RecordingStatus(
+            folder=folder,
+            recorded=store.designs.begun,
+            requests=requests,
+            totals=store.totals(),
+            failures=tuple(store.failures()),
+        )
+
+
+def _as_json(failures: Sequence[Failure]) -> list[dict[str, Any]]:
+    return [{"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in failures]
+
+
+def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
+    yield from (f"  {failure}" for failure in failures[:_SHOWN])
+    if len(failures) > _SHOWN:
+        yield f"  and {len(failures) - _SHOWN:,} more reasons; `stillme export` lists all"
 
 
 def status_of(run: Run, drift: Sequence[str] = ()) -> Status:

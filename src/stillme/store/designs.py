@@ -43,7 +43,7 @@ class Designs:
 
     def latest(self) -> StoredDesign | None:
         """What the run asks; None in a ledger from before designs were recorded."""
-        if not self._recorded:
+        if not self.are_kept:
             return None
         row = self._connection.execute(
             "SELECT d.document, d.plan, p.requests, d.stillme, d.at FROM design d JOIN plan p ON p.id = d.plan "
@@ -83,14 +83,14 @@ class Designs:
     @property
     def begun(self) -> int:
         """How many requests are saved of a plan that is not whole yet."""
-        whole, begun = self._numbers() if self._recorded else (0, 0)
+        whole, begun = self._numbers() if self.are_kept else (0, 0)
         if begun <= whole:
             return 0
         query = "SELECT MAX(position) + 1 FROM request WHERE plan = ?"
         return int(self._connection.execute(query, (begun,)).fetchone()[0])
 
     @property
-    def _recorded(self) -> bool:
+    def are_kept(self) -> bool:
         """Whether a ledger that is only read, and so not migrated, records designs at all."""
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'design'"
         return self._connection.execute(query).fetchone() is not None
