@@ -43,11 +43,11 @@ def plans(folder: Path) -> list[list[tuple[Any, ...]]]:
         return [ledger.execute(query).fetchall() for query in queries]
 
 
-def cut_off(folder: Path) -> None:
-    """Begin the run, and end it as soon as the first part is recorded."""
+def cut_off(folder: Path, recorded: int = 4) -> None:
+    """Begin the run, and end it as soon as so many requests are recorded."""
 
     def watch(tally: Tally) -> None:
-        if tally.name == "record requests":
+        if tally.name == "record requests" and tally.done >= recorded:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -89,6 +89,18 @@ def test_what_was_half_recorded_of_another_audit_is_replaced(write_audit: Write)
         assert {asked.prompt for asked in run.requests()} == {prompt.id for prompt in run.design.prompts}
         assert "V-02" in {asked.prompt for asked in run.requests()}
         assert run.request_count == len(list(run.requests())) == 12
+
+
+@pytest.mark.usefixtures("large")
+def test_parts_that_are_recorded_again_are_counted_once(write_audit: Write, portraits: Path):
+    folder = write_audit()
+    cut_off(folder, 8)
+    # The first part is still what is asked, the second is not.
+    (portraits / "p3.png").write_bytes((portraits / "p5.png").read_bytes())
+    counted: list[int] = []
+    *_, tally = run_stages(folder, WORK, Options(accept_changes=True, watch=lambda t: counted.append(t.done))).tallies
+    assert (tally.name, tally.done, tally.saved, tally.total) == ("record requests", 12, 12, 12)
+    assert max(counted) == 12
 
 
 @pytest.mark.usefixtures("large")
