@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from stillme import __version__, faces, images, registry
 from stillme.editors.diffusion.gpus import gpus
-from stillme.errors import InvalidParameters, PicturesUnreachable, StillmeError, StoreDamaged
+from stillme.errors import InvalidParameters, PicturesUnreachable, StillmeError, StillRecording, StoreDamaged
 from stillme.protocols import ChecksMachine, ChecksRequests, Editor, Judge, Needs
 from stillme.results import Run
 from stillme.store import Store, salvage
@@ -108,14 +108,17 @@ def examine_run(folder: Path, *, download: bool = False) -> list[Check]:
     checks = [_tried("pages", lambda: _pages(ledger)), _tried("log", lambda: _log(folder))]
     if any(check.state == "broken" for check in checks):
         return checks
-    with Run.open(folder) as run, run.store.snapshot():
-        checks += [
-            _tried("rows", lambda: _rows(run)),
-            _tried("keys", lambda: _keys(run)),
-            _tried("pictures", lambda: _pictures(run, download=download)),
-            _repeats(run),
-            _lying_about(run),
-        ]
+    try:
+        with Run.open(folder) as run, run.store.snapshot():
+            checks += [
+                _tried("rows", lambda: _rows(run)),
+                _tried("keys", lambda: _keys(run)),
+                _tried("pictures", lambda: _pictures(run, download=download)),
+                _repeats(run),
+                _lying_about(run),
+            ]
+    except StillRecording as error:
+        checks.append(Check(name="rows", state="lacking", detail=str(error)))
     return checks
 
 

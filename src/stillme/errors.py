@@ -15,9 +15,26 @@ if TYPE_CHECKING:  # `stillme --help` imports this module, and pydantic takes lo
 class StillmeError(Exception):
     """The user's mistake or the machine's state; shown as one sentence, without a traceback."""
 
+    exit_code = 2
+    """What a command ends with."""
+
 
 class Interrupted(StillmeError):
     """Somebody asked for an end; everything finished is saved."""
+
+    exit_code = 130
+
+
+class StillRecording(StillmeError):
+    """The requests of a run are not all recorded yet, so nothing can be computed from it. Nothing is wrong."""
+
+    exit_code = 3
+
+
+class StillImporting(StillmeError):
+    """The rows of a file are not all in the run yet."""
+
+    exit_code = 3
 
 
 class UnknownName(StillmeError):

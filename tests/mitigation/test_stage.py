@@ -226,8 +226,14 @@ def test_labels_and_refusals_leave_portraits_out_and_an_outage_is_tried_again(wr
         assert second.tallies[1].counts["edited"] == 4
     with Store.reading(folder) as store:
         loaded = with_features(audits.load(folder), store)
-    shown = status_of(Run.open(folder))
-    assert dict(shown.extractors["qwen"]) == {"total": 4, "done": 4, "unusable": 1, "declined": 1, "described": 2}
+    shown = status_of(Run.open(folder)).counts
+    assert dict(shown.extractors["qwen"]) == {
+        "total": 4,
+        "done": 4,
+        "unusable": 1,
+        "declined": 1,
+        "described": 2,
+    }
     assert shown.editors["noop"]["total"] == shown.editors["noop"]["done"] == 4 * 2 + 2 * 2 * 2
     missing = [feature for feature in loaded.features.values() if isinstance(feature, NoFeaturePrompt)]
     assert len(missing) == 2

@@ -21,6 +21,7 @@ from stillme.errors import StillmeError
 from stillme.exchange import ColumnMapping, import_judgements
 from stillme.pipeline import Options, run_stages
 from stillme.planning import PlanOptions, plan_audit
+from stillme.results import Run
 
 Write = Callable[..., Path]
 
@@ -141,7 +142,7 @@ def test_the_sample_of_an_audit_is_among_its_designs(diagnosis: Path):
     assert (chosen.edits_each, chosen.size) == (5, 1260)
 
 
-def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write):
+def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
     """Of two people every edit succeeds, of four none: the portrait decides everything."""
     prompts = [f"O-{number:02}" for number in range(1, 6)]
     folder = write_audit(judge='use = "scripted"', prompts=json.dumps(prompts))
@@ -149,7 +150,12 @@ def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write):
     rows = [f"p{index},{prompt},{5 if index < 2 else 1}" for index in range(6) for prompt in prompts]
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,edit_success", *rows]))
     import_judgements(folder / "scores.csv", folder, "lab", ColumnMapping(), declare="model")
-    plan = plan_audit(folder, PlanOptions(like=folder, quantity="success"))
+    opened: list[Path] = []
+    original = Run.open
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "open", lambda folder: opened.append(folder) or original(folder))
+        plan = plan_audit(folder, PlanOptions(like=folder, quantity="success"))
+    assert opened == [folder], "once, though several questions are asked of it"
     (assumed,) = plan.assumed.rates
     assert assumed.rate == pytest.approx(1 / 3)
     assert assumed.icc == pytest.approx(0.99)

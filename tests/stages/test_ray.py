@@ -11,17 +11,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from stillme import registry
 from stillme.audit.config import ExecutorSection
+from stillme.editors.noop import Noop
 from stillme.errors import MissingExtra, StillmeError
 from stillme.portraits import synthetic
+from stillme.protocols import Parameters
 from stillme.registry import Recipe
 from stillme.stages.executors import executor_of
-from stillme.stages.ray_executor import Performer, capacity
+from stillme.stages.ray_executor import Performer, RayWorker, capacity
 from stillme.stages.workers import Inside, Posting
 from stillme.store import Store
 from stillme.store.pictures import UNFINISHED
@@ -236,6 +239,51 @@ def test_an_actor_that_does_not_see_the_bucket_says_so(bucket: Bucket, tmp_path:
 def posting(pictures: Path, **changed: Any) -> Posting:
     recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
     return Posting(recipe=recipe, pictures=PicturePlace(pictures), jobs=pictures / "jobs", **changed)
+
+
+class TellsItsLimit(Noop):
+    def end_calls_after(self, seconds: float) -> None:
+        self.limit = seconds
+
+
+def test_an_actors_editor_with_processes_of_its_own_is_told_its_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    editor = TellsItsLimit(Parameters())
+    monkeypatch.setattr(Recipe, "build", lambda _: editor)
+    posting(tmp_path, ends_calls_after=7.0).worker()
+    assert editor.limit == 7.0
+
+
+class OneActor:
+    """As much of Ray as one actor needs that answers at once; remembers how long it was waited for."""
+
+    exceptions = SimpleNamespace(RayTaskError=KeyError, RayError=OSError, GetTimeoutError=TimeoutError)
+
+    def __init__(self) -> None:
+        self.waited: list[float] = []
+        self.problem = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda: ""))
+        self.perform = SimpleNamespace(remote=lambda tasks: tasks)
+
+    def remote(self, *_: object) -> OneActor:
+        return self
+
+    def options(self, **_: object) -> OneActor:
+        return self
+
+    def get(self, answer: Any, timeout: float | None = None) -> Any:
+        if timeout is not None:
+            self.waited.append(timeout)
+        return answer
+
+
+@pytest.mark.parametrize(("own", "longer"), [(None, False), (7.0, True)])
+def test_an_actor_outlives_a_call_that_its_editor_ends(tmp_path: Path, own: float | None, longer: bool):
+    ray = OneActor()
+    worker = RayWorker(ray, posting(tmp_path, ends_calls_after=own), "", str, actors=1, seconds=7.0)
+    assert worker.perform(["a task"]) == ["a task"]
+    (waited,) = ray.waited
+    assert (waited > 7.0) == longer
 
 
 def test_an_actor_that_does_not_see_the_run_folder_says_so(tmp_path: Path):

@@ -17,6 +17,7 @@ from stillme.registry import editor_class
 from stillme.stages import tasks
 from stillme.stages.edits import lanes_of
 from stillme.stages.executors import Local
+from stillme.stages.workers import Posting
 from stillme.types import Assessment, EditOutcome, Failed, Pair, Request
 
 Write = Callable[..., Path]
@@ -195,8 +196,17 @@ def test_an_editor_with_processes_of_its_own_is_told_its_time_limit(
 ):
     told: list[float] = []
     monkeypatch.setattr(Noop, "end_calls_after", lambda _, seconds: told.append(seconds), raising=False)
+    posted: list[Posting | None] = []
+    worker = Local.worker
+
+    def placed(executor: Local, posting: Posting | None, *here: Any, **limits: Any) -> Any:
+        posted.append(posting)
+        return worker(executor, posting, *here, **limits)
+
+    monkeypatch.setattr(Local, "worker", placed)
     run_stages(write_audit("use = 'noop'\ntime_limit = 7"), ("edit",), Options())
     assert told == [7.0]
+    assert [posting and posting.ends_calls_after for posting in posted] == [7.0], "a worker elsewhere is told, too"
 
 
 class OnDevices(Noop):

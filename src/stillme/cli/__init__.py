@@ -25,7 +25,7 @@ from stillme.cli.study import study_group
 from stillme.cli.tables import statistics, tables
 from stillme.cli.terminal import echo
 from stillme.cli.verbs import Verbs, keep_lines
-from stillme.errors import Interrupted, StillmeError
+from stillme.errors import StillmeError
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -48,7 +48,8 @@ def cli(verbose: int) -> None:
       0    done
       1    a check failed
       2    usage or configuration error, or a fault of this machine
-      3    incomplete: a re-run would retry failures, the budget is spent, or a verdict has no data
+      3    incomplete: a re-run would retry failures, the budget is spent, a verdict has no data, or
+           requests are still being recorded
       130  interrupted
     """
     from stillme.cli.logs import configure
@@ -82,7 +83,7 @@ codecs.register_error("stillme-plain", _plain)
 
 
 def main() -> None:
-    """Run the command line, turning expected errors into one sentence and exit code 2."""
+    """Run the command line, turning expected errors into one sentence and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot print an arrow gets ASCII instead of a crash.
@@ -90,12 +91,9 @@ def main() -> None:
     try:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except Interrupted as error:
-        echo(f"stillme: {error}", err=True)
-        sys.exit(130)
     except StillmeError as error:
         echo(f"stillme: {error}", err=True)
-        sys.exit(2)
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         usage = io.StringIO()
         error.show(usage)

@@ -20,17 +20,24 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 
     Works while another process runs the audit.
     """
+    from stillme.errors import StillRecording
+    from stillme.results import folder_of
     from stillme.results.drift import drift
-    from stillme.results.status import status_of
+    from stillme.results.status import recording_status, status_of
 
-    with opened_run(audit, out, quiet=True) as run:
-        status = status_of(run, drift(run))
+    following = "run"
+    try:
+        with opened_run(audit, out, quiet=True) as run:
+            status = status_of(run, drift(run))
+            # Rows that were imported are all there is: no command could finish them.
+            following = "tables" if status.complete or run.design.of_rows else "run"
+    except StillRecording:
+        status = recording_status(folder_of(audit, out))
     if as_json:
         print_json(status.as_json())
     else:
         echo(status.as_text())
-        # Rows that were imported are all there is: no command could finish them.
-        print_next("tables" if status.complete or run.design.of_rows else "run", audit, out=out)
+        print_next(following, audit, out=out)
 
 
 @click.command("list")

@@ -16,8 +16,9 @@ from stillme.errors import StillmeError, UnknownName
 from stillme.estimates import Settings, intraclass_correlations
 from stillme.estimates.quantities import Columns, Quantity
 from stillme.home import recent_runs
+from stillme.planning.earlier_runs import EarlierRuns
 from stillme.planning.power import icc_of
-from stillme.results import opened
+from stillme.results import Run
 from stillme.store import Store
 from stillme.store.summaries import Work
 from stillme.types import Interval
@@ -107,14 +108,14 @@ class Assumptions:
         }
 
 
-def assume(options: PlanOptions, runs: Sequence[Path] = ()) -> Assumptions:
+def assume(options: PlanOptions, earlier: EarlierRuns, runs: Sequence[Path] = ()) -> Assumptions:
     """The user's numbers, else the earlier run's, else the defaults.
 
     Seconds and dollars are also those of `runs`, the audit's own and those that it reuses, and of other runs that were
     made on this machine.
     """
     if options.like is not None:
-        return _from_run(options.like, options)
+        return _from_run(earlier.at(options.like), options.like, options)
     seconds: dict[str, float] = {}
     dollars: dict[str, float] = {}
     timed: dict[str, str] = {}
@@ -144,11 +145,10 @@ def _assumed_rate(rate: float, options: PlanOptions) -> AssumedRate:
     return AssumedRate(rate=rate, icc=ICC, low=ICC_RANGE[0], high=ICC_RANGE[1])
 
 
-def _from_run(path: Path, options: PlanOptions) -> Assumptions:
-    with opened(path) as run:
-        gathered = run.results
-        seconds, dollars = _measured(run.store)
-        settings = Settings(factors=(), replicates=400, seed=run.settings.seed)
+def _from_run(run: Run, path: Path, options: PlanOptions) -> Assumptions:
+    gathered = run.results
+    seconds, dollars = _measured(run.store)
+    settings = Settings(factors=(), replicates=400, seed=run.settings.seed)
     correlations = [
         correlation
         for correlation in intraclass_correlations(gathered.edits, gathered.scores, settings)

@@ -16,12 +16,12 @@ from stillme.planning.analysis import PowerAnalysis
 from stillme.planning.answers import Alternative, DetectableGap, Requirement, RoleDeviation
 from stillme.planning.assumptions import Assumptions, PlanOptions, assume
 from stillme.planning.costs import Bill, Bills, bills
+from stillme.planning.earlier_runs import EarlierRuns
 from stillme.planning.people import Range
 from stillme.planning.power import Terms
 from stillme.planning.ratings import RatingPlan, Width, rating_plan
 from stillme.planning.refusals import obstacles
-from stillme.results import opened
-from stillme.results.status import status_of
+from stillme.results.counting import Counting
 from stillme.store import Store
 
 
@@ -173,8 +173,13 @@ def plan_audit(path: Path, options: PlanOptions | None = None) -> Plan:
     """Plan the audit at `path`; nothing is run, and neither keys nor extras are needed."""
     options = options or PlanOptions()
     loaded: Audit = audits.load(path, ready=False)
+    with EarlierRuns() as earlier:
+        return _planned(loaded, options, earlier)
+
+
+def _planned(loaded: Audit, options: PlanOptions, earlier: EarlierRuns) -> Plan:
     reused = loaded.config.reuse.runs if loaded.config.reuse else ()
-    assumed = assume(options, [loaded.folder, *(loaded.base / run for run in reused)])
+    assumed = assume(options, earlier, [loaded.folder, *(loaded.base / run for run in reused)])
     terms = Terms(confidence=loaded.config.estimates.confidence, power=options.power)
     analysis = PowerAnalysis(loaded, assumed, terms)
     work = bills(loaded, options, assumed)
@@ -190,18 +195,17 @@ def plan_audit(path: Path, options: PlanOptions | None = None) -> Plan:
         role_deviations=tuple(analysis.role_deviations()),
         requirements=tuple(analysis.requirements(options.detect, work)) if options.detect else (),
         alternatives=tuple(analysis.alternatives()),
-        ratings=rating_plan(loaded, options, assumed, analysis.rating_sides(), terms.confidence),
-        finished=_finished(loaded.folder),
+        ratings=rating_plan(loaded, options, earlier, assumed, analysis.rating_sides()),
+        finished=_finished(loaded.folder, earlier),
         obstacles=tuple(obstacles(loaded)),
     )
 
 
-def _finished(folder: Path) -> bool:
+def _finished(folder: Path, earlier: EarlierRuns) -> bool:
     # A run that cannot be read is not finished; `stillme run` says what is wrong with it.
     with suppress(StillmeError):
         if Store.exists(folder):
-            with opened(folder) as run:
-                return status_of(run).complete
+            return Counting().of(earlier.at(folder)).complete
     return False
 
 

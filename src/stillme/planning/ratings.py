@@ -16,9 +16,9 @@ from stillme.estimates.bootstrap import logit_limits
 from stillme.estimates.quantiles import t_quantile
 from stillme.estimates.rounding import NOISE
 from stillme.planning.assumptions import Assumptions, PlanOptions
+from stillme.planning.earlier_runs import EarlierRuns
 from stillme.planning.people import CORRELATION, MIN_RATED, Answers, Range, answers_in, assumed_answers
 from stillme.planning.power import Side, effective_size
-from stillme.results import opened
 from stillme.store import Store
 
 RATED = (100, 300, 1_000)
@@ -93,11 +93,12 @@ class RatingPlan:
 
 
 def rating_plan(
-    audit: Audit, options: PlanOptions, assumed: Assumptions, sides: Sides | None, confidence: float
+    audit: Audit, options: PlanOptions, earlier: EarlierRuns, assumed: Assumptions, sides: Sides | None
 ) -> RatingPlan:
     """From the answers in `--like`'s run or the audit's own; else from assumptions."""
+    confidence = audit.config.estimates.confidence
     source = options.like or (audit.folder if Store.exists(audit.folder) else None)
-    answers = _measured(source) if source and sides else []
+    answers = _measured(source, earlier) if source and sides else []
     # A run may hold answers of a judge that audit.toml does not name, such as imported ones.
     nothing = "" if answers else _nothing_to_correct(audit, sides)
     if sides is None or nothing:
@@ -158,10 +159,10 @@ def _empty(confidence: float, reason: str) -> RatingPlan:
     )
 
 
-def _measured(folder: Path) -> list[Answers]:
+def _measured(folder: Path, earlier: EarlierRuns) -> list[Answers]:
     # A run that cannot be read only costs its numbers; `stillme doctor` says what is wrong with it.
-    with suppress(StillmeError), opened(folder) as run:
-        return list(answers_in(run))
+    with suppress(StillmeError):
+        return list(answers_in(earlier.at(folder)))
     return []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Generator, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +13,12 @@ from pathlib import Path
 
 from stillme.audit.load import FILE
 from stillme.design import Asked, Design, JudgeRecord, RecordedRequest, design_from
-from stillme.errors import StillmeError
+from stillme.errors import StillmeError, StillRecording
 from stillme.estimates import Genders, Settings
 from stillme.results.gathering import Results, gather
 from stillme.results.unrecorded import recover
 from stillme.store import Store, StoredEdit, Totals
+from stillme.types import Arm
 
 CHUNK = 500
 
@@ -48,9 +50,10 @@ class Run:
         elif recorded is not None:
             self.design = design_from(recorded.document, store.pictures.where)
         elif begun := store.designs.begun:
-            raise StillmeError(
+            raise StillRecording(
                 f"{store.folder} cannot be read before all its requests are recorded, {begun:,} so far. "
-                f"`stillme run {store.folder}` goes on recording."
+                f"`stillme status {store.folder}` shows how far it is; if no run is at work there, "
+                f"`stillme run {store.folder}` goes on."
             )
         else:
             self.design, self._unrecorded = recover(store)
@@ -106,6 +109,13 @@ class Run:
         return (
             Asked(request.editor, request.key, not request.withheld or request.waiting) for request in self._unrecorded
         )
+
+    def portraits_of(self, editors: AbstractSet[str], arms: AbstractSet[Arm]) -> set[str]:
+        """The portraits that these editors are given in these arms."""
+        if self._plan is not None:
+            return self.store.designs.portraits(self._plan, editors, arms)
+        asked = (request for request in self._unrecorded if request.editor in editors and request.arm in arms)
+        return {name for request in asked for name in request.portraits}
 
     @property
     def plan(self) -> int | None:

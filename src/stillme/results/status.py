@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme.design import ExtractorRecord
-from stillme.mitigation import NEEDS_FEATURES, extraction_key
+from stillme import audit as audits
+from stillme.errors import StillmeError
 from stillme.results.behaviour import Gaps, gaps
+from stillme.results.counting import Counting, Counts
 from stillme.results.drift import sentence
 from stillme.results.editor_weights import EditorWeights, editor_weights
 from stillme.results.model_names import ModelNames, drifted, model_names
-from stillme.results.run import CHUNK, Run
+from stillme.results.run import Run
 from stillme.sentinels.reading import KnownAnswers, answered_by
-from stillme.store import StoredEdit, Totals
+from stillme.store import Store, Totals
 from stillme.store.summaries import Failure
-from stillme.types import IN_WORDS, Failed
 
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A run's progress, by extractor, by editor and by judge."""
+    """A run's progress, and what a reader should know of it."""
 
     folder: Path
-    extractors: Mapping[str, Mapping[str, int]]
-    editors: Mapping[str, Mapping[str, int]]
-    judges: Mapping[str, Mapping[str, int]]
+    counts: Counts
     totals: Totals
-    imported: frozenset[str] = frozenset()
-    """Judges whose scores are imported: what they left out is not missing."""
     failures: tuple[Failure, ...] = ()
     drift: tuple[str, ...] = ()
     """How this machine's audit.toml, plugins and files differ from what was recorded."""
@@ -52,24 +47,19 @@ class Status:
     @property
     def complete(self) -> bool:
         """Whether every description, edit and judgement is there."""
-        asked = (counts for name, counts in self.judges.items() if name not in self.imported)
-        counted = (*self.extractors.values(), *self.editors.values(), *asked)
-        return all(counts["done"] == counts["total"] for counts in counted)
+        return self.counts.complete
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
         return {
             "folder": str(self.folder),
             "pictures": self.pictures or None,
-            "extractors": [{"name": name, **counts} for name, counts in self.extractors.items()],
-            "editors": [{"name": name, **counts} for name, counts in self.editors.items()],
-            "judges": [{"name": name, **counts} for name, counts in self.judges.items()],
+            "recording": None,
+            **self.counts.as_json(),
             "cost": self.totals.cost,
             "unpriced": self.totals.unpriced,
             "seconds": self.totals.seconds,
-            "failures": [
-                {"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in self.failures
-            ],
+            "failures": _as_json(self.failures),
             "drift": list(self.drift),
             "models": [judge.as_json() for judge in self.models],
             "weights": [editor.as_json() for editor in self.weights],
@@ -81,7 +71,8 @@ class Status:
     def as_text(self) -> str:
         """For people."""
         lines = [f"{self.folder}"]
-        for kind, entries in (("describe", self.extractors), ("edit", self.editors), ("judge", self.judges)):
+        done_by = self.counts
+        for kind, entries in (("describe", done_by.extractors), ("edit", done_by.editors), ("judge", done_by.judges)):
             for name, counts in entries.items():
                 rest = ", ".join(f"{n:,} {word}" for word, n in counts.items() if word not in ("total", "done") and n)
                 done, total = counts["done"], counts["total"]
@@ -91,9 +82,7 @@ class Status:
         if self.pictures:
             lines.append(f"  pictures {self.pictures}")
         lines += [f"  weights  {entry.editor:<20}{entry}" for entry in self.weights]
-        lines += [f"  {failure}" for failure in self.failures[:_SHOWN]]
-        if len(self.failures) > _SHOWN:
-            lines.append(f"  and {len(self.failures) - _SHOWN:,} more reasons; `stillme export` lists all")
+        lines += _reasons(self.failures)
         lines += [f"  warning: {judge}" for judge in drifted(self.models)]
         lines += [
             f"  warning: the edits of {entry.editor} were made with different weights and must not be pooled"
@@ -108,34 +97,82 @@ class Status:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingStatus:
+    """The progress of a run whose requests are not all recorded yet: what can be said without them."""
+
+    folder: Path
+    recorded: int
+    requests: int | None
+    """How many there will be, by audit.toml; None if it cannot be read here."""
+    totals: Totals
+    failures: tuple[Failure, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "folder": str(self.folder),
+            "recording": {"total": self.requests, "done": self.recorded},
+            "edits": dict(self.totals.edits),
+            "assessments": self.totals.assessments,
+            "cost": self.totals.cost,
+            "unpriced": self.totals.unpriced,
+            "seconds": self.totals.seconds,
+            "failures": _as_json(self.failures),
+        }
+
+    def as_text(self) -> str:
+        """For people."""
+        share = f"{self.recorded / self.requests:4.0%}" if self.requests else "  –"
+        of_all = f" of {self.requests:,}" if self.requests is not None else ""
+        edits = ", ".join(f"{count:,} {outcome}" for outcome, count in self.totals.edits.items())
+        return "\n".join(
+            [
+                f"{self.folder}",
+                f"  {'record':<9}{'requests':<20}{share}  {self.recorded:,}{of_all}",
+                *([f"  {'edit':<9}{edits}"] if edits else []),
+                *([f"  {'judge':<9}{self.totals.assessments:,} judgements"] if self.totals.assessments else []),
+                f"  cost     {self.totals.cost_text}, {self.totals.seconds:,.0f} s of work",
+                *_reasons(self.failures),
+                "  Editors, judges and numbers are shown when all requests are recorded.",
+            ]
+        )
+
+
+def recording_status(folder: Path) -> RecordingStatus:
+    """How far the recording of a run's requests has come."""
+    requests = None
+    # Without audit.toml, or with one that is wrong by now, the rest can still be said.
+    with suppress(StillmeError):
+        audit = audits.load(folder, ready=False)
+        requests = sum(map(audit.request_count, audit.editors))
+    with Store.reading(folder) as store, store.snapshot():
+        return RecordingStatus(
+            folder=folder,
+            recorded=store.designs.begun,
+            requests=requests,
+            totals=store.totals(),
+            failures=tuple(store.failures()),
+        )
+
+
+def _as_json(failures: Sequence[Failure]) -> list[dict[str, Any]]:
+    return [{"stage": failure.stage, "reason": failure.reason, "count": failure.count} for failure in failures]
+
+
+def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
+    yield from (f"  {failure}" for failure in failures[:_SHOWN])
+    if len(failures) > _SHOWN:
+        yield f"  and {len(failures) - _SHOWN:,} more reasons; `stillme export` lists all"
+
+
 def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
     """Count the rows of a run, without disturbing a process that is writing them."""
     store = run.store
-    editors = {editor.name: Counter(total=0, done=0) for editor in run.design.editors}
-    judges = {judge.name: Counter(total=0, done=0) for judge in run.judges}
-    requests = run.asked()
-    while chunk := list(itertools.islice(requests, CHUNK)):
-        edits = store.edits([asked.key for asked in chunk])
-        for asked in chunk:
-            counts = editors[asked.editor]
-            counts["total"] += asked.counts
-            if edit := edits.get(asked.key):
-                counts["done"] += edit.final
-                counts[_word(edit)] += 1
-        pictures = [(asked.key, edit.image) for asked in chunk if (edit := edits.get(asked.key)) and edit.image]
-        for judge in run.judges:
-            keys = [key for edit, image in pictures for key, _ in judge.assessments(edit, image)]
-            judges[judge.name].update(total=len(keys), done=len(store.finished_assessments(keys)))
-    for judge in run.judges:
-        if tickets := store.tickets.open(judge.spec.key):
-            judges[judge.name]["in a batch"] = sum(len(ticket.questions) for ticket in tickets)
     return Status(
         folder=run.folder,
-        extractors={extractor.name: _described(run, extractor) for extractor in run.design.extractors},
-        editors=editors,
-        judges=judges,
+        counts=Counting().of(run),
         totals=run.totals(),
-        imported=frozenset(judge.name for judge in run.judges if judge.capabilities.given),
         failures=tuple(store.failures()),
         drift=tuple(drift),
         models=tuple(model_names(run)),
@@ -144,24 +181,3 @@ def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
         known_answers=tuple(answered_by(store, run.judges)),
         pictures=store.places.current,
     )
-
-
-def _word(edit: StoredEdit) -> str:
-    if edit.final:
-        return edit.outcome
-    return "answered in words" if edit.status == IN_WORDS else "to retry"
-
-
-def _described(run: Run, extractor: ExtractorRecord) -> Mapping[str, int]:
-    """How many of its portraits an extractor has described."""
-    readers = {editor.name for editor in run.design.editors if editor.capabilities.reads_instruction}
-    needed = (request for request in run.requests() if request.arm in NEEDS_FEATURES and request.editor in readers)
-    ids = {name for request in needed for name in request.portraits}
-    portraits = (portrait for portrait in run.design.portraits if portrait.id in ids)
-    keys = {extraction_key(portrait.image, extractor.spec) for portrait in portraits}
-    counts = Counter(total=len(keys), done=0)
-    for extraction in run.store.features(sorted(keys)).values():
-        waits = isinstance(extraction, Failed)
-        counts["done"] += not waits
-        counts["to retry" if waits else type(extraction).__name__.lower()] += 1
-    return counts

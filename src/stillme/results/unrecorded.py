@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from stillme import audit as audits
 from stillme.design import Design, EditorRecord, JudgeRecord, RecordedRequest
-from stillme.errors import StillmeError
+from stillme.errors import StillImporting, StillmeError, StillRecording
 from stillme.stages.described import with_features
 from stillme.store import Store
 from stillme.types import Json, Spec
@@ -24,12 +24,16 @@ def recover(store: Store) -> tuple[Design, tuple[RecordedRequest, ...]]:
     that row's key.
     """
     latest = store.latest_audit()
-    if latest is None:
-        raise StillmeError(f"{store.folder} has no run yet. Start it with `stillme run {store.folder}`.")
+    # Where designs are kept, the design comes before the first row, or at least the first of its requests does.
+    if latest is None or ("rows" not in latest.resolved and store.designs.are_kept and not any(store.newest())):
+        raise StillRecording(
+            f"{store.folder} has none of its requests recorded yet. If a run is at work there, look again in a moment; "
+            f"if not, `stillme run {store.folder}` starts it."
+        )
     if "rows" in latest.resolved:
-        raise StillmeError(
-            f"The import of rows into {store.folder} was interrupted. "
-            "Run the same `stillme import rows` again to finish it."
+        raise StillImporting(
+            f"The rows are not all in {store.folder} yet. If no import is at work there, it was interrupted: run the "
+            "same `stillme import rows` again to finish it."
         )
     try:
         audit = with_features(audits.load(store.folder, ready=False), store)

@@ -18,7 +18,19 @@ from stillme.protocols import (
     Resumable,
     expected_dollars,
 )
-from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps, until_ready
+from stillme.stages.loop import (
+    Activity,
+    Done,
+    Limits,
+    Stage,
+    Terms,
+    grouped,
+    in_turn,
+    limits_of,
+    missing,
+    steps,
+    until_ready,
+)
 from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
@@ -74,7 +86,7 @@ def edit(
             weights = [used.weights for used in recorded]
             named.editor.keep_weights(weights)
         worker = terms.executor.worker(
-            _posting(named, audit, store, weights),
+            _posting(named, audit, store, weights, limits),
             EditWorker(named.editor, store.pictures),
             concurrency=limits.concurrency,
             seconds=limits.seconds,
@@ -181,7 +193,9 @@ def _stage(
     )
 
 
-def _posting(named: NamedEditor, audit: Audit, store: Store, weights: Sequence[Mapping[str, Json]]) -> Posting | None:
+def _posting(
+    named: NamedEditor, audit: Audit, store: Store, weights: Sequence[Mapping[str, Json]], limits: Limits
+) -> Posting | None:
     if named.recipe is None:
         return None
     return Posting(
@@ -192,5 +206,6 @@ def _posting(named: NamedEditor, audit: Audit, store: Store, weights: Sequence[M
         prompts=audit.prompts if isinstance(named.editor, NeedsPrompts) else (),
         weights=tuple(weights),
         gpus=gpus_of(named.editor),
+        ends_calls_after=limits.seconds if isinstance(named.editor, EndsCalls) else None,
         asks_elsewhere=asks_elsewhere(named.editor),
     )

@@ -41,6 +41,8 @@ _NOBODY_SECONDS = 300.0
 """How long all actors may be gone before calls fail, at which the stage's patience with an outage begins."""
 _PING_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
+_GRACE_SECONDS = 30.0
+"""In which an editor that ends its calls itself has done so: the rest of its actor goes on."""
 _POLL_SECONDS = 0.5
 _CONNECT_SECONDS = 10.0
 _REASON = 240
@@ -183,6 +185,7 @@ class RayWorker:
     ) -> None:
         self._ray, self._posting, self._failed = ray, posting, failed
         self._seconds, self._deaths = seconds, deaths
+        self._patience = seconds + (_GRACE_SECONDS if posting.ends_calls_after is not None else 0.0)
         # One at a time on a CPU: Ray has placed an actor on each.
         concurrency = max(1, posting.gpus)
         self._at_once = concurrency + 1
@@ -276,11 +279,11 @@ class RayWorker:
     def _answer(self, seat: _Seat, answer: Any, sent: float, tasks: int) -> list[Any]:
         """Its time runs from when the actor could begin: it may have waited for the call before."""
         while True:
-            left = max(sent, min(seat.freed, time.monotonic())) + self._seconds - time.monotonic()
+            left = max(sent, min(seat.freed, time.monotonic())) + self._patience - time.monotonic()
             try:
                 return list(self._ray.get(answer, timeout=max(0.0, left)))
             except self._ray.exceptions.GetTimeoutError:
-                if max(sent, seat.freed) + self._seconds > time.monotonic():
+                if max(sent, seat.freed) + self._patience > time.monotonic():
                     continue
             self._ray.kill(seat.actor, no_restart=False)
             self._lose(seat)

@@ -56,8 +56,7 @@ class LargePlan:
         self.tally.begin()
         ended = Ended.COMPLETE
         for recorded in _steps(self.audit, self.store, self.document, self.store.transaction):
-            self.tally.counts["recorded"] += recorded
-            self.tally.saved += recorded
+            self.tally.counts["recorded"] = self.tally.saved = recorded
             if terms.stop.requested:
                 ended = Ended.INTERRUPTED
                 break
@@ -97,7 +96,10 @@ def _to_record(
 
 
 def _steps(audit: Audit, store: Store, document: Json, saved: Saving) -> Generator[int]:
-    """Record part by part, each within `saved`, and give its size; the design comes last, after all it refers to."""
+    """Record part by part, each within `saved`; the design comes last, after all it refers to.
+
+    Gives how many requests are recorded so far. It starts again if what was half recorded is of another audit.
+    """
     latest = store.designs.latest()
     plan = None
     if latest:
@@ -120,9 +122,11 @@ def _steps(audit: Audit, store: Store, document: Json, saved: Saving) -> Generat
 
 def _requests_saved(audit: Audit, store: Store, saved: Saving, *, fresh: bool) -> Generator[int, None, int]:
     writer, requests = store.designs.plan_writer(fresh=fresh), audit.recorded_requests()
+    recorded = 0
     while part := list(itertools.islice(requests, _STEP)):
         with saved():
             writer.add(part)
-        yield len(part)
+        recorded += len(part)
+        yield recorded
     with saved():
         return writer.close()

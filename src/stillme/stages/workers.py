@@ -12,6 +12,7 @@ from stillme.editors import output_flags
 from stillme.errors import PicturesUnreachable, UnreadableImage
 from stillme.protocols import (
     Editor,
+    EndsCalls,
     HasProvider,
     Judge,
     KeepsWeights,
@@ -174,6 +175,8 @@ class Posting:
     """What the editor's earlier edits were made with."""
     gpus: int = 0
     """That one worker takes."""
+    ends_calls_after: float | None = None
+    """The time limit of an editor that ends its calls itself; None for others."""
     asks_elsewhere: bool = False
     """Whether it only waits for somebody else's computer: it stays under one budget and one rate limit."""
 
@@ -191,6 +194,8 @@ class Posting:
             editor.remember_in(Jobs(self.jobs))
         if isinstance(editor, KeepsWeights):
             editor.keep_weights(self.weights)
+        if isinstance(editor, EndsCalls) and self.ends_calls_after is not None:
+            editor.end_calls_after(self.ends_calls_after)
         return EditWorker(editor, pictures)
 
 

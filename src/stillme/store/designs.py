@@ -7,6 +7,7 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -42,7 +43,7 @@ class Designs:
 
     def latest(self) -> StoredDesign | None:
         """What the run asks; None in a ledger from before designs were recorded."""
-        if not self._recorded:
+        if not self.are_kept:
             return None
         row = self._connection.execute(
             "SELECT d.document, d.plan, p.requests, d.stillme, d.at FROM design d JOIN plan p ON p.id = d.plan "
@@ -82,14 +83,14 @@ class Designs:
     @property
     def begun(self) -> int:
         """How many requests are saved of a plan that is not whole yet."""
-        whole, begun = self._numbers() if self._recorded else (0, 0)
+        whole, begun = self._numbers() if self.are_kept else (0, 0)
         if begun <= whole:
             return 0
         query = "SELECT MAX(position) + 1 FROM request WHERE plan = ?"
         return int(self._connection.execute(query, (begun,)).fetchone()[0])
 
     @property
-    def _recorded(self) -> bool:
+    def are_kept(self) -> bool:
         """Whether a ledger that is only read, and so not migrated, records designs at all."""
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'design'"
         return self._connection.execute(query).fetchone() is not None
@@ -121,6 +122,16 @@ class Designs:
         """The same requests, as much of them as counting needs."""
         query = "SELECT editor, key, withheld = '' OR waiting FROM request WHERE plan = ? ORDER BY position"
         return map(Asked._make, self._connection.execute(query, (plan,)))
+
+    def portraits(self, plan: int, editors: AbstractSet[str], arms: AbstractSet[Arm]) -> set[str]:
+        """The portraits that these editors are given in these arms."""
+        chosen = (json.dumps(sorted(editors)), json.dumps(sorted(arms)))
+        rows = self._connection.execute(
+            "SELECT DISTINCT portraits FROM request WHERE plan = ? AND editor IN (SELECT value FROM json_each(?)) "
+            "AND arm IN (SELECT value FROM json_each(?))",
+            (plan, *chosen),
+        )
+        return {name for (portraits,) in rows for name in json.loads(portraits)}
 
 
 class OtherRequests(Exception):

@@ -141,6 +141,12 @@ class Store(Summaries):
         """Close the connection."""
         self._connection.close()
 
+    @property
+    def file_id(self) -> tuple[int, int]:
+        """What tells this ledger from one that was put in its place."""
+        stat = (self.folder / LEDGER).stat()
+        return stat.st_dev, stat.st_ino
+
     @staticmethod
     def exists(folder: Path) -> bool:
         """Whether a run was ever started in `folder`."""

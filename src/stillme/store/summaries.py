@@ -7,7 +7,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED
@@ -128,7 +128,7 @@ class AnsweringModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sums:
+class TableSums:
     """What the rows of one table come to, up to one of them."""
 
     last: int = 0
@@ -141,13 +141,32 @@ class _Sums:
     unpriced: int = 0
 
 
+@dataclass(slots=True)
+class Sums:
+    """What was summed up so far. Rows are only ever added, so these are not read again."""
+
+    tables: dict[Table, TableSums] = field(default_factory=lambda: dict[Table, TableSums]())
+    last_attempt: int = 0
+    paid_twice: float = 0.0
+    """Dollars of work that was done twice: its row tells only of the first time."""
+    untold: dict[int, float] = field(default_factory=lambda: dict[int, float]())
+    """Tries that no row tells of yet, by their number, with their dollars."""
+
+
+AddedEdit = tuple[int, str, int, str, str | None, str | None]
+"""Number, key, whether it is final, outcome, picture, and a failure's status: as much of an edit as counting needs."""
+AddedAssessment = tuple[int, str, str, str, int]
+"""Number, key, the edit's key, judge and epoch: as much of an assessment as counting needs."""
+
+
 class Summaries:
     """Read-only questions to one ledger."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._failures_are_not_final = version_of(connection) >= FAILURES_ARE_NOT_FINAL
-        self._sums: dict[Table, _Sums] = {}
+        self.sums = Sums()
+        """May be replaced by those of an earlier connection to the same ledger, to go on from there."""
 
     def has(self, table: str) -> bool:
         """Whether a ledger that is only read, and so not migrated, has the table."""
@@ -156,9 +175,7 @@ class Summaries:
 
     def totals(self) -> Totals:
         """Counts, seconds and dollars of the whole run. Asked again, it reads only the rows that came since."""
-        later: tuple[Table, ...] = ("feature", "sentinel")
-        worked: list[Table] = ["edit", "assessment", *(table for table in later if self.has(table))]
-        sums = {table: self._summed_up(table) for table in worked}
+        sums = self._sum_up()
         assessments = sums["assessment"].final
         if not self._failures_are_not_final:
             query = f"SELECT COUNT(*) FROM assessment WHERE final = 1 AND {self._not_failed('assessment')}"
@@ -172,16 +189,41 @@ class Summaries:
             edits={outcome: count for outcome, count in edits.items() if count},
             assessments=assessments,
             assessments_to_retry=self._to_retry("assessment"),
-            features_to_retry=self._to_retry("feature") if "feature" in worked else 0,
-            sentinels_to_retry=self._to_retry("sentinel") if "sentinel" in worked else 0,
+            features_to_retry=self._to_retry("feature") if "feature" in sums else 0,
+            sentinels_to_retry=self._to_retry("sentinel") if "sentinel" in sums else 0,
             seconds=sum(table.seconds for table in sums.values()),
             cost=sum(table.cost for table in sums.values()) + self._lost(),
             unpriced=sum(table.unpriced for table in sums.values()),
         )
 
-    def _summed_up(self, table: Table) -> _Sums:
-        """What all rows of a table come to; rows are only ever added, so those of the last time are not read again."""
-        so_far = self._sums.get(table, _Sums())
+    def cost(self) -> float:
+        """Dollars, as far as prices are known. Asked again, it reads only the rows that came since."""
+        return sum(table.cost for table in self._sum_up().values()) + self._lost()
+
+    def edits_after(self, number: int) -> Iterator[AddedEdit]:
+        """The rows of edits that came after the row of this number, in the order of saving."""
+        return self._connection.execute(
+            "SELECT id, key, final, outcome, image, CASE outcome WHEN 'failed' THEN json_extract(effective, '$.status')"
+            " END FROM edit NOT INDEXED WHERE id > ? ORDER BY id",
+            (number,),
+        )
+
+    def assessments_after(self, number: int) -> Iterator[AddedAssessment]:
+        """The assessments that came after the row of this number and need no more work, in the order of saving."""
+        return self._connection.execute(
+            "SELECT id, key, edit, judge, epoch FROM assessment NOT INDEXED "
+            f"WHERE id > ? AND final = 1 AND {self._not_failed('assessment')} ORDER BY id",
+            (number,),
+        )
+
+    def _sum_up(self) -> dict[Table, TableSums]:
+        later: tuple[Table, ...] = ("feature", "sentinel")
+        worked: list[Table] = ["edit", "assessment", *(table for table in later if self.has(table))]
+        return {table: self._summed_up(table) for table in worked}
+
+    def _summed_up(self, table: Table) -> TableSums:
+        """What all rows of a table come to."""
+        so_far = self.sums.tables.get(table, TableSums())
         outcome = "outcome" if table == "edit" else "''"
         # By number and in one pass: an index would read the rows in random order, and grouping would sort them.
         rows = self._connection.execute(
@@ -190,7 +232,7 @@ class Summaries:
             (so_far.last,),
         )
         last, final, edited, refused, seconds, cost, unpriced = rows.fetchone()
-        self._sums[table] = _Sums(
+        self.sums.tables[table] = summed = TableSums(
             last=last or so_far.last,
             final=so_far.final + int(final),
             edited=so_far.edited + int(edited),
@@ -199,7 +241,7 @@ class Summaries:
             cost=so_far.cost + cost,
             unpriced=so_far.unpriced + int(unpriced),
         )
-        return self._sums[table]
+        return summed
 
     def failures(self) -> list[Failure]:
         """Why edits and judgements failed that have not succeeded since; the most frequent first."""
@@ -333,7 +375,9 @@ class Summaries:
         """The weights that edits were made with, as their editors recorded them; the earliest of each editor first."""
         rows = self._connection.execute(
             "SELECT editor, json_extract(effective, '$.weights') AS weights, COUNT(*), MIN(id) AS place "
-            "FROM edit WHERE final = 1 GROUP BY editor, weights HAVING weights IS NOT NULL ORDER BY place"
+            # Most editors record none: to look for the word is ten times faster than to parse.
+            "FROM edit NOT INDEXED WHERE final = 1 AND instr(effective, '\"weights\"') "
+            "GROUP BY editor, weights HAVING weights IS NOT NULL ORDER BY place"
         )
         return [
             EditingWeights(editor=editor, weights=json.loads(weights), edits=edits)
@@ -405,12 +449,19 @@ class Summaries:
         """Dollars of tries that no row tells of, because the run was killed before the next try."""
         if not self.has("attempt"):
             return 0.0
+        sums = self.sums
         stages: dict[str, tuple[Table, ...]] = {
             "edit": ("edit",),
             "judge": ("assessment", "sentinel"),
             "describe": ("feature",),
         }
-        lost = 0.0
+        (newest,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM attempt").fetchone()
+        # What was done twice has a row that tells only of the first time.
+        twice = f"status IN ('{REPEATED}', '{NONDETERMINISTIC}')"
+        query = f"SELECT TOTAL(cost) FROM attempt WHERE id > ? AND id <= ? AND cost > 0 AND {twice}"
+        sums.paid_twice += self._connection.execute(query, (sums.last_attempt, newest)).fetchone()[0]
+        # Once a row tells of a try, it always will.
+        waiting, untold = json.dumps(list(sums.untold)), dict[int, float]()
         for stage, named in stages.items():
             tables = [table for table in named if self.has(table)]
             if not tables:
@@ -421,10 +472,12 @@ class Summaries:
                 for table in tables
                 for final in (0, 1)
             )
-            # What was done twice has a row that tells only of the first time.
-            query = (
-                "SELECT TOTAL(cost) FROM attempt a WHERE stage = ? AND cost > 0 "
-                f"AND (status IN ('{REPEATED}', '{NONDETERMINISTIC}') OR ({rows}))"
-            )
-            lost += self._connection.execute(query, (stage,)).fetchone()[0]
-        return lost
+            for which, values in (
+                ("id > ? AND id <= ?", (sums.last_attempt, newest)),
+                ("id IN (SELECT value FROM json_each(?))", (waiting,)),
+            ):
+                of_stage = f"{which} AND stage = ? AND cost > 0"
+                query = f"SELECT id, cost FROM attempt a WHERE {of_stage} AND NOT {twice} AND {rows}"
+                untold |= self._connection.execute(query, (*values, stage)).fetchall()
+        sums.untold, sums.last_attempt = untold, newest
+        return sums.paid_twice + sum(untold.values())

@@ -57,9 +57,9 @@ def test_answers_in_words_are_counted_apart_and_judged_by_nobody(
         tally = run_stages(folder, ("edit", "judge"), Options()).tallies
     assert tally[0].counts == {"edited": 8, "answered in words": 3, "failed": 1}
     status = status_of(Run.open(folder))
-    (counts,) = status.editors.values()
+    (counts,) = status.counts.editors.values()
     assert (counts["done"], counts["answered in words"], counts["to retry"]) == (8, 3, 1)
-    assert {judge["total"] for judge in status.judges.values()} == {8}
+    assert {judge["total"] for judge in status.counts.judges.values()} == {8}
     assert status.totals.to_retry == 4, "the next run asks again"
     words, other = status.failures
     assert (words.count, other.count) == (3, 1)

@@ -13,7 +13,7 @@
       const progress = await (await fetch("progress", { cache: "no-store" })).json();
       const parts = [...shares("edits by", progress.editors), ...shares("ratings by", progress.judges)];
       if (progress.cost) parts.push(`$${progress.cost.toFixed(2)} so far`);
-      const state = progress.complete ? "The run is complete." : "The run is going on.";
+      const state = progress.problem || (progress.complete ? "The run is complete." : "The run is going on.");
       const sentence = `${state} ${parts.join(" · ")}`;
       if (words.textContent !== sentence) words.textContent = sentence;
       reload.hidden = progress.page <= painted;

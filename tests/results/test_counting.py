@@ -1,0 +1,263 @@
+"""Counts that are kept and added to are the counts of the whole run."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stillme.audit import load
+from stillme.design import Design
+from stillme.mitigation import extraction_key
+from stillme.mitigation.features import Declined, Described, Extraction, Features
+from stillme.results import Run
+from stillme.results import counting as counting_room
+from stillme.results.counting import Counting, Counts
+from stillme.stages.recording import record
+from stillme.store import AssessmentRow, EditRow, Store
+from stillme.store.attempts import Attempt
+from stillme.store.features import FeatureRow
+from stillme.store.summaries import TableSums
+from stillme.types import IN_WORDS, Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused, Request, digest
+
+AUDIT = """
+arms = ["baseline", "feature"]
+[portraits]
+source = "synthetic"
+limit = 3
+[prompts]
+only = ["O-01"]
+[[editors]]
+use = "noop"
+[[editors]]
+use = "planted"
+[[judges]]
+use = "scripted"
+epochs = 2
+[[judges]]
+use = "scripted"
+name = "other"
+parameters = { scores = { skin_tone = 2 } }
+[estimates]
+factors = ["preset"]
+"""
+OUTCOMES: tuple[EditOutcome, ...] = (
+    Edited(image=b""),
+    Edited(image=b"", effective={"cost": "unknown"}),
+    Refused(message="no"),
+    Failed(error="timed out", retryable=True),
+    Failed(error="I would rather not", retryable=False, status=IN_WORDS),
+)
+RATINGS = (Rated(score=3), Abstained(reason="too dark"), Failed(error="no JSON", retryable=True))
+EXTRACTIONS: tuple[Extraction, ...] = (
+    Described(features=Features(dimensions={"hair": "short"}, sentence="short hair")),
+    Declined(reason="no"),
+    Failed(error="timed out", retryable=True),
+)
+PICTURES = ("a" * 64, "b" * 64)
+
+numbers = st.sampled_from([0, 11, -1])
+"""Few requests, so that much happens to each; the last is one that the run does not ask."""
+dollars = st.sampled_from([0.0, 0.25])
+edits = st.tuples(st.just("edit"), numbers, st.sampled_from(OUTCOMES), st.sampled_from(PICTURES), dollars)
+judgements = st.tuples(
+    st.just("judge"), numbers, st.integers(0, 1), st.integers(0, 2), st.sampled_from(PICTURES), st.sampled_from(RATINGS)
+)
+features = st.tuples(st.just("feature"), st.integers(0, 2), st.sampled_from(EXTRACTIONS))
+attempts = st.tuples(st.just("attempt"), numbers, dollars)
+look = st.just(("look",))
+steps = st.lists(st.one_of(edits, edits, judgements, judgements, features, attempts, look, look), max_size=60)
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[Path]:
+    """A run that has recorded what it asks, and done nothing."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "audit.toml").write_text(AUDIT)
+        with Store.writing(folder) as store:
+            record(load(folder), store)
+        yield folder
+
+
+def asked_of(run: Run) -> list[Request]:
+    requests = [request.request(run.design) for request in run.requests()]
+    assert [request.key for request in requests] == [request.key for request in run.requests()]
+    first = requests[0]
+    unasked = Request(
+        portraits=first.portraits,
+        prompt=first.prompt,
+        arm=first.arm,
+        instruction=first.instruction,
+        editor=first.editor,
+        seed=99,
+    )
+    return [*requests, unasked]
+
+
+def apply(step: tuple, store: Store, design: Design, requests: list[Request]) -> None:
+    match step:
+        case ("edit", number, outcome, picture, cost):
+            image = picture if isinstance(outcome, Edited) else None
+            row = EditRow(request=requests[number], outcome=outcome, image=image, attempts=1, seconds=0.5, cost=cost)
+            store.add_edits([row])
+        case ("judge", number, judge, epoch, picture, rating):
+            edit, spec = requests[number].key, design.judges[judge].spec
+            row = AssessmentRow(
+                key=counting_room.assessment_key(edit, picture, spec.key, epoch),
+                edit=edit,
+                epoch=epoch,
+                judge=spec,
+                assessment=Assessment(ratings={"skin_tone": rating}),
+                attempts=1,
+                seconds=0.25,
+                cost=0.5,
+            )
+            store.add_assessments([row])
+        case ("feature", number, extraction):
+            image, spec = design.portraits[number].image, design.extractors[0].spec
+            key = extraction_key(image, spec)
+            row = FeatureRow(
+                key=key, image=image, extractor=spec, extraction=extraction, attempts=1, seconds=0.5, cost=0.25
+            )
+            store.add_features([row])
+        case ("attempt", number, cost):
+            attempt = Attempt(stage="edit", key=requests[number].key, number=1, error="no", retryable=True, cost=cost)
+            store.add_attempts([attempt])
+
+
+def counted_one_by_one(run: Run) -> Counts:
+    """Request by request, each looked up by its key."""
+    editors = {editor.name: Counter(total=0, done=0) for editor in run.design.editors}
+    judges = {judge.name: Counter(total=0, done=0) for judge in run.judges}
+    for asked in run.asked():
+        editors[asked.editor]["total"] += asked.counts
+        edit = run.store.edits([asked.key]).get(asked.key)
+        if edit is None:
+            continue
+        waits = "answered in words" if edit.status == IN_WORDS else "to retry"
+        editors[asked.editor].update(done=int(edit.final), **{edit.outcome if edit.final else waits: 1})
+        for judge in run.judges if edit.image else ():
+            keys = [key for key, _ in judge.assessments(asked.key, edit.image or "")]
+            judges[judge.name].update(total=len(keys), done=len(run.store.finished_assessments(keys)))
+    (extractor,) = run.design.extractors
+    keys = [extraction_key(portrait.image, extractor.spec) for portrait in run.design.portraits]
+    described = Counter(total=len(keys), done=0)
+    for extraction in run.store.features(keys).values():
+        failed = isinstance(extraction, Failed)
+        described.update(done=int(not failed), **{"to retry" if failed else type(extraction).__name__.lower(): 1})
+    return Counts(extractors={extractor.name: described}, editors=editors, judges=judges)
+
+
+EDITED, RATED, LOOK = OUTCOMES[0], RATINGS[0], ("look",)
+A, B = PICTURES
+JUDGED = [("edit", 0, EDITED, A, 0.25), ("judge", 0, 0, 0, A, RATED), ("judge", 0, 0, 1, A, RATED), LOOK]
+REMADE = [*JUDGED, ("edit", 0, EDITED, B, 0.25), LOOK, ("judge", 0, 0, 1, B, RATED), LOOK]
+JUDGED_BEFORE = [("judge", 0, 1, 0, B, RATED), LOOK, ("edit", 0, EDITED, B, 0.25), LOOK]
+NOT_ASKED_SO_OFTEN = [*JUDGED, ("judge", 0, 0, 2, A, RATED), ("judge", 0, 1, 1, A, RATED)]
+
+
+@given(steps=steps, chunk=st.sampled_from([1, 3, 1000]))
+@example(steps=REMADE, chunk=1000)
+@example(steps=JUDGED_BEFORE, chunk=1000)
+@example(steps=NOT_ASKED_SO_OFTEN, chunk=1000)
+def test_counts_that_are_added_to_are_the_counts_from_scratch(recorded: Path, steps: list[tuple], chunk: int):
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(counting_room, "_CHUNK", chunk)
+        folder = Path(name)
+        shutil.copyfile(recorded / "stillme.sqlite", folder / "stillme.sqlite")
+        counting = Counting()
+        with Run.open(folder) as run:
+            design, requests = run.design, asked_of(run)
+        for step in [*steps, ("look",)]:
+            if step != ("look",):
+                with Store.writing(folder) as store:
+                    apply(step, store, design, requests)
+                continue
+            with Run.open(folder) as run, Run.open(folder) as again:
+                counts = counting.of(run)
+                assert counts == Counting().of(again) == counted_one_by_one(again)
+                known, fresh = run.store.totals(), again.store.totals()
+                assert (known.edits, known.assessments, known.to_retry) == (
+                    fresh.edits,
+                    fresh.assessments,
+                    fresh.to_retry,
+                )
+                assert (known.cost, known.seconds) == pytest.approx((fresh.cost, fresh.seconds))
+                assert run.store.cost() == pytest.approx(fresh.cost)
+
+
+def test_a_second_look_reads_only_what_was_added(recorded: Path, tmp_path: Path):
+    shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
+    with Run.open(tmp_path) as run:
+        design, requests = run.design, asked_of(run)
+    counting, read = Counting(), list[int]()
+    for number in range(4):
+        with Store.writing(tmp_path) as store:
+            apply(("edit", number, OUTCOMES[0], PICTURES[0], 0.0), store, design, requests)
+        with Run.open(tmp_path) as run, pytest.MonkeyPatch.context() as patched:
+            after, asked = run.store.edits_after, run.asked
+            patched.setattr(run.store, "edits_after", lambda last, after=after: read.append(last) or after(last))
+            patched.setattr(run, "asked", lambda asked=asked: read.append(-1) or asked())
+            assert sum(editor.get("edited", 0) for editor in counting.of(run).editors.values()) == number + 1
+            assert run.store.sums.tables.get("edit", TableSums()).last == number
+            run.store.cost()
+    assert read == [-1, 0, 1, 2, 3], "the requests once, then edits after the last that was read"
+
+
+def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: Path):
+    ledger = tmp_path / "stillme.sqlite"
+    shutil.copyfile(recorded / ledger.name, ledger)
+    with Run.open(tmp_path) as run:
+        design, requests = run.design, asked_of(run)
+    counting = Counting()
+    for number in range(2):
+        with Store.writing(tmp_path) as store:
+            apply(("edit", number, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
+    with Run.open(tmp_path) as run:
+        counting.of(run)
+        assert run.store.cost() == 2
+    for path in tmp_path.glob("stillme.sqlite*"):
+        path.unlink()
+    shutil.copyfile(recorded / ledger.name, ledger)
+    with Store.writing(tmp_path) as store:
+        apply(("edit", 2, OUTCOMES[2], PICTURES[0], 1.0), store, design, requests)
+    with Run.open(tmp_path) as run:
+        assert counting.of(run) == counted_one_by_one(run)
+        assert run.store.cost() == 1
+
+
+def test_after_a_look_that_broke_everything_is_counted_again(recorded: Path, tmp_path: Path):
+    shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
+    with Run.open(tmp_path) as run:
+        design, requests = run.design, asked_of(run)
+    with Store.writing(tmp_path) as store:
+        for step in JUDGED[:-1]:
+            apply(step, store, design, requests)
+    counting = Counting()
+    with Run.open(tmp_path) as run, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run.store, "assessments_after", lambda _: (_ for _ in ()).throw(ConnectionError))
+        with pytest.raises(ConnectionError):
+            counting.of(run)
+    with Run.open(tmp_path) as run:
+        assert counting.of(run) == counted_one_by_one(run)
+
+
+def test_a_run_that_asks_something_else_is_counted_again(recorded: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(recorded, tmp_path / "run"))
+    counting = Counting()
+    with Run.open(folder) as run:
+        before = counting.of(run)
+    (folder / "audit.toml").write_text(AUDIT.replace("limit = 3", "limit = 2"))
+    with Store.writing(folder) as store:
+        record(load(folder), store)
+    with Run.open(folder) as run:
+        after = counting.of(run)
+    assert [counts.editors["noop"]["total"] for counts in (before, after)] == [6, 4]
+    assert digest(after.as_json()) != digest(before.as_json())
