@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from stillme.editors.noop import Noop
 from stillme.judges.scripted import Scripted
@@ -41,29 +43,42 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scripted, "provider", address, raising=False)
 
 
+@pytest.fixture
+def last_edit_waits_for_a_judge(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Edits one by one, the last not before a judge was asked; for each try of it, whether that happened."""
+    judged, came = threading.Event(), list[bool]()
+    begin, edit, judge = Noop.__init__, Noop.edit, Scripted.judge
+
+    def one_by_one(self: Noop, parameters: BaseModel) -> None:
+        begin(self, parameters)
+        self.capabilities = replace(self.capabilities, batch=1)
+
+    def waiting(self: Noop, requests: Sequence[Request]) -> Iterator[EditOutcome]:
+        (request,) = requests
+        if request.prompt.id == "O-02" and request.portraits[0].id == LAST:
+            came.append(judged.wait(20))
+        return edit(self, requests)
+
+    def judging(self: Scripted, pairs: Sequence[Pair]) -> Iterator[Assessment]:
+        judged.set()
+        return judge(self, pairs)
+
+    monkeypatch.setattr(Noop, "__init__", one_by_one)
+    monkeypatch.setattr(Noop, "edit", waiting)
+    monkeypatch.setattr(Scripted, "judge", judging)
+    return came
+
+
 def answers(folder: Path) -> list[tuple[str, int]]:
     with sqlite3.connect(folder / "stillme.sqlite") as ledger:
         return ledger.execute("SELECT judge, COUNT(*) FROM assessment GROUP BY judge ORDER BY judge").fetchall()
 
 
 @pytest.mark.usefixtures("remote")
-def test_an_edit_is_judged_before_the_last_edit_is_made(write_audit: Write, monkeypatch: pytest.MonkeyPatch):
-    judged, edit = threading.Event(), Noop.edit
-    original = Scripted.judge
-
-    def judge(self: Scripted, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        judged.set()
-        return original(self, pairs)
-
-    def waits_for_the_judge(self: Noop, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        last = requests[-1].prompt.id == "O-02" and requests[-1].portraits[0].id == LAST
-        assert not last or judged.wait(20), "no judge came while edits were made"
-        return edit(self, requests)
-
-    monkeypatch.setattr(Scripted, "judge", judge)
-    monkeypatch.setattr(Noop, "edit", waits_for_the_judge)
+def test_an_edit_is_judged_before_the_last_edit_is_made(write_audit: Write, last_edit_waits_for_a_judge: list[bool]):
     folder = write_audit(judge=TWO)
     summary = run_stages(folder, WORK, Options())
+    assert last_edit_waits_for_a_judge == [True]
     assert [count for _, count in answers(folder)] == [12, 12]
     assert [tally.total for tally in summary.tallies] == [12, 12, 12]
     assert run_stages(folder, WORK, Options()).tallies[1].already == 12
@@ -170,24 +185,12 @@ def test_editors_of_different_providers_are_asked_at_the_same_time(write_audit: 
 
 
 def test_a_judge_on_this_machine_rates_edits_as_they_come_from_elsewhere(
-    write_audit: Write, monkeypatch: pytest.MonkeyPatch
+    write_audit: Write, monkeypatch: pytest.MonkeyPatch, last_edit_waits_for_a_judge: list[bool]
 ):
     monkeypatch.setattr(Noop, "provider", "far.example", raising=False)
-    judged, edit, judge = threading.Event(), Noop.edit, Scripted.judge
-
-    def judging(self: Scripted, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        judged.set()
-        return judge(self, pairs)
-
-    def waits_for_the_judge(self: Noop, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        last = requests[-1].prompt.id == "O-02" and requests[-1].portraits[0].id == LAST
-        assert not last or judged.wait(20), "no judge came while edits were made"
-        return edit(self, requests)
-
-    monkeypatch.setattr(Scripted, "judge", judging)
-    monkeypatch.setattr(Noop, "edit", waits_for_the_judge)
     folder = write_audit()
     run_stages(folder, WORK, Options())
+    assert last_edit_waits_for_a_judge == [True]
     assert [count for _, count in answers(folder)] == [12]
 
 
