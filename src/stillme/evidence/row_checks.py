@@ -40,10 +40,9 @@ def row_differences(folder: Path, run: Run, relabelled: frozenset[str]) -> Itera
 
     `relabelled` names the labels of rows that were written before the design's were corrected.
     """
-    requests: dict[str, RecordedRequest] = {}
     for number, recorded in enumerate(run.requests(), start=1):
         yield from _request(number, recorded, run.design)
-        requests[recorded.key] = recorded
+    places = _places(run)
     yield from _grid(run)
     images: dict[str, list[str]] = defaultdict(list)
     """By edit: its pictures in their order. There is a second where the first was lost and made again, differently."""
@@ -52,10 +51,10 @@ def row_differences(folder: Path, run: Run, relabelled: frozenset[str]) -> Itera
     for number, row in enumerate(read_rows(folder, EDITS), start=1):
         if row["final"] and row["image"]:
             images[row["edit"]].append(row["image"])
-        recorded = requests.get(row["edit"])
         yield from _outcome(number, row)
         # A row of an earlier configuration is kept, and no number uses it.
-        if recorded is not None:
+        if row["edit"] in places:
+            recorded = run.request_at(places[row["edit"]])
             request = recorded.request(run.design)
             yield from _edit(number, row, request)
             if recorded.withheld:
@@ -77,9 +76,18 @@ def row_differences(folder: Path, run: Run, relabelled: frozenset[str]) -> Itera
 
 def relabelled_in(folder: Path, run: Run) -> frozenset[str]:
     """Names the labels of rows whose portrait or prompt has other labels in the design."""
-    requests = {recorded.key: recorded for recorded in run.requests()}
-    rows = (row for row in read_rows(folder, EDITS) if row["edit"] in requests)
-    return frozenset(filter(None, (_other_labels(row, requests[row["edit"]].request(run.design)) for row in rows)))
+    places = _places(run)
+    asked = (
+        (row, run.request_at(places[row["edit"]]).request(run.design))
+        for row in read_rows(folder, EDITS)
+        if row["edit"] in places
+    )
+    return frozenset(filter(None, (_other_labels(row, request) for row, request in asked)))
+
+
+def _places(run: Run) -> dict[str, int]:
+    """Where each request stands, by its key: there may be a million, and whole ones would fill the memory."""
+    return {asked.key: place for place, asked in enumerate(run.asked())}
 
 
 def _rebuilt(folder: Path, run: Run) -> Iterator[Difference]:
@@ -215,8 +223,8 @@ def _judgements(folder: Path, run: Run, images: Mapping[str, Sequence[str]]) -> 
         known = axes.get(row["judge_key"])
         if known is not None and row["axis"] not in known:
             yield Difference(file=JUDGEMENTS, row=number, column="axis", what="no axis of its judge", found=row["axis"])
-        failed[row["number"]] |= row["outcome"] == "failed"
         if not row["final"]:
+            failed[row["number"]] |= row["outcome"] == "failed"
             to_retry[row["number"]] = number
     for answer, number in to_retry.items():
         if not failed[answer]:

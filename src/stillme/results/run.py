@@ -102,6 +102,12 @@ class Run:
             return self.store.designs.requests(self._plan, editor)
         return (request for request in self._unrecorded if editor is None or request.editor == editor)
 
+    def request_at(self, position: int) -> RecordedRequest:
+        """One request by its place in the recorded order, counted from 0."""
+        if self._plan is not None:
+            return self.store.designs.request(self._plan, position)
+        return self._unrecorded[position]
+
     def asked(self) -> Iterator[Asked]:
         """The same requests, as much of them as counting needs."""
         if self._plan is not None:

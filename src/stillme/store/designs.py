@@ -118,6 +118,11 @@ class Designs:
         )
         return map(_request, rows)
 
+    def request(self, plan: int, position: int) -> RecordedRequest:
+        """One request of a plan, by its place in the order, counted from 0."""
+        query = f"SELECT {', '.join(_COLUMNS)} FROM request WHERE plan = ? AND position = ?"
+        return _request(self._connection.execute(query, (plan, position)).fetchone())
+
     def asked(self, plan: int) -> Iterator[Asked]:
         """The same requests, as much of them as counting needs."""
         query = "SELECT editor, key, withheld = '' OR waiting FROM request WHERE plan = ? ORDER BY position"
