@@ -29,6 +29,9 @@ MAX_COUNTS = 2_000_000
 BATCH = 64
 """Quantities that share one pass over the resamples."""
 
+AT_ONCE = 32_000
+"""Values, resamples × quantities, that are worked on at once: about what a processor's cache holds."""
+
 MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
 
@@ -47,7 +50,7 @@ class Resampled:
     outcomes: tuple[Interval | NotEstimable, ...]
     """One per comparison of the plan."""
     groups: Floats
-    """Replicates × levels: each level's value in each resample."""
+    """Levels × replicates: each level's value in each resample."""
     values: Floats
     """Each level's value in the rows themselves; NaN where there is none."""
     flat: bool
@@ -65,7 +68,7 @@ def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
         clustering = _Clustering.of([result.sides for result in results])
         yield Resampled(
             outcomes=tuple(_outcome(plan, quantity, result, clustering, settings.confidence) for result in results),
-            groups=_stacked([result.values for result in results[:levels]], settings.replicates),
+            groups=np.array([result.values for result in results[:levels]]).reshape(levels, settings.replicates),
             values=np.array([result.sides.value for result in results[:levels]]),
             flat=any(result.sides.flat[0] for result in results[:levels]),
         )
@@ -76,10 +79,6 @@ def limits(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> It
     for quantity, results in _results(plan, quantities, settings):
         clustering = _Clustering.of([result.sides for result in results])
         yield tuple(partial(_outcome, plan, quantity, result, clustering) for result in results)
-
-
-def _stacked(columns: Sequence[Floats], rows: int) -> Floats:
-    return np.stack(columns, axis=1) if columns else np.empty((rows, 0))
 
 
 def _results(
@@ -143,9 +142,13 @@ class _Table:
         )
 
     def add(self, counts: Sequence[Floats], done: int) -> None:
-        if self.part is not None:
-            end = done + len(counts[0])
-            self.values[:, done:end], self.errors[:, done:end] = self.part.under(counts)
+        if self.part is None:
+            return
+        rows, at_once = len(counts[0]), max(1, AT_ONCE // len(self.values))
+        for start in range(0, rows, at_once):
+            few = [part[start : start + at_once] for part in counts]
+            here = slice(done + start, done + start + len(few[0]))
+            self.values[:, here], self.errors[:, here] = self.part.under(few)
 
     def studentise(self) -> None:
         """Turn variances into t-values."""

@@ -31,7 +31,7 @@ CLEARLY_LARGE = 0.1
 PERMUTATIONS_PER_REPLICATE = 5
 """More permutations than bootstrap replicates: a p-value must be able to get small enough to survive Holm."""
 
-_AT_ONCE = 200_000
+AT_ONCE = 200_000
 """Sums of levels that are worked on at once: about what a processor's cache holds."""
 
 Sides = tuple[Flags, Flags]
@@ -56,7 +56,7 @@ class PermutationTest:
     """
 
 
-def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDArray[np.intp]]:
+def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDArray[Any]]:
     """Chunks of permutations × units: each unit's label after permuting labels within its block.
 
     No chunk goes beyond a look, which is where tests may stop: what is decided there does not depend on memory.
@@ -64,11 +64,12 @@ def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDAr
     stream = np.random.default_rng(int(digest([settings.seed, "permute", list(design.names)]), 16))
     size = len(design.level)
     by_block = np.argsort(design.within, kind="stable")
+    level = design.level.astype(np.min_scalar_type(int(design.level.max())))
     for rows in _chunks(settings, MAX_COUNTS // max(1, size * (1 + int(design.level.max())))):
         shuffled = np.argsort(design.within + stream.random((rows, size)), axis=1)
-        permuted = np.empty((rows, size), dtype=np.intp)
+        permuted = np.empty((rows, size), dtype=level.dtype)
         # Sorting by block number plus a random fraction keeps blocks together and shuffles inside.
-        permuted[:, by_block] = design.level[shuffled]
+        permuted[:, by_block] = level[shuffled]
         yield permuted
 
 
@@ -251,11 +252,16 @@ class _LevelSums:
         counts, squared_counts, units = (_union(part, side) for part in (self.counts, self.squared_counts, self.units))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = sums / counts[..., pattern]
-            explained = mean * mean * squared_counts[..., pattern]
-            residuals = squares - 2 * mean * products + explained
+            explained = mean * mean
+            explained *= squared_counts[..., pattern]
+            residuals = -2 * mean
+            residuals *= products
+            residuals += squares
+            residuals += explained
             # What is left where the terms cancel is rounding error.
-            residuals = np.where(residuals > NOISE * (squares + explained), residuals, 0.0)
-            return mean, residuals * (units / (units - 1) / counts**2)[..., pattern]
+            residuals[~(residuals > NOISE * (squares + explained))] = 0.0
+            residuals *= (units / (units - 1) / counts**2)[..., pattern]
+            return mean, residuals
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +292,7 @@ class _Tally:
         if not len(rows):
             return
         here = places[rows]
-        t = [t_of[pair][:, rows] for pair in self.pairs]
+        t = [t_of[pair] if len(rows) == len(places) else t_of[pair][:, rows] for pair in self.pairs]
         largest = np.maximum.reduce(t)
         for place, values in enumerate(t):
             threshold = self.thresholds[here, place]
@@ -318,7 +324,7 @@ def _tallies(
     part, done = moments, 0
     large = is_large(design)
     for drawn in permuted(design, levels, settings):
-        for start in range(0, len(drawn), rows := max(1, _AT_ONCE // (levels * len(places)))):
+        for start in range(0, len(drawn), rows := max(1, AT_ONCE // (levels * len(places)))):
             few = drawn[start : start + rows]
             sums = _normal_sums(design, levels, part, few) if large else _level_sums(few, levels, part)
             t_of = _t_values(sums, part.pattern, unions, pairs)
@@ -336,23 +342,28 @@ def _tallies(
 
 
 def _union(by_level: Floats, side: Flags) -> Floats:
-    return by_level[side.argmax()] if side.sum() == 1 else by_level[side].sum(axis=0)
+    first, *others = np.flatnonzero(side).tolist()
+    return sum((by_level[level] for level in others), by_level[first])
 
 
 def _place(sides: dict[tuple[bool, ...], int], side: Flags) -> int:
     return sides.setdefault(tuple(side.tolist()), len(sides))
 
 
-def _level_sums(labels: NDArray[np.intp], levels: int, moments: _Moments) -> _LevelSums:
+def _level_sums(labels: NDArray[Any], levels: int, moments: _Moments) -> _LevelSums:
     own, counts = (level_sums(labels, levels, part) for part in (moments.own, moments.counts))
     return _LevelSums(*np.moveaxis(own, 2, 0), *np.moveaxis(counts, 2, 0))
 
 
-def level_sums(labels: NDArray[np.intp], levels: int, moments: Floats) -> Floats:
+def level_sums(labels: NDArray[Any], levels: int, moments: Floats) -> Floats:
     """Levels × permutations × further columns of `moments`: the sum of each level's units."""
     columns = np.ascontiguousarray(moments.reshape(len(moments), -1))
-    sums = [product((labels == level).astype(np.float64), columns) for level in range(levels)]
-    return np.stack(sums).reshape(levels, len(labels), *moments.shape[1:])
+    sums = np.empty((levels, len(labels), columns.shape[1]))
+    for level in range(levels - 1):
+        product((labels == level).astype(np.float64), columns, out=sums[level])
+    # Every unit has a label, so the last level has what the others leave.
+    np.subtract(columns.sum(axis=0), sums[:-1].sum(axis=0), out=sums[-1])
+    return sums.reshape(levels, len(labels), *moments.shape[1:])
 
 
 def is_large(design: PermutationDesign) -> bool:
@@ -420,9 +431,11 @@ def _t_values(
     t_of: dict[tuple[int, int], Floats] = {}
     for one, other in pairs:
         difference = np.abs(mean[one] - mean[other])
+        t = variance[one] + variance[other]
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = difference / np.sqrt(variance[one] + variance[other])
+            np.divide(difference, np.sqrt(t, out=t), out=t)
         # Without any spread a difference is either none or beyond all chance; a side without a value shows none.
-        none = ~(difference >= NOISE) | np.isnan(t)
-        t_of[one, other] = np.where(none, 0.0, np.minimum(t, _MAX_T))
+        np.minimum(t, _MAX_T, out=t)
+        t[~(difference >= NOISE)] = 0.0
+        t_of[one, other] = np.fmax(t, 0.0, out=t)
     return t_of
