@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from scipy.special import expit
 
-from stillme.estimates.compared import Collapsed, Compared, Sides
+from stillme.estimates.compared import Collapsed, Compared, Linear, Sides
 from stillme.estimates.design import Comparison, Places, Plan
 from stillme.estimates.quantiles import normal_quantile, t_quantile, wilson
 from stillme.estimates.quantities import Floats, Quantity, sums_by
@@ -93,12 +93,12 @@ def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> It
     collapsed = Collapsed.of(quantities)
     table = [_Table.of(plan, collapsed, comparison, settings) for comparison in plan.comparisons]
     done = 0
-    for counts in draws(plan, settings) if any(row.part for row in table) else ():
+    for counts in draws(plan, settings) if any(row.parts for row in table) else ():
         for row in table:
             row.add(counts, done)
         done += len(counts[0])
     for row in table:
-        row.studentise()
+        row.studentise(collapsed.is_rate)
     levels = len(plan.levels)
     for place in range(len(quantities)):
         results = [row.result(place) for row in table]
@@ -112,8 +112,8 @@ class _Table:
     sides: list[Sides]
     residuals: list[Floats]
     """Of levels whose errors may be drawn from their normal limit."""
-    part: Compared | None
-    """Those that are resampled."""
+    parts: list[tuple[Places, Compared | Linear]]
+    """Those that are resampled, and their rows."""
     row: Places
     """By quantity: its row among these, or -1."""
     values: Floats
@@ -128,13 +128,22 @@ class _Table:
         sides = compared.sides(collapsed)
         large = [side.is_large for side in sides]
         small = np.flatnonzero(~np.array(large)) if not comparison.for_spread else np.zeros(0, dtype=np.intp)
+        linear = compared.linear[small]
+        parts = [
+            (rows, build(small[rows]))
+            for rows, build in (
+                (np.flatnonzero(linear), compared.as_linear),
+                (np.flatnonzero(~linear), compared.chosen),
+            )
+            if len(rows)
+        ]
         row = np.full(len(sides), -1, dtype=np.intp)
         row[small] = np.arange(len(small))
         shape = (len(small), settings.replicates)
         return cls(
             sides=sides,
             residuals=compared.residuals() if comparison.against is None and any(large) else [],
-            part=compared.chosen(small) if len(small) else None,
+            parts=parts,
             row=row,
             values=np.empty(shape),
             errors=np.empty(shape),
@@ -142,29 +151,30 @@ class _Table:
         )
 
     def add(self, counts: Sequence[Floats], done: int) -> None:
-        if self.part is None:
-            return
-        rows, at_once = len(counts[0]), max(1, AT_ONCE // len(self.values))
+        rows, at_once = len(counts[0]), max(1, AT_ONCE // max(1, len(self.values)))
         for start in range(0, rows, at_once):
             few = [part[start : start + at_once] for part in counts]
             here = slice(done + start, done + start + len(few[0]))
-            self.values[:, here], self.errors[:, here] = self.part.under(few)
+            for places, part in self.parts:
+                self.values[places, here], self.errors[places, here] = part.under(few)
 
-    def studentise(self) -> None:
+    def studentise(self, is_rate: Flags) -> None:
         """Turn variances into t-values."""
-        if self.part is None:
-            return
         sides = [self.sides[place] for place in np.flatnonzero(self.row >= 0)]
-        value, variance = (
-            np.array(column)[:, None] for column in zip(*((s.value, s.variance) for s in sides), strict=True)
-        )
+        if not sides:
+            return
+        value = np.array([side.value for side in sides])[:, None]
+        variance = np.array([side.variance for side in sides])[:, None]
         has_error = np.isfinite(self.values) & (self.errors > 1e-8 * variance)
         self.usable = np.count_nonzero(has_error, axis=1)
         # The limits of a single rate are on the logit scale and need no t-values.
-        needed = ~self.part.is_rate if self.part.comparison.against is None else np.ones(len(sides), dtype=np.bool_)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = (self.values[needed] - value[needed]) / np.sqrt(self.errors[needed])
-        self.errors[needed] = np.sort(np.where(has_error[needed], t, math.nan), axis=1)
+        needed = ~is_rate[self.row >= 0] if sides[0].comparison.against is None else np.ones(len(sides), dtype=np.bool_)
+        for row in np.flatnonzero(needed):
+            t = self.errors[row]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                np.divide(self.values[row] - value[row], np.sqrt(t, out=t), out=t)
+            t[~has_error[row]] = math.nan
+            t.sort()
 
     def result(self, place: int) -> _Result:
         row = int(self.row[place])
