@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from scipy.special import expit
@@ -31,6 +31,9 @@ BATCH = 64
 
 AT_ONCE = 32_000
 """Values, resamples × quantities, that are worked on at once: about what a processor's cache holds."""
+
+_KEPT, _KEPT_COUNTS = 8, 500_000
+"""Designs whose resamples are kept for the next analysis, if they are few."""
 
 MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
@@ -214,15 +217,27 @@ def _normal(plan: Plan, table: Sequence[_Table], place: int, settings: Settings)
 
 def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
     """Chunks of resamples: for each stratum, replicates × units, how often each unit was drawn."""
+    strata = tuple(tuple(plan.names[unit] for unit in units) for units in plan.strata)
+    few = settings.replicates * sum(len(names) for names in strata) <= _KEPT_COUNTS
+    draw = _kept_draws if few else _drawn
+    return iter(draw(strata, settings.replicates, settings.seed))
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_draws(strata: tuple[tuple[str, ...], ...], replicates: int, seed: int) -> list[list[Floats]]:
+    return list(_drawn(strata, replicates, seed))
+
+
+def _drawn(strata: tuple[tuple[str, ...], ...], replicates: int, seed: int) -> Iterator[list[Floats]]:
     streams = [
         # Seeded by what is drawn from, so that a number does not depend on which others are computed.
-        np.random.default_rng(int(digest([settings.seed, "resample", [plan.names[unit] for unit in units]]), 16))
-        for units in plan.strata
+        np.random.default_rng(int(digest([seed, "resample", list(names)]), 16))
+        for names in strata
     ]
-    chunk = max(1, MAX_COUNTS // max(1, sum(len(units) for units in plan.strata)))
-    for start in range(0, settings.replicates, chunk):
-        rows = min(chunk, settings.replicates - start)
-        yield [_counts(stream, rows, len(units)) for stream, units in zip(streams, plan.strata, strict=True)]
+    chunk = max(1, MAX_COUNTS // max(1, sum(len(names) for names in strata)))
+    for start in range(0, replicates, chunk):
+        rows = min(chunk, replicates - start)
+        yield [_counts(stream, rows, len(names)) for stream, names in zip(streams, strata, strict=True)]
 
 
 def _counts(stream: np.random.Generator, rows: int, size: int) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,9 @@ PERMUTATIONS_PER_REPLICATE = 5
 AT_ONCE = 200_000
 """Sums of levels that are worked on at once: about what a processor's cache holds."""
 
+_KEPT, _KEPT_LABELS = 32, 1_000_000
+"""Designs whose permutations are kept for the next analysis, if their labels, a byte each, are few."""
+
 Sides = tuple[Flags, Flags]
 """Which levels of the plan are on the one side, and which on the other."""
 
@@ -61,15 +65,30 @@ def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDAr
 
     No chunk goes beyond a look, which is where tests may stop: what is decided there does not depend on memory.
     """
-    stream = np.random.default_rng(int(digest([settings.seed, "permute", list(design.names)]), 16))
-    size = len(design.level)
-    by_block = np.argsort(design.within, kind="stable")
-    level = design.level.astype(np.min_scalar_type(int(design.level.max())))
-    for rows in _chunks(settings, MAX_COUNTS // max(1, size * (1 + int(design.level.max())))):
-        shuffled = np.argsort(design.within + stream.random((rows, size)), axis=1)
-        permuted = np.empty((rows, size), dtype=level.dtype)
+    few = len(design.level) * PERMUTATIONS_PER_REPLICATE * settings.replicates <= _KEPT_LABELS
+    draw = _kept_permutations if few else _permutations
+    return iter(draw(design.names, design.level.tobytes(), design.within.tobytes(), settings.replicates, settings.seed))
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_permutations(
+    names: tuple[str, ...], level: bytes, within: bytes, replicates: int, seed: int
+) -> list[NDArray[Any]]:
+    return list(_permutations(names, level, within, replicates, seed))
+
+
+def _permutations(
+    names: tuple[str, ...], level: bytes, within: bytes, replicates: int, seed: int
+) -> Iterator[NDArray[Any]]:
+    stream = np.random.default_rng(int(digest([seed, "permute", list(names)]), 16))
+    labels, blocks = np.frombuffer(level, dtype=np.intp), np.frombuffer(within, dtype=np.intp)
+    size, most = len(labels), int(labels.max())
+    labels, by_block = labels.astype(np.min_scalar_type(most)), np.argsort(blocks, kind="stable")
+    for rows in _chunks(replicates, MAX_COUNTS // max(1, size * (1 + most))):
+        shuffled = np.argsort(blocks + stream.random((rows, size)), axis=1)
+        permuted = np.empty((rows, size), dtype=labels.dtype)
         # Sorting by block number plus a random fraction keeps blocks together and shuffles inside.
-        permuted[:, by_block] = level[shuffled]
+        permuted[:, by_block] = labels[shuffled]
         yield permuted
 
 
@@ -78,9 +97,9 @@ def permuted(design: PermutationDesign, levels: int, settings: Settings) -> Iter
     return normals(design, levels, settings) if is_large(design) else permutations(design, settings)
 
 
-def _chunks(settings: Settings, most: int) -> Iterator[int]:
+def _chunks(replicates: int, most: int) -> Iterator[int]:
     """Sizes that add up to all permutations, none above `most`, with a boundary at each look."""
-    total, look = PERMUTATIONS_PER_REPLICATE * settings.replicates, _look(settings)
+    total, look = PERMUTATIONS_PER_REPLICATE * replicates, _look(replicates)
     for start in range(0, total, look):
         left = min(look, total - start)
         while left:
@@ -89,13 +108,13 @@ def _chunks(settings: Settings, most: int) -> Iterator[int]:
             yield rows
 
 
-def _look(settings: Settings) -> int:
-    return int(FIRST * PERMUTATIONS_PER_REPLICATE * settings.replicates)
+def _look(replicates: int) -> int:
+    return int(FIRST * PERMUTATIONS_PER_REPLICATE * replicates)
 
 
 def is_look(done: int, settings: Settings) -> bool:
     """Whether tests may stop after so many permutations."""
-    return done % _look(settings) == 0
+    return done % _look(settings.replicates) == 0
 
 
 def smallest_permuted_p(design: PermutationDesign) -> float:
@@ -414,7 +433,7 @@ def normal_limit(design: PermutationDesign, levels: int, values: Floats) -> tupl
 def normals(design: PermutationDesign, levels: int, settings: Settings) -> Iterator[Floats]:
     """Chunks of draws × levels, standard normal."""
     stream = np.random.default_rng(int(digest([settings.seed, "normal permutation", list(design.names)]), 16))
-    for rows in _chunks(settings, MAX_COUNTS // levels):
+    for rows in _chunks(settings.replicates, MAX_COUNTS // levels):
         yield stream.standard_normal((rows, levels))
 
 
