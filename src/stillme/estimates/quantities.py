@@ -103,7 +103,8 @@ class Quantity:
         """What is counted in each of these sets of portraits."""
         reasons = [reason for reason in Exclusion if reason in self.excluded]
         columns = [self.counts > 0, self.counts, *(self.excluded[reason] for reason in reasons)]
-        counted: list[list[int]] = (np.array(sets, dtype=np.float64) @ np.stack(columns, axis=1)).astype(int).tolist()
+        members = np.array(sets, dtype=np.float64).reshape(-1, len(self.counts))
+        counted: list[list[int]] = (members @ np.stack(columns, axis=1)).astype(int).tolist()
         return [
             Counted(
                 portraits=portraits,
