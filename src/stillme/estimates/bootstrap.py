@@ -29,7 +29,7 @@ MAX_COUNTS = 2_000_000
 BATCH = 64
 """Quantities that share one pass over the resamples."""
 
-AT_ONCE = 32_000
+AT_ONCE = 16_000
 """Values, resamples × quantities, that are worked on at once: about what a processor's cache holds."""
 
 _KEPT, _KEPT_COUNTS = 8, 500_000
@@ -217,7 +217,8 @@ def _normal(plan: Plan, table: Sequence[_Table], place: int, settings: Settings)
 
 def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
     """Chunks of resamples: for each stratum, replicates × units, how often each unit was drawn."""
-    strata = tuple(tuple(plan.names[unit] for unit in units) for units in plan.strata)
+    names = np.array(plan.names, dtype=np.object_)
+    strata: tuple[tuple[str, ...], ...] = tuple(tuple(names[units].tolist()) for units in plan.strata)
     few = settings.replicates * sum(len(names) for names in strata) <= _KEPT_COUNTS
     draw = _kept_draws if few else _drawn
     return iter(draw(strata, settings.replicates, settings.seed))

@@ -361,8 +361,11 @@ def _tallies(
 
 
 def _union(by_level: Floats, side: Flags) -> Floats:
-    first, *others = np.flatnonzero(side).tolist()
-    return sum((by_level[level] for level in others), by_level[first])
+    levels = np.flatnonzero(side)
+    union: Floats = by_level[levels[0]]
+    for level in levels[1:]:
+        union = union + by_level[level]
+    return union
 
 
 def _place(sides: dict[tuple[bool, ...], int], side: Flags) -> int:

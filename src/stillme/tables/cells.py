@@ -29,9 +29,11 @@ def text_row_of(result: object) -> dict[str, str]:
 
 
 def _fill(row: dict[str, object], result: object, prefix: str) -> None:
-    names = _names(type(result)) if is_dataclass(result) else cast("Mapping[str, Any]", result)
-    for name in names:
-        value: Any = getattr(result, name) if names is not result else names[name]
+    if is_dataclass(result):
+        items = [(name, getattr(result, name)) for name in _names(type(result))]
+    else:
+        items = list(cast("Mapping[str, Any]", result).items())
+    for name, value in items:
         if type(value) in _PLAIN:
             row[prefix + name] = value
         else:
