@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from stillme.estimates.quantiles import normal_quantile, t_quantile, wilson
+from stillme.estimates.quantiles import normal_quantile, quantile, t_quantile, wilson
 
 pytestmark = pytest.mark.numeric
 
@@ -16,6 +17,11 @@ pytestmark = pytest.mark.numeric
 def test_quantiles_invert_the_distribution_functions(probability: float, freedom: float) -> None:
     assert stats.t.cdf(t_quantile(probability, freedom), freedom) == pytest.approx(probability, abs=1e-9)
     assert stats.norm.cdf(normal_quantile(probability)) == pytest.approx(probability, abs=1e-12)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(0, 1))
+def test_a_quantile_of_values_is_that_of_numpy(values: list[float], share: float) -> None:
+    assert quantile(np.array(values), share) == pytest.approx(float(np.quantile(values, share)), rel=1e-9, abs=1e-9)
 
 
 def test_quantiles_are_those_of_the_printed_tables() -> None:

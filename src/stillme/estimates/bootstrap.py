@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from scipy.special import expit
 
-from stillme.estimates.compared import Collapsed, Compared, Sides
+from stillme.estimates.compared import Collapsed, Compared, Linear, Sides
 from stillme.estimates.design import Comparison, Places, Plan
 from stillme.estimates.quantiles import normal_quantile, t_quantile, wilson
 from stillme.estimates.quantities import Floats, Quantity, sums_by
@@ -28,6 +28,12 @@ MAX_COUNTS = 2_000_000
 
 BATCH = 64
 """Quantities that share one pass over the resamples."""
+
+AT_ONCE = 16_000
+"""Values, resamples × quantities, that are worked on at once: about what a processor's cache holds."""
+
+_KEPT, _KEPT_COUNTS = 8, 500_000
+"""Designs whose resamples are kept for the next analysis, if they are few."""
 
 MIN_UNITS = 8
 """Units on a side below which a bootstrap repeats itself too often; Student's t replaces it."""
@@ -51,7 +57,7 @@ class Resampled:
     outcomes: tuple[Interval | NotEstimable, ...]
     """One per comparison of the plan."""
     groups: Floats
-    """Replicates × levels: each level's value in each resample."""
+    """Levels × replicates: each level's value in each resample."""
     values: Floats
     """Each level's value in the rows themselves; NaN where there is none."""
     flat: bool
@@ -69,7 +75,7 @@ def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
         clustering = _Clustering.of(plan, [result.sides for result in results])
         yield Resampled(
             outcomes=tuple(_outcome(plan, quantity, result, clustering, settings.confidence) for result in results),
-            groups=_stacked([result.values for result in results[:levels]], settings.replicates),
+            groups=np.array([result.values for result in results[:levels]]).reshape(levels, settings.replicates),
             values=np.array([result.sides.value for result in results[:levels]]),
             flat=any(result.sides.flat[0] for result in results[:levels]),
         )
@@ -80,10 +86,6 @@ def limits(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> It
     for quantity, results in _results(plan, quantities, settings):
         clustering = _Clustering.of(plan, [result.sides for result in results])
         yield tuple(partial(_outcome, plan, quantity, result, clustering) for result in results)
-
-
-def _stacked(columns: Sequence[Floats], rows: int) -> Floats:
-    return np.stack(columns, axis=1) if columns else np.empty((rows, 0))
 
 
 def _results(
@@ -98,12 +100,12 @@ def _batch(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> It
     collapsed = Collapsed.of(quantities)
     table = [_Table.of(plan, collapsed, comparison, settings) for comparison in plan.comparisons]
     done = 0
-    for counts in draws(plan, settings) if any(row.part for row in table) else ():
+    for counts in draws(plan, settings) if any(row.parts for row in table) else ():
         for row in table:
             row.add(counts, done)
         done += len(counts[0])
     for row in table:
-        row.studentise()
+        row.studentise(collapsed.is_rate)
     levels = len(plan.levels)
     for place in range(len(quantities)):
         results = [row.result(place) for row in table]
@@ -117,8 +119,8 @@ class _Table:
     sides: list[Sides]
     residuals: list[Floats]
     """Of levels whose errors may be drawn from their normal limit."""
-    part: Compared | None
-    """Those that are resampled."""
+    parts: list[tuple[Places, Compared | Linear]]
+    """Those that are resampled, and their rows."""
     row: Places
     """By quantity: its row among these, or -1."""
     values: Floats
@@ -133,13 +135,22 @@ class _Table:
         sides = compared.sides(collapsed)
         large = [side.is_large for side in sides]
         small = np.flatnonzero(~np.array(large)) if not comparison.for_spread else np.zeros(0, dtype=np.intp)
+        linear = compared.linear[small]
+        parts = [
+            (rows, build(small[rows]))
+            for rows, build in (
+                (np.flatnonzero(linear), compared.as_linear),
+                (np.flatnonzero(~linear), compared.chosen),
+            )
+            if len(rows)
+        ]
         row = np.full(len(sides), -1, dtype=np.intp)
         row[small] = np.arange(len(small))
         shape = (len(small), settings.replicates)
         return cls(
             sides=sides,
             residuals=compared.residuals() if comparison.against is None and any(large) else [],
-            part=compared.chosen(small) if len(small) else None,
+            parts=parts,
             row=row,
             values=np.empty(shape),
             errors=np.empty(shape),
@@ -147,25 +158,30 @@ class _Table:
         )
 
     def add(self, counts: Sequence[Floats], done: int) -> None:
-        if self.part is not None:
-            end = done + len(counts[0])
-            self.values[:, done:end], self.errors[:, done:end] = self.part.under(counts)
+        rows, at_once = len(counts[0]), max(1, AT_ONCE // max(1, len(self.values)))
+        for start in range(0, rows, at_once):
+            few = [part[start : start + at_once] for part in counts]
+            here = slice(done + start, done + start + len(few[0]))
+            for places, part in self.parts:
+                self.values[places, here], self.errors[places, here] = part.under(few)
 
-    def studentise(self) -> None:
+    def studentise(self, is_rate: Flags) -> None:
         """Turn variances into t-values."""
-        if self.part is None:
-            return
         sides = [self.sides[place] for place in np.flatnonzero(self.row >= 0)]
-        value, variance = (
-            np.array(column)[:, None] for column in zip(*((s.value, s.variance) for s in sides), strict=True)
-        )
+        if not sides:
+            return
+        value = np.array([side.value for side in sides])[:, None]
+        variance = np.array([side.variance for side in sides])[:, None]
         has_error = np.isfinite(self.values) & (self.errors > 1e-8 * variance)
         self.usable = np.count_nonzero(has_error, axis=1)
         # The limits of a single rate are on the logit scale and need no t-values.
-        needed = ~self.part.is_rate if self.part.comparison.against is None else np.ones(len(sides), dtype=np.bool_)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            t = (self.values[needed] - value[needed]) / np.sqrt(self.errors[needed])
-        self.errors[needed] = np.sort(np.where(has_error[needed], t, math.nan), axis=1)
+        needed = ~is_rate[self.row >= 0] if sides[0].comparison.against is None else np.ones(len(sides), dtype=np.bool_)
+        for row in np.flatnonzero(needed):
+            t = self.errors[row]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                np.divide(self.values[row] - value[row], np.sqrt(t, out=t), out=t)
+            t[~has_error[row]] = math.nan
+            t.sort()
 
     def result(self, place: int) -> _Result:
         row = int(self.row[place])
@@ -205,15 +221,28 @@ def _normal(plan: Plan, table: Sequence[_Table], place: int, settings: Settings)
 
 def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
     """Chunks of resamples: for each stratum, replicates × units, how often each unit was drawn."""
+    names = np.array(plan.names, dtype=np.object_)
+    strata: tuple[tuple[str, ...], ...] = tuple(tuple(names[units].tolist()) for units in plan.strata)
+    few = settings.replicates * sum(len(names) for names in strata) <= _KEPT_COUNTS
+    draw = _kept_draws if few else _drawn
+    return iter(draw(strata, settings.replicates, settings.seed))
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_draws(strata: tuple[tuple[str, ...], ...], replicates: int, seed: int) -> list[list[Floats]]:
+    return list(_drawn(strata, replicates, seed))
+
+
+def _drawn(strata: tuple[tuple[str, ...], ...], replicates: int, seed: int) -> Iterator[list[Floats]]:
     streams = [
         # Seeded by what is drawn from, so that a number does not depend on which others are computed.
-        np.random.default_rng(int(digest([settings.seed, "resample", [plan.names[unit] for unit in units]]), 16))
-        for units in plan.strata
+        np.random.default_rng(int(digest([seed, "resample", list(names)]), 16))
+        for names in strata
     ]
-    chunk = max(1, MAX_COUNTS // max(1, sum(len(units) for units in plan.strata)))
-    for start in range(0, settings.replicates, chunk):
-        rows = min(chunk, settings.replicates - start)
-        yield [_counts(stream, rows, len(units)) for stream, units in zip(streams, plan.strata, strict=True)]
+    chunk = max(1, MAX_COUNTS // max(1, sum(len(names) for names in strata)))
+    for start in range(0, replicates, chunk):
+        rows = min(chunk, replicates - start)
+        yield [_counts(stream, rows, len(names)) for stream, names in zip(streams, strata, strict=True)]
 
 
 def _counts(stream: np.random.Generator, rows: int, size: int) -> Floats:

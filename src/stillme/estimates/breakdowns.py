@@ -38,8 +38,9 @@ def by_prompt(
     for kind in sorted(set(names)):
         inside = np.array([name == kind for name in names], dtype=np.bool_)[edits.prompt]
         if inside.any():
-            part = estimate(edits.where(inside), [score.where(inside) for score in scores], wanted)
-            estimates += [replace(row, prompts=kind) for row in part]
+            columns = Columns.of(edits.where(inside))
+            quantities = list(columns.quantities([score.where(inside) for score in scores]))
+            estimates += estimate_all(columns, quantities, wanted, prompts=kind)
     return estimates
 
 

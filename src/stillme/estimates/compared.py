@@ -95,9 +95,12 @@ class _Stratum:
     """Sum and count of each of these sides in turn, × quantities × units."""
     size: Integers
     """By quantity: units with a value."""
+    even: Flags
+    """By quantity: whether all units of the stratum have as many edits, so that no resample changes their number."""
 
     def chosen(self, quantities: Places) -> _Stratum:
-        return _Stratum(self.place, self.units, self.sides, self.columns[:, quantities], self.size[quantities])
+        columns, size, even = self.columns[:, quantities], self.size[quantities], self.even[quantities]
+        return _Stratum(self.place, self.units, self.sides, columns, size, even)
 
     @property
     def width(self) -> int:
@@ -168,6 +171,20 @@ class Compared:
         strata = tuple(stratum.chosen(quantities) for stratum in self.strata)
         return Compared(self.comparison, self.is_rate[quantities], self.centre[quantities], strata, self.count)
 
+    @property
+    def linear(self) -> Flags:
+        """By quantity: whether its value is a sum over units, because only numerators vary over resamples."""
+        linear = np.full(len(self.centre), self.comparison.scale == "difference")
+        for stratum in self.strata:
+            linear &= stratum.even
+        return linear
+
+    def as_linear(self, quantities: Places) -> Linear:
+        """The quantities at these places, whose values must be linear."""
+        part = self.chosen(quantities)
+        value = part._value(part._total())
+        return Linear(value, part.is_rate & (part.count == 1), part.strata, tuple(part.residuals()))
+
     def under(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
         """Quantities × resamples: the value and its linearised variance, given how often each unit was drawn."""
         totals = [stratum.totals(counts[stratum.place]) for stratum in self.strata]
@@ -195,8 +212,8 @@ class Compared:
         total = self._total()
         variances, sizes = self._variances()
         variance = variances.sum(axis=0)
+        value = self._value(total)[:, 0]
         with np.errstate(divide="ignore", invalid="ignore"):
-            value = self._in_own_unit(self._linearised(total[:, :, None])[0])[:, 0]
             rates = snapped(total[::2] / total[1::2] + self.centre)
         active, flat, alone = self._alone(total)
         spread = ~flat.all(axis=0) & (variance > (NOISE * (1 + np.abs(self.centre))) ** 2)
@@ -264,12 +281,46 @@ class Compared:
             weights += [slope, -slope * mean]
         return value, weights
 
+    def _value(self, total: Floats) -> Floats:
+        """The value of the rows' own totals: a column, by quantity."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self._in_own_unit(self._linearised(total[:, :, None])[0])
+
     def _in_own_unit(self, value: Floats) -> Floats:
         """A difference has no centre."""
         if self.comparison.against is not None:
             return value
         value = value + self.centre[:, None]
         return np.where(self.is_rate[:, None], snapped(value), value)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """One comparison of quantities whose values are sums over units: linearising them changes nothing."""
+
+    value: Floats
+    """In the rows themselves: a column, by quantity."""
+    is_share: Flags
+    """By quantity: whether the value is a rate, so between 0 and 1."""
+    strata: tuple[_Stratum, ...]
+    residuals: tuple[Floats, ...]
+    """By stratum, quantities × units."""
+
+    def under(self, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """As `Compared.under`, from two sums a stratum instead of up to fourteen."""
+        value = np.repeat(self.value, len(counts[0]), axis=1)
+        variance = np.zeros_like(value)
+        for stratum, residuals in zip(self.strata, self.residuals, strict=True):
+            drawn = counts[stratum.place].T
+            first, second = product(residuals, drawn), product(residuals * residuals, drawn)
+            value += first
+            size = np.maximum(1, stratum.size)[:, None]
+            first *= first
+            first /= size
+            second -= first
+            second *= size / np.maximum(1, size - 1)
+            variance += second
+        return np.where(self.is_share[:, None], snapped(value), value), np.maximum(variance, 0.0, out=variance)
 
 
 def _masks(comparison: Comparison) -> list[Flags]:
@@ -287,7 +338,9 @@ def _strata(plan: Plan, columns: Floats) -> Iterator[_Stratum]:
             kept = np.repeat(2 * sides, 2) + np.tile((0, 1), len(sides))
             inside = np.flatnonzero(any_value)
             values = np.ascontiguousarray(here[kept][:, :, inside])
-            yield _Stratum(place, inside, tuple(sides.tolist()), values, seen.any(axis=0).sum(axis=1))
+            counts = values[1::2]
+            even = (counts == counts[:, :, :1]).all(axis=(0, 2)) & (len(inside) == len(units))
+            yield _Stratum(place, inside, tuple(sides.tolist()), values, seen.any(axis=0).sum(axis=1), even)
 
 
 def _by_unit(plan: Plan, mask: Flags, values: Floats) -> Floats:

@@ -13,7 +13,7 @@ from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
 from stillme.estimates.dominance import delta_of, dominance
 from stillme.estimates.permuting import PermutationTest, Sides, permutation_tests
-from stillme.estimates.quantities import Columns, Measured, Quantity
+from stillme.estimates.quantities import Columns, Counted, Measured, Quantity
 from stillme.estimates.resampling import resample
 from stillme.estimates.rounding import interval
 from stillme.estimates.rows import Edits, Flags, Scores
@@ -79,7 +79,8 @@ def _pairs(plan: Plan, kind: Against, reference: str | None) -> list[tuple[str, 
     return [(one, other) for place, one in enumerate(levels) for other in levels[place + 1 :]]
 
 
-_Outcomes = Mapping[tuple[Measure, int, tuple[str, str]], tuple[Comparison, Interval | NotEstimable]]
+_Known = tuple[Comparison, Counted, Interval | NotEstimable]
+_Outcomes = Mapping[tuple[Measure, int, tuple[str, str]], _Known]
 """By measure, place of the quantity, and pair."""
 
 
@@ -97,7 +98,9 @@ def _outcomes(
     groups = [comparison for comparison in plan.comparisons if comparison.scope == "group"]
     members = {group.group: group.members for group in groups}
     compared = [_comparison(members, *pair) for pair in pairs]
-    outcomes: dict[tuple[Measure, int, tuple[str, str]], tuple[Comparison, Interval | NotEstimable]] = {}
+    everyone = [comparison.everyone for comparison in compared]
+    counted = [quantity.within(everyone) for quantity in collapsed]
+    outcomes: dict[tuple[Measure, int, tuple[str, str]], _Known] = {}
     for measure in measures:
         places, quantities = _quantities_for(measure, columns, measured, collapsed, compared)
         scale = "log ratio" if measure == "ratio" else "difference"
@@ -106,9 +109,10 @@ def _outcomes(
         spread = [replace(group, for_spread=True) for group in groups]
         wanted = replace(plan, comparisons=(*spread, *scaled), levels=())
         for place, quantity, resampled in zip(places, quantities, resample(wanted, quantities, settings), strict=True):
-            for pair, comparison, outcome in zip(pairs, compared, resampled.outcomes[len(groups) :], strict=True):
+            own = resampled.outcomes[len(groups) :]
+            for pair, comparison, number, outcome in zip(pairs, compared, counted[place], own, strict=True):
                 final = _in_own_unit(plan, measure, quantity, comparison, outcome)
-                outcomes[measure, place, pair] = (comparison, final)
+                outcomes[measure, place, pair] = (comparison, number, final)
     return outcomes
 
 
@@ -124,7 +128,7 @@ def _family(
         for place, quantity in enumerate(collapsed):
             for pair, test in zip(pairs, tests[place], strict=True):
                 if known := outcomes.get((measure, place, pair)):
-                    yield _contrast(plan, quantity, known[0], pair, measure, known[1], test)
+                    yield _contrast(plan, quantity, pair, measure, known, test)
 
 
 def _quantities_for(
@@ -171,13 +175,12 @@ def _in_own_unit(
 def _contrast(
     plan: Plan,
     quantity: Quantity,
-    comparison: Comparison,
     pair: tuple[str, str],
     measure: Measure,
-    outcome: Interval | NotEstimable,
+    known: _Known,
     test: PermutationTest | None,
 ) -> Contrast:
-    members = comparison.everyone
+    comparison, counted, outcome = known
     return Contrast(
         quantity=quantity.name,
         editor=quantity.editor,
@@ -187,11 +190,9 @@ def _contrast(
         factor=plan.factor,
         group=comparison.group,
         outcome=outcome,
-        portraits=int(np.count_nonzero(quantity.counts[members])),
-        edits=int(quantity.counts[members].sum()),
-        excluded=quantity.excluded_within(members),
         measure=measure,
         level=pair[0],
         against=pair[1],
         permutation=test if isinstance(outcome, Interval) else None,
+        **counted,
     )

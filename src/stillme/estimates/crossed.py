@@ -42,7 +42,7 @@ def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
         groups = [result.values for result in results[:levels]]
         yield Resampled(
             outcomes=tuple(_outcome(plan, quantity, result, settings.confidence) for result in results),
-            groups=np.stack(groups, axis=1) if groups else np.empty((settings.replicates, 0)),
+            groups=np.stack(groups) if groups else np.empty((0, settings.replicates)),
             values=np.array([result.value for result in results[:levels]]),
             flat=any(result.flat for result in results[:levels]),
         )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stillme.estimates.bootstrap import Resampled
 from stillme.estimates.design import PermutationDesign, Plan
 from stillme.estimates.permuting import (
+    AT_ONCE,
     CLEARLY_LARGE,
     PERMUTATIONS_PER_REPLICATE,
     is_large,
@@ -28,7 +29,7 @@ from stillme.estimates.permuting import (
     permuted,
     smallest_permuted_p,
 )
-from stillme.estimates.quantiles import normal_quantile, t_quantile
+from stillme.estimates.quantiles import normal_quantile, quantile, t_quantile
 from stillme.estimates.quantities import Floats, Quantity, sums_by
 from stillme.estimates.rounding import interval as rounded_interval
 from stillme.estimates.rounding import rounded
@@ -81,11 +82,12 @@ def interval(plan: Plan, quantity: Quantity, resampled: Resampled, settings: Set
         return NotEstimable(reason=f"fewer than two groups of {plan.factor} can be estimated")
     values = resampled.values[usable]
     observed = float(np.ptp(values))
-    replicates = resampled.groups[:, usable]
-    replicates = replicates[np.isfinite(replicates).all(axis=1)]
-    if len(replicates) < settings.replicates / 2:
+    # NaN where a group has no value.
+    error_ranges = np.ptp(resampled.groups[usable] - values[:, None], axis=0)
+    error_ranges = error_ranges[np.isfinite(error_ranges)]
+    if len(error_ranges) < settings.replicates / 2:
         return NotEstimable(reason="too few rated edits to resample every group")
-    error_range = float(np.quantile(np.ptp(replicates - values, axis=1), settings.confidence))
+    error_range = quantile(error_ranges, settings.confidence)
     error_range *= _small_sample(plan, int(usable.sum()), settings.confidence)
     # Groups at 0 % or 100 % do not vary when resampled; their own limits allow for what was not seen.
     below, above = _beyond_extremes(resampled) if quantity.is_rate and resampled.flat else (0.0, 0.0)
@@ -158,10 +160,12 @@ def _batch(
     for drawn in permuted(design, levels, settings):
         if not len(going):
             break
-        part, end = units[:, :, going], done + len(drawn)
-        sums = _normal_sums(design, levels, part, drawn) if large else level_sums(drawn, levels, part)
-        under_chance[:, going, done:end] = _differences(sums, usable[going])
-        done = end
+        part = units[:, :, going]
+        for start in range(0, len(drawn), rows := max(1, AT_ONCE // (levels * len(going)))):
+            few = drawn[start : start + rows]
+            sums = _normal_sums(design, levels, part, few) if large else level_sums(few, levels, part)
+            under_chance[:, going, done : done + len(few)] = _differences(sums, usable[going])
+            done += len(few)
         if is_look(done, settings):
             going = np.array([row for row in going if _is_open(observed[:, row], under_chance[:, row, :done])], np.intp)
     smallest = smallest_permuted_p(design)
@@ -172,7 +176,7 @@ def _batch(
         ranges, squares = (drawn[np.isfinite(drawn)] for drawn in under_chance[:, row])
         yield NullBand(
             mean=rounded(float(ranges.mean())),
-            high=rounded(float(np.quantile(ranges, settings.confidence))),
+            high=rounded(quantile(ranges, settings.confidence)),
             p=p_value(ranges, float(observed[0, row])),
             omnibus=p_value(squares, float(observed[1, row])),
             smallest_p=smallest,
@@ -205,16 +209,19 @@ def _differences(level_sums: Floats, usable: NDArray[np.bool_]) -> Floats:
     """
     differences = np.full((2, len(usable), level_sums.shape[1]), math.nan)
     # Nearly always every level has an estimate, for every quantity.
-    for keep in np.unique(usable, axis=0):
+    for keep in np.unique(usable, axis=0) if not usable.all() else usable[:1]:
         if keep.sum() < 2:
             continue
         places = np.flatnonzero((usable == keep).all(axis=1))
-        sums, counts = np.moveaxis(level_sums[keep][..., places], 2, 0)
+        part = level_sums if usable.all() else level_sums[keep][..., places]
+        sums, counts = np.moveaxis(part, 2, 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             values = sums / counts
-            mean = sums.sum(axis=0) / counts.sum(axis=0)
-        differences[0, places] = np.ptp(values, axis=0).T
-        differences[1, places] = (counts * (values - mean) ** 2).sum(axis=0).T
+            differences[0, places] = np.ptp(values, axis=0).T
+            values -= sums.sum(axis=0) / counts.sum(axis=0)
+            values *= values
+            values *= counts
+            differences[1, places] = values.sum(axis=0).T
     return differences
 
 

@@ -31,17 +31,21 @@ def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list
     return estimate_all(columns, list(columns.quantities(scores, prompts=settings.prompts == "sample")), settings)
 
 
-def estimate_all(columns: Columns, quantities: Sequence[Quantity], settings: Settings) -> list[Estimate]:
-    """The same, for quantities that are collapsed already."""
+def estimate_all(
+    columns: Columns, quantities: Sequence[Quantity], settings: Settings, *, prompts: str = ""
+) -> list[Estimate]:
+    """The same, for quantities that are collapsed already; `prompts` names what they are limited to."""
     plans = [design.everyone(columns, settings)]
     plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
-    estimates: list[Estimate] = []
+    by_quantity: list[list[Estimate]] = [[] for _ in quantities]
     for plan in plans:
         resampled = list(resample(plan, quantities, settings))
         bands = list(disparity.null_bands(plan, quantities, resampled, settings))
-        for quantity, result, band in zip(quantities, resampled, bands, strict=True):
-            estimates += _of_plan(plan, quantity, result, band, settings)
-    return sorted(estimates, key=order_of)
+        for rows, quantity, result, band in zip(by_quantity, quantities, resampled, bands, strict=True):
+            rows += _of_plan(plan, quantity, result, band, settings, prompts)
+    # Every quantity has the same rows, so these are put in order once.
+    order = sorted(range(len(by_quantity[0])), key=lambda row: order_of(by_quantity[0][row])) if by_quantity else []
+    return [rows[row] for rows in sorted(by_quantity, key=lambda rows: order_of(rows[0])) for row in order]
 
 
 def gap(
@@ -102,41 +106,52 @@ def contrasts_of(
 
 
 def _of_plan(
-    plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings
+    plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings, prompts: str
 ) -> list[Estimate]:
-    estimates = [
-        _estimate(plan, quantity, comparison, outcome)
-        for comparison, outcome in zip(plan.comparisons, resampled.outcomes, strict=True)
+    too_small = [
+        Comparison(scope="group" if plan.factor else "all", group=name, members=members)
+        for name, members in plan.too_small.items()
     ]
-    for name, members in plan.too_small.items():
-        group = Comparison(scope="group" if plan.factor else "all", group=name, members=members)
-        count = int(members.sum())
-        portraits = "1 portrait" if count == 1 else f"{count} portraits of one block"
-        estimates.append(_estimate(plan, quantity, group, NotEstimable(reason=f"only {portraits} in this group")))
+    reasons = [NotEstimable(reason=f"only {_few(group.members)} in this group") for group in too_small]
+    compared = [*plan.comparisons, *too_small]
+    estimates = [
+        Estimate(
+            quantity=quantity.name,
+            editor=quantity.editor,
+            arm=quantity.arm,
+            judge=quantity.judge,
+            scope=comparison.scope,
+            factor=plan.factor,
+            group=comparison.group,
+            outcome=outcome,
+            prompts=prompts,
+            **counted,
+        )
+        for comparison, outcome, counted in zip(
+            compared,
+            (*resampled.outcomes, *reasons),
+            quantity.within([comparison.everyone for comparison in compared]),
+            strict=True,
+        )
+    ]
     if plan.factor:
-        estimates.append(disparity_of(plan, quantity, resampled, band, settings))
+        estimates.append(disparity_of(plan, quantity, resampled, band, settings, prompts=prompts))
     return estimates
 
 
-def _estimate(plan: Plan, quantity: Quantity, comparison: Comparison, outcome: Interval | NotEstimable) -> Estimate:
-    members = comparison.everyone
-    return Estimate(
-        quantity=quantity.name,
-        editor=quantity.editor,
-        arm=quantity.arm,
-        judge=quantity.judge,
-        scope=comparison.scope,
-        factor=plan.factor,
-        group=comparison.group,
-        outcome=outcome,
-        portraits=_portraits(quantity, members),
-        edits=int(quantity.counts[members].sum()),
-        excluded=quantity.excluded_within(members),
-    )
+def _few(members: Flags) -> str:
+    count = int(members.sum())
+    return "1 portrait" if count == 1 else f"{count} portraits of one block"
 
 
 def disparity_of(
-    plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings
+    plan: Plan,
+    quantity: Quantity,
+    resampled: Resampled,
+    band: NullBand | None,
+    settings: Settings,
+    *,
+    prompts: str = "",
 ) -> Disparity:
     """Max - min over the groups that have an estimate."""
     usable = disparity.comparable(resampled)
@@ -156,18 +171,13 @@ def disparity_of(
         factor=plan.factor,
         group="",
         outcome=outcome,
-        portraits=_portraits(quantity, members),
-        edits=int(quantity.counts[members].sum()),
-        excluded=quantity.excluded_within(members),
+        prompts=prompts,
         null=band if known else None,
         highest=plan.levels[int(np.nanargmax(values))] if known else "",
         lowest=plan.levels[int(np.nanargmin(values))] if known else "",
         levels=tuple(name for name, keep in zip(plan.levels, usable, strict=True) if keep),
+        **quantity.within([members])[0],
     )
-
-
-def _portraits(quantity: Quantity, members: Flags) -> int:
-    return int(np.count_nonzero(quantity.counts[members]))
 
 
 def order_of(row: Estimate) -> tuple[str | int, ...]:

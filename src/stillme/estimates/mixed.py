@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from stillme.estimates import design
 from stillme.estimates.products import products
@@ -38,7 +37,7 @@ MAX_FACTOR = 1000.0
 _DIGITS = 6
 """Significant digits of results. Optimisers agree on no more across processors."""
 _STEPS, _NEAR = 30, 0.1
-"""Newton's steps at most, and how far they may lead."""
+"""Steps at most to polish a maximum, and how far they may lead."""
 _GAIN = 1e-8
 """A gain of log-likelihood that is none."""
 MAX_SPREAD = 30.0
@@ -233,6 +232,8 @@ class _Model:
     present: Flags
     """Levels × portraits: which rows are portraits."""
     reference: int
+    most: float
+    """Scores of the portrait that has most."""
 
     @classmethod
     def of(cls, counts: Floats, level: NDArray[np.intp], levels: int, reference: int) -> _Model:
@@ -241,7 +242,7 @@ class _Model:
         present: Flags = np.less(np.arange(int(sizes.max())), sizes[:, None])
         table = np.zeros((*present.shape, counts.shape[1]))
         table[present] = counts[np.argsort(level, kind="stable")]
-        return cls(table, present, reference)
+        return cls(table, present, reference, float(counts.sum(axis=1).max()))
 
     @property
     def levels(self) -> int:
@@ -285,13 +286,14 @@ class _Model:
         intercepts, log_weights = self._intercepts(spread)
         # Levels × values of the random intercept × cuts or scores.
         z = thresholds - effects[:, None, None] - spread * intercepts[:, None]
-        chances = _chances(z)
+        below, above = _logistic(z)
+        chances = _chances(z, below, above)
         joint = products(self.counts, np.log(chances).transpose(0, 2, 1)) + log_weights
         top = joint.max(axis=2, keepdims=True)
         weights = np.exp(joint - top)
         total = weights.sum(axis=2, keepdims=True)
         shares = products((weights / total).transpose(0, 2, 1), self.counts) / chances
-        slopes = expit(z) * expit(-z) * (shares[..., :-1] - shares[..., 1:])
+        slopes = below * above * (shares[..., :-1] - shares[..., 1:])
         # A step moves all later thresholds.
         by_cut = np.cumsum(slopes.sum(axis=(0, 1))[::-1])[::-1] * np.concatenate([[1.0], self.steps(at)])
         by_level = -slopes.sum(axis=(1, 2))
@@ -307,7 +309,7 @@ class _Model:
         """
         if spread == 0:
             return np.zeros(1), np.zeros(1)
-        sharpest = math.sqrt(1 + spread**2 * float(self.counts.sum(axis=2).max()) / 3)
+        sharpest = math.sqrt(1 + spread**2 * self.most / 3)
         intercepts = np.linspace(-_RANGE, _RANGE, min(_MAX_NODES, 1 + math.ceil(2 * _RANGE * sharpest / 0.6)))
         return intercepts, math.log(intercepts[1] - intercepts[0]) - (intercepts**2 + math.log(2 * math.pi)) / 2
 
@@ -334,7 +336,7 @@ def _maximum(model: _Model, start: Floats) -> _Maximum | None:
     """The maximum of the likelihood; None unless its gradient is 0 there and its information positive definite."""
     optimize: Any = import_module("scipy.optimize")
     near = optimize.minimize(model.loss_and_gradient, start, jac=True, method="BFGS")
-    at = _polished(model, np.asarray(near.x, dtype=np.float64))
+    at = _polished(model, np.asarray(near.x, dtype=np.float64), near.hess_inv)
     if at is None:
         root = optimize.root(model.gradient, near.x, jac=model.information, options={"xtol": 1e-12})
         at = np.asarray(root.x, dtype=np.float64)
@@ -352,31 +354,38 @@ def _maximum(model: _Model, start: Floats) -> _Maximum | None:
     return _Maximum(at, covariance)
 
 
-def _polished(model: _Model, near: Floats) -> Floats | None:
-    """Newton's steps from near the maximum, all with its first information; None where they do not settle."""
-    try:
-        inverse = np.linalg.inv(model.information(near))
-    except np.linalg.LinAlgError:
-        return None
-    at = near
+def _polished(model: _Model, near: Floats, inverse: Floats) -> Floats | None:
+    """Broyden's steps from near the maximum and its inverse information; None where they do not settle."""
+    at, gradient = near, model.gradient(near)
     for _ in range(_STEPS):
-        step = inverse @ model.gradient(at)
-        at = at - step
+        step = -inverse @ gradient
+        at = at + step
         if not np.abs(at - near).max() < _NEAR:
             return None
         if np.abs(step).max() <= 1e-12 * (1 + np.abs(at).max()):
             return at
+        before, gradient = gradient, model.gradient(at)
+        expected = inverse @ (gradient - before)
+        # The inverse that would have led here.
+        inverse = inverse + np.outer(step - expected, step @ inverse) / (step @ expected)
     return None
 
 
-def _chances(z: Floats) -> Floats:
-    """The chance of each score, from the distances to the thresholds."""
-    ends = np.full((*z.shape[:-1], 1), math.inf)
-    low, high = np.concatenate([-ends, z], axis=-1), np.concatenate([z, ends], axis=-1)
+def _logistic(z: Floats) -> tuple[Floats, Floats]:
+    """The chance to be below and above a threshold at this distance; the smaller one is as exact as the larger."""
+    small = np.exp(-np.abs(z))
+    large = 1 / (1 + small)
+    small *= large
+    return np.where(z > 0, large, small), np.where(z > 0, small, large)
+
+
+def _chances(z: Floats, below: Floats, above: Floats) -> Floats:
+    """The chance of each score, from the distances to the thresholds and the chances to be on either side of them."""
+    chances = np.empty((*z.shape[:-1], z.shape[-1] + 1))
+    chances[..., 0], chances[..., -1] = below[..., 0], above[..., -1]
     # Of two numbers near 1 the difference would cancel; their complements are near 0.
-    flipped = low + high > 0
-    low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)
-    return np.maximum(expit(high) - expit(low), 1e-300)
+    chances[..., 1:-1] = np.where(z[..., :-1] + z[..., 1:] > 0, -np.diff(above), np.diff(below))
+    return np.maximum(chances, 1e-300)
 
 
 def _interval(fit: Fit, place: int, portraits: int, confidence: float) -> Interval | NotEstimable:

@@ -225,7 +225,6 @@ def _effect(
     untreated: Interval | NotEstimable,
     beyond: Interval | NotEstimable,
 ) -> PairedEffect:
-    members = comparison.everyone
     return PairedEffect(
         quantity=pair.name,
         editor=pair.editor,
@@ -235,9 +234,6 @@ def _effect(
         factor=plan.factor,
         group=comparison.group,
         outcome=outcome,
-        portraits=int(np.count_nonzero(change.counts[members])),
-        edits=int(change.counts[members].sum()),
-        excluded=change.excluded_within(members),
         before=_mean(pair, pair.before, comparison),
         after=_mean(pair, pair.after, comparison),
         p=p,
@@ -245,6 +241,7 @@ def _effect(
         at_equal_baseline=equal_baseline,
         untreated=untreated,
         beyond_untreated=beyond,
+        **change.within([comparison.everyone])[0],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,11 @@ CLEARLY_LARGE = 0.1
 PERMUTATIONS_PER_REPLICATE = 5
 """More permutations than bootstrap replicates: a p-value must be able to get small enough to survive Holm."""
 
-_AT_ONCE = 200_000
+AT_ONCE = 200_000
 """Sums of levels that are worked on at once: about what a processor's cache holds."""
+
+_KEPT, _KEPT_LABELS = 32, 1_000_000
+"""Designs whose permutations are kept for the next analysis, if their labels, a byte each, are few."""
 
 Sides = tuple[Flags, Flags]
 """Which levels of the plan are on the one side, and which on the other."""
@@ -56,19 +60,35 @@ class PermutationTest:
     """
 
 
-def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDArray[np.intp]]:
+def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDArray[Any]]:
     """Chunks of permutations × units: each unit's label after permuting labels within its block.
 
     No chunk goes beyond a look, which is where tests may stop: what is decided there does not depend on memory.
     """
-    stream = np.random.default_rng(int(digest([settings.seed, "permute", list(design.names)]), 16))
-    size = len(design.level)
-    by_block = np.argsort(design.within, kind="stable")
-    for rows in _chunks(settings, MAX_COUNTS // max(1, size * (1 + int(design.level.max())))):
-        shuffled = np.argsort(design.within + stream.random((rows, size)), axis=1)
-        permuted = np.empty((rows, size), dtype=np.intp)
+    few = len(design.level) * PERMUTATIONS_PER_REPLICATE * settings.replicates <= _KEPT_LABELS
+    draw = _kept_permutations if few else _permutations
+    return iter(draw(design.names, design.level.tobytes(), design.within.tobytes(), settings.replicates, settings.seed))
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_permutations(
+    names: tuple[str, ...], level: bytes, within: bytes, replicates: int, seed: int
+) -> list[NDArray[Any]]:
+    return list(_permutations(names, level, within, replicates, seed))
+
+
+def _permutations(
+    names: tuple[str, ...], level: bytes, within: bytes, replicates: int, seed: int
+) -> Iterator[NDArray[Any]]:
+    stream = np.random.default_rng(int(digest([seed, "permute", list(names)]), 16))
+    labels, blocks = np.frombuffer(level, dtype=np.intp), np.frombuffer(within, dtype=np.intp)
+    size, most = len(labels), int(labels.max())
+    labels, by_block = labels.astype(np.min_scalar_type(most)), np.argsort(blocks, kind="stable")
+    for rows in _chunks(replicates, MAX_COUNTS // max(1, size * (1 + most))):
+        shuffled = np.argsort(blocks + stream.random((rows, size)), axis=1)
+        permuted = np.empty((rows, size), dtype=labels.dtype)
         # Sorting by block number plus a random fraction keeps blocks together and shuffles inside.
-        permuted[:, by_block] = design.level[shuffled]
+        permuted[:, by_block] = labels[shuffled]
         yield permuted
 
 
@@ -77,9 +97,9 @@ def permuted(design: PermutationDesign, levels: int, settings: Settings) -> Iter
     return normals(design, levels, settings) if is_large(design) else permutations(design, settings)
 
 
-def _chunks(settings: Settings, most: int) -> Iterator[int]:
+def _chunks(replicates: int, most: int) -> Iterator[int]:
     """Sizes that add up to all permutations, none above `most`, with a boundary at each look."""
-    total, look = PERMUTATIONS_PER_REPLICATE * settings.replicates, _look(settings)
+    total, look = PERMUTATIONS_PER_REPLICATE * replicates, _look(replicates)
     for start in range(0, total, look):
         left = min(look, total - start)
         while left:
@@ -88,13 +108,13 @@ def _chunks(settings: Settings, most: int) -> Iterator[int]:
             yield rows
 
 
-def _look(settings: Settings) -> int:
-    return int(FIRST * PERMUTATIONS_PER_REPLICATE * settings.replicates)
+def _look(replicates: int) -> int:
+    return int(FIRST * PERMUTATIONS_PER_REPLICATE * replicates)
 
 
 def is_look(done: int, settings: Settings) -> bool:
     """Whether tests may stop after so many permutations."""
-    return done % _look(settings) == 0
+    return done % _look(settings.replicates) == 0
 
 
 def smallest_permuted_p(design: PermutationDesign) -> float:
@@ -251,11 +271,16 @@ class _LevelSums:
         counts, squared_counts, units = (_union(part, side) for part in (self.counts, self.squared_counts, self.units))
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = sums / counts[..., pattern]
-            explained = mean * mean * squared_counts[..., pattern]
-            residuals = squares - 2 * mean * products + explained
+            explained = mean * mean
+            explained *= squared_counts[..., pattern]
+            residuals = -2 * mean
+            residuals *= products
+            residuals += squares
+            residuals += explained
             # What is left where the terms cancel is rounding error.
-            residuals = np.where(residuals > NOISE * (squares + explained), residuals, 0.0)
-            return mean, residuals * (units / (units - 1) / counts**2)[..., pattern]
+            residuals[~(residuals > NOISE * (squares + explained))] = 0.0
+            residuals *= (units / (units - 1) / counts**2)[..., pattern]
+            return mean, residuals
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +311,7 @@ class _Tally:
         if not len(rows):
             return
         here = places[rows]
-        t = [t_of[pair][:, rows] for pair in self.pairs]
+        t = [t_of[pair] if len(rows) == len(places) else t_of[pair][:, rows] for pair in self.pairs]
         largest = np.maximum.reduce(t)
         for place, values in enumerate(t):
             threshold = self.thresholds[here, place]
@@ -318,7 +343,7 @@ def _tallies(
     part, done = moments, 0
     large = is_large(design)
     for drawn in permuted(design, levels, settings):
-        for start in range(0, len(drawn), rows := max(1, _AT_ONCE // (levels * len(places)))):
+        for start in range(0, len(drawn), rows := max(1, AT_ONCE // (levels * len(places)))):
             few = drawn[start : start + rows]
             sums = _normal_sums(design, levels, part, few) if large else _level_sums(few, levels, part)
             t_of = _t_values(sums, part.pattern, unions, pairs)
@@ -336,23 +361,31 @@ def _tallies(
 
 
 def _union(by_level: Floats, side: Flags) -> Floats:
-    return by_level[side.argmax()] if side.sum() == 1 else by_level[side].sum(axis=0)
+    levels = np.flatnonzero(side)
+    union: Floats = by_level[levels[0]]
+    for level in levels[1:]:
+        union = union + by_level[level]
+    return union
 
 
 def _place(sides: dict[tuple[bool, ...], int], side: Flags) -> int:
     return sides.setdefault(tuple(side.tolist()), len(sides))
 
 
-def _level_sums(labels: NDArray[np.intp], levels: int, moments: _Moments) -> _LevelSums:
+def _level_sums(labels: NDArray[Any], levels: int, moments: _Moments) -> _LevelSums:
     own, counts = (level_sums(labels, levels, part) for part in (moments.own, moments.counts))
     return _LevelSums(*np.moveaxis(own, 2, 0), *np.moveaxis(counts, 2, 0))
 
 
-def level_sums(labels: NDArray[np.intp], levels: int, moments: Floats) -> Floats:
+def level_sums(labels: NDArray[Any], levels: int, moments: Floats) -> Floats:
     """Levels × permutations × further columns of `moments`: the sum of each level's units."""
     columns = np.ascontiguousarray(moments.reshape(len(moments), -1))
-    sums = [product((labels == level).astype(np.float64), columns) for level in range(levels)]
-    return np.stack(sums).reshape(levels, len(labels), *moments.shape[1:])
+    sums = np.empty((levels, len(labels), columns.shape[1]))
+    for level in range(levels - 1):
+        product((labels == level).astype(np.float64), columns, out=sums[level])
+    # Every unit has a label, so the last level has what the others leave.
+    np.subtract(columns.sum(axis=0), sums[:-1].sum(axis=0), out=sums[-1])
+    return sums.reshape(levels, len(labels), *moments.shape[1:])
 
 
 def is_large(design: PermutationDesign) -> bool:
@@ -403,7 +436,7 @@ def normal_limit(design: PermutationDesign, levels: int, values: Floats) -> tupl
 def normals(design: PermutationDesign, levels: int, settings: Settings) -> Iterator[Floats]:
     """Chunks of draws × levels, standard normal."""
     stream = np.random.default_rng(int(digest([settings.seed, "normal permutation", list(design.names)]), 16))
-    for rows in _chunks(settings, MAX_COUNTS // levels):
+    for rows in _chunks(settings.replicates, MAX_COUNTS // levels):
         yield stream.standard_normal((rows, levels))
 
 
@@ -420,9 +453,11 @@ def _t_values(
     t_of: dict[tuple[int, int], Floats] = {}
     for one, other in pairs:
         difference = np.abs(mean[one] - mean[other])
+        t = variance[one] + variance[other]
         with np.errstate(divide="ignore", invalid="ignore"):
-            t = difference / np.sqrt(variance[one] + variance[other])
+            np.divide(difference, np.sqrt(t, out=t), out=t)
         # Without any spread a difference is either none or beyond all chance; a side without a value shows none.
-        none = ~(difference >= NOISE) | np.isnan(t)
-        t_of[one, other] = np.where(none, 0.0, np.minimum(t, _MAX_T))
+        np.minimum(t, _MAX_T, out=t)
+        t[~(difference >= NOISE)] = 0.0
+        t_of[one, other] = np.fmax(t, 0.0, out=t)
     return t_of

@@ -15,11 +15,11 @@ _SMALL = 250_000
 _COLUMNS = 32
 
 
-def product(one: Floats, other: Floats) -> Floats:
-    """`one @ other`, in blocks that are too small to be split."""
+def product(one: Floats, other: Floats, out: Floats | None = None) -> Floats:
+    """`one @ other`, in blocks that are too small to be split; into `out`, if it is given."""
     width = min(_COLUMNS, max(1, other.shape[1]))
     height = max(1, _SMALL // max(1, one.shape[1] * width))
-    result = np.empty((len(one), other.shape[1]))
+    result = np.empty((len(one), other.shape[1])) if out is None else out
     for left in range(0, other.shape[1], width):
         block = np.ascontiguousarray(other[:, left : left + width])
         for top in range(0, len(one), height):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,14 @@ class SumsByPrompt(NamedTuple):
 
     sums: Floats
     counts: Floats
+
+
+class Counted(TypedDict):
+    """How many portraits and edits of a set have a value, and how many edits have none, by reason."""
+
+    portraits: int
+    edits: int
+    excluded: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +99,20 @@ class Quantity:
     by_prompt_in: Mapping[str, Floats] = field(default_factory=_none)
     """As `sums_in`, by portrait and prompt."""
 
-    def excluded_within(self, members: Flags) -> Mapping[str, int]:
-        """How many edits of these portraits have no value, by reason; reasons that did not occur are left out."""
-        totals = {reason: int(counts[members].sum()) for reason, counts in self.excluded.items()}
-        return {reason.value: totals[reason] for reason in Exclusion if totals.get(reason)}
+    def within(self, sets: Sequence[Flags]) -> list[Counted]:
+        """What is counted in each of these sets of portraits."""
+        reasons = [reason for reason in Exclusion if reason in self.excluded]
+        columns = [self.counts > 0, self.counts, *(self.excluded[reason] for reason in reasons)]
+        members = np.array(sets, dtype=np.float64).reshape(-1, len(self.counts))
+        counted: list[list[int]] = (members @ np.stack(columns, axis=1)).astype(int).tolist()
+        return [
+            Counted(
+                portraits=portraits,
+                edits=edits,
+                excluded={reason.value: count for reason, count in zip(reasons, left_out, strict=True) if count},
+            )
+            for portraits, edits, *left_out in counted
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

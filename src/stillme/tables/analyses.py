@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -124,19 +125,24 @@ def analyse(
 
 
 def _write(path: Path, results: Sequence[object], standing: Standing) -> Written:
-    rows = [_noted(text_row_of(result), standing) for result in results]
+    rows = [text_row_of(result) for result in results]
+    _note(rows, standing)
     # What has no rows has no columns either; an earlier table of that name would mislead.
     if not rows:
         path.unlink(missing_ok=True)
         return Written(path=path, rows=0)
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    return Written(path=write_csv(path, columns, rows), rows=len(rows))
+    columns: Row = {}
+    for row in rows:
+        columns |= row
+    return Written(path=write_csv(path, list(columns), rows), rows=len(rows))
 
 
-def _noted(row: Row, standing: Standing) -> Row:
-    """The row with what calibration says of its judge."""
-    quantity = row.get("quantity") or row.get("axis", "")
-    return row | {NOTE: estimates.mark(standing, row["judge"], quantity)} if "judge" in row else row
+def _note(rows: Sequence[Row], standing: Standing) -> None:
+    """Say in each row that has a judge what calibration says of it."""
+    note_of = cache(partial(estimates.mark, standing))
+    for row in rows:
+        if "judge" in row:
+            row[NOTE] = note_of(row["judge"], row.get("quantity") or row.get("axis", ""))
 
 
 # -- the analyses ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, cast
@@ -18,24 +18,26 @@ _PLAIN = (str, int, float, bool, type(None))
 
 def row_of(result: object) -> dict[str, object]:
     """The cells as they are: numbers are numbers, what is absent is None."""
-    return dict(_row(result, ""))
+    row: dict[str, object] = {}
+    _fill(row, result, "")
+    return row
 
 
 def text_row_of(result: object) -> dict[str, str]:
     """The cells as a CSV file has them."""
-    return {name: _text(value) for name, value in row_of(result).items()}
+    return {name: value if type(value) is str else _text(value) for name, value in row_of(result).items()}
 
 
-def _row(result: object, prefix: str) -> Iterator[tuple[str, object]]:
+def _fill(row: dict[str, object], result: object, prefix: str) -> None:
     if is_dataclass(result):
         items = [(name, getattr(result, name)) for name in _names(type(result))]
     else:
         items = list(cast("Mapping[str, Any]", result).items())
     for name, value in items:
         if type(value) in _PLAIN:
-            yield f"{prefix}{name}", value
+            row[prefix + name] = value
         else:
-            yield from _cells(f"{prefix}{name}", value)
+            _fill_cells(row, prefix + name, value)
 
 
 @cache
@@ -43,24 +45,24 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind))
 
 
-def _cells(name: str, value: Any) -> Iterator[tuple[str, object]]:
+def _fill_cells(row: dict[str, object], name: str, value: Any) -> None:
     stem = "" if name in _SUBJECT else f"{name}_"
     match value:
         case Interval():
             for part in ("value", "low", "high"):
-                yield f"{stem}{part}", getattr(value, part) + 0.0
-            yield f"{stem}method", value.method
+                row[stem + part] = getattr(value, part) + 0.0
+            row[f"{stem}method"] = value.method
         case NotEstimable():
             # The columns of a number are there also where no row has one.
-            yield from ((f"{stem}{part}", None) for part in ("value", "low", "high"))
-            yield f"{stem}not_estimable", value.reason
+            row.update((f"{stem}{part}", None) for part in ("value", "low", "high"))
+            row[f"{stem}not_estimable"] = value.reason
         case Mapping():
             counted = cast("Mapping[str, object]", value)
-            yield name, "; ".join(f"{key}: {count}" for key, count in sorted(counted.items()))
+            row[name] = "; ".join(f"{key}: {count}" for key, count in sorted(counted.items()))
         case _ if is_dataclass(value):
-            yield from _row(value, f"{name}_")
+            _fill(row, value, f"{name}_")
         case _:
-            yield name, value
+            row[name] = value
 
 
 def _text(value: object) -> str:

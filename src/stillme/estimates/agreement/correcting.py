@@ -179,34 +179,28 @@ class _Sums:
         return min(int(np.count_nonzero(side[:, _RATED])) for side in self.sides)
 
     def value(self, weight: float, totals: Sequence[Floats]) -> Floats:
-        """The corrected value of each row of totals."""
-        value = np.zeros(len(totals[0]))
+        """The corrected value of each resample, whose totals are five sums × resamples for each side."""
+        value = np.zeros(totals[0].shape[1])
         with np.errstate(divide="ignore", invalid="ignore"):
             for sign, total in zip((1.0, -1.0), totals, strict=False):
-                everywhere = total[:, _JUDGED] / total[:, _EDITS]
-                there = total[:, _JUDGED_WHERE_RATED] / total[:, _RATED]
-                value += sign * (total[:, _PEOPLE] / total[:, _RATED] + weight * (everywhere - there))
+                everywhere = total[_JUDGED] / total[_EDITS]
+                there = total[_JUDGED_WHERE_RATED] / total[_RATED]
+                value += sign * (total[_PEOPLE] / total[_RATED] + weight * (everywhere - there))
         return value
 
     def slopes(self, weight: float, totals: Sequence[Floats]) -> list[Floats]:
-        """Resamples × five sums, for each side: how much the value changes with each sum."""
+        """Five sums × resamples, for each side: how much the value changes with each sum."""
         slopes: list[Floats] = []
         with np.errstate(divide="ignore", invalid="ignore"):
             for sign, total in zip((1.0, -1.0), totals, strict=False):
-                edits, judged, rated, people, there = total.T
-                slopes.append(
-                    sign
-                    * np.stack(
-                        [
-                            -weight * judged / edits**2,
-                            weight / edits,
-                            (weight * there - people) / rated**2,
-                            1 / rated,
-                            -weight / rated,
-                        ],
-                        axis=1,
-                    )
-                )
+                edits, judged, rated, people, there = total
+                slope = np.empty_like(total)
+                slope[_EDITS] = -weight * judged / edits**2
+                slope[_JUDGED] = weight / edits
+                slope[_RATED] = (weight * there - people) / rated**2
+                slope[_PEOPLE] = 1 / rated
+                slope[_JUDGED_WHERE_RATED] = -weight / rated
+                slopes.append(sign * slope)
         return slopes
 
 
@@ -251,10 +245,10 @@ def _corrected(
 
 def _best_weight(sums: _Sums) -> float:
     """The judge's weight that minimises the variance; 0 for a judge whose scores do not vary."""
-    totals = [side.sum(axis=0)[None, :] for side in sums.sides]
-    if not totals[0][0, _RATED]:
+    totals = [side.sum(axis=0)[:, None] for side in sums.sides]
+    if not totals[0][_RATED, 0]:
         return 0.0
-    alone, together = (sums.slopes(weight, totals)[0][0] for weight in (0.0, 1.0))
+    alone, together = (sums.slopes(weight, totals)[0][:, 0] for weight in (0.0, 1.0))
     error, difference = sums.sides[0] @ alone, sums.sides[0] @ (together - alone)
     variance = float((difference**2).sum())
     return min(1.0, max(0.0, -float((error * difference).sum()) / variance)) if variance > NOISE**2 else 0.0
@@ -302,21 +296,25 @@ def _t_values(plan: Plan, sums: _Sums, weight: float, observed: tuple[float, flo
 def _resampled(plan: Plan, sums: _Sums, weight: float, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
     """The value and its variance between units in each of these resamples."""
     rows = len(counts[0])
-    totals = [
-        sum((part @ side[units] for part, units in zip(counts, plan.strata, strict=True)), np.zeros((rows, 5)))
-        for side in sums.sides
+    # Strata of other groups would only add zeros.
+    strata = [
+        (part, units)
+        for part, units in zip(counts, plan.strata, strict=True)
+        if any(side[units].any() for side in sums.sides)
     ]
+    totals = [sum((side[units].T @ part.T for part, units in strata), np.zeros((5, rows))) for side in sums.sides]
     value = sums.value(weight, totals)
     slopes = sums.slopes(weight, totals)
     rated = np.sum([side[:, _RATED] for side in sums.sides], axis=0) > 0
     variance = np.zeros(rows)
     with np.errstate(invalid="ignore"):
-        for part, units in zip(counts, plan.strata, strict=True):
-            errors = sum(
-                (slope @ side[units].T for slope, side in zip(slopes, sums.sides, strict=True)),
-                np.zeros((rows, len(units))),
-            )
+        for part, units in strata:
+            errors = np.zeros((len(units), rows))
+            for slope, side in zip(slopes, sums.sides, strict=True):
+                errors += side[units] @ slope
+            errors *= errors
+            errors *= part.T
             # Units that people did not rate move the judge's mean only, which is known much better.
             seen = int(rated[units].sum())
-            variance += seen / max(1, seen - 1) * (part * errors**2).sum(axis=1)
+            variance += seen / max(1, seen - 1) * errors.sum(axis=0)
     return value, variance

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stillme import rubric
 from stillme.errors import StillmeError
 from stillme.estimates import design
 from stillme.estimates.agreement.measures import Measure, without_noise
 from stillme.estimates.agreement.raters import interval, ratings_of
-from stillme.estimates.bootstrap import resample
+from stillme.estimates.bootstrap import Resampled, resample
 from stillme.estimates.design import Plan
 from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE
@@ -77,68 +78,94 @@ def against_people(
     if by_editor and len(edits.editors) > 1:
         editor_codes = edits.editor[columns.order]
         chosen += [(name, both & (editor_codes == edits.editors.index(name))) for name in sorted(edits.editors)]
-    plans = [design.everyone(columns, settings)]
-    plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
+    everyone = design.everyone(columns, settings)
+    plans = [everyone, *(design.by_factor(columns, factor, settings) for factor in settings.factors)]
+    rated = [_Rated.of(columns, table, rows, editor, judge.axis) for editor, rows in chosen if rows.any()]
+    means = [quantity for part in rated for quantity in part.means.values()]
+    # All editors share the resamples of a plan.
+    resampled = [resample(plan, means, settings) for plan in plans]
     return [
         result
-        for editor, rows in chosen
-        if rows.any()
-        for plan in plans
-        for result in _of_plan(columns, plan, table, rows, (judge, people, editor), settings)
+        for part in rated
+        for plan, outcomes in zip(plans, resampled, strict=True)
+        for result in _of_plan(plan, part, outcomes, (judge, people), everyone, settings)
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Rated:
+    """The edits of an editor that both rated."""
+
+    editor: str
+    rank: NDArray[np.intp]
+    pairs: Floats
+    """Edits × judge and people."""
+    means: Mapping[str, Quantity]
+    """The measures that are means or rates."""
+    is_nominal: bool
+
+    @classmethod
+    def of(cls, columns: Columns, table: Floats, rows: Flags, editor: str, axis: str) -> _Rated:
+        rank, pairs = columns.rank[rows], table[rows]
+        error = pairs[:, 0] - pairs[:, 1]
+        size = len(columns.portraits)
+        exact = _quantity(rank, (np.abs(error) <= 1e-9).astype(np.float64), size, is_rate=True)
+        if rubric.load().is_nominal(axis):
+            # Persons have no distance: two answers are the same or not.
+            return cls(editor, rank, pairs, {"exact": exact}, is_nominal=True)
+        means = {
+            "bias": _quantity(rank, error, size, is_rate=False),
+            "mae": _quantity(rank, np.abs(error), size, is_rate=False),
+            "within_one": _quantity(rank, (np.abs(error) <= 1 + 1e-9).astype(np.float64), size, is_rate=True),
+            "exact": exact,
+        }
+        return cls(editor, rank, pairs, means, is_nominal=False)
+
+
 def _of_plan(
-    columns: Columns, plan: Plan, table: Floats, rows: Flags, who: tuple[Scores, Scores, str], settings: Settings
+    plan: Plan,
+    rated: _Rated,
+    resampled: Iterator[Resampled],
+    who: tuple[Scores, Scores],
+    everyone: Plan,
+    settings: Settings,
 ) -> list[AgainstPeople]:
-    judge, people, editor = who
-    rank, pairs = columns.rank[rows], table[rows]
-    error = pairs[:, 0] - pairs[:, 1]
-    size = len(columns.portraits)
-    means = {
-        "bias": _quantity(rank, error, size, is_rate=False),
-        "mae": _quantity(rank, np.abs(error), size, is_rate=False),
-        "within_one": _quantity(rank, (np.abs(error) <= 1 + 1e-9).astype(np.float64), size, is_rate=True),
-        "exact": _quantity(rank, (np.abs(error) <= 1e-9).astype(np.float64), size, is_rate=True),
-    }
-    is_nominal = rubric.load().is_nominal(judge.axis)
-    counts = means["bias"].counts
-    if is_nominal:
-        # Persons have no distance: two answers are the same or not.
-        means = {"exact": means["exact"]}
+    """One editor's numbers; `resampled` goes on with its means."""
+    judge, people = who
+    counted = rated.means["exact"].within([comparison.everyone for comparison in plan.comparisons])
     results: list[AgainstPeople] = []
 
-    def add(measure: str, comparison: design.Comparison, outcome: Interval | NotEstimable) -> None:
-        members = comparison.everyone
+    def add(measure: str, place: int, outcome: Interval | NotEstimable) -> None:
+        comparison = plan.comparisons[place]
         results.append(
             AgainstPeople(
                 axis=judge.axis,
                 judge=judge.judge,
                 people=people.judge,
-                editor=editor,
+                editor=rated.editor,
                 measure=measure,
                 scope=comparison.scope,
                 factor=plan.factor,
                 group=comparison.group,
                 outcome=outcome,
-                portraits=int(np.count_nonzero(counts[members])),
-                edits=int(counts[members].sum()),
+                portraits=counted[place]["portraits"],
+                edits=counted[place]["edits"],
             )
         )
 
-    for measure, resampled in zip(means, resample(plan, list(means.values()), settings), strict=True):
-        for comparison, outcome in zip(plan.comparisons, resampled.outcomes, strict=True):
-            add(measure, comparison, outcome)
-    for comparison in plan.comparisons:
-        if comparison.against is None and not is_nominal:
-            inside = comparison.members[rank]
+    for measure in rated.means:
+        for place, outcome in enumerate(next(resampled).outcomes):
+            add(measure, place, outcome)
+    for place, comparison in enumerate(plan.comparisons):
+        if comparison.against is None and not rated.is_nominal:
+            inside = comparison.members[rated.rank]
             for measure in ("pearson", "spearman"):
-                add(measure, comparison, _correlated(columns, rank[inside], pairs[inside], measure, settings))
+                add(measure, place, _correlated(everyone, rated.rank[inside], rated.pairs[inside], measure, settings))
     return results
 
 
 def _correlated(
-    columns: Columns, rank: np.ndarray, pairs: Floats, measure: str, settings: Settings
+    everyone: Plan, rank: NDArray[np.intp], pairs: Floats, measure: str, settings: Settings
 ) -> Interval | NotEstimable:
     if len(pairs) < 3:
         return NotEstimable(reason="fewer than three edits are rated by both")
@@ -148,7 +175,7 @@ def _correlated(
         pairs = np.stack([_mid_ranks(pairs[:, 0]), _mid_ranks(pairs[:, 1])], axis=1)
     x, y = (pairs - pairs.mean(axis=0)).T
     moments = np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
-    return interval(Measure(moments, _correlation), rank, columns, settings, is_correlation=True)
+    return interval(Measure(moments, _correlation), rank, everyone, settings, is_correlation=True)
 
 
 def _correlation(total: Floats) -> Floats:

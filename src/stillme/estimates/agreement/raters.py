@@ -22,6 +22,7 @@ from stillme.estimates.agreement.measures import (
     without_noise,
 )
 from stillme.estimates.bootstrap import resample
+from stillme.estimates.design import Plan
 from stillme.estimates.quantiles import t_quantile
 from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import interval as rounded_interval
@@ -83,18 +84,19 @@ def agreement(
     missing, not zero. Cohen's kappa is for two judges: it needs to know who is who.
     """
     columns = Columns.of(edits)
+    everyone = design.everyone(columns, settings)
     agreements: list[Agreement] = []
     for axis in sorted({scores.axis for scores in raters}):
         parts = sorted((scores for scores in raters if scores.axis == axis), key=lambda scores: scores.judge)
         if len(parts) > 1:
             table = ratings_of(columns, parts)
-            agreements += _of_axis(columns, axis, table, ("", ""), among, settings)
+            agreements += _of_axis(columns, everyone, axis, table, ("", ""), among, settings)
             for factor in settings.factors:
                 names, codes = edits.levels(factor)
                 level = codes[columns.places][columns.rank]
                 for code, name in enumerate(names):
                     inside = np.where((level == code)[:, None], table, np.nan)
-                    agreements += _of_axis(columns, axis, inside, (factor, name), among, settings)
+                    agreements += _of_axis(columns, everyone, axis, inside, (factor, name), among, settings)
     return agreements
 
 
@@ -109,7 +111,13 @@ def ratings_of(columns: Columns, raters: Sequence[Scores]) -> Floats:
 
 
 def _of_axis(
-    columns: Columns, axis: str, table: Floats, group: tuple[str, str], among: Among, settings: Settings
+    columns: Columns,
+    everyone: Plan,
+    axis: str,
+    table: Floats,
+    group: tuple[str, str],
+    among: Among,
+    settings: Settings,
 ) -> list[Agreement]:
     usable = (~np.isnan(table)).sum(axis=1) > 1
     rank, kept = columns.rank[usable], table[usable]
@@ -130,7 +138,7 @@ def _of_axis(
         elif continuous and name in _BY_VALUE:
             outcome = NotEstimable(reason="there are too many distinct values to count equal ones")
         else:
-            outcome = _outcome(name, measure_of(kept), rank, columns, settings)
+            outcome = _outcome(name, measure_of(kept), rank, everyone, settings)
         agreements.append(
             Agreement(
                 among=among,
@@ -156,12 +164,12 @@ def _measures_of(axis: rubric.Axis | None) -> frozenset[str]:
 
 
 def _outcome(
-    name: str, measure: Measure, rank: NDArray[np.intp], columns: Columns, settings: Settings
+    name: str, measure: Measure, rank: NDArray[np.intp], everyone: Plan, settings: Settings
 ) -> Interval | NotEstimable:
     if name not in _SHARES:
-        return interval(measure, rank, columns, settings, is_correlation=False)
+        return interval(measure, rank, everyone, settings, is_correlation=False)
     # A share is a rate over pairs of ratings, and gets the interval of one.
-    size = len(columns.portraits)
+    size = len(everyone.unit)
     quantity = Quantity(
         name=name,
         editor="",
@@ -174,13 +182,13 @@ def _outcome(
         bounds=(0.0, 1.0),
         is_rate=True,
     )
-    (resampled,) = resample(design.everyone(columns, settings), [quantity], settings)
+    (resampled,) = resample(everyone, [quantity], settings)
     (outcome,) = resampled.outcomes or (NotEstimable(reason="all portraits are of one block"),)
     return outcome
 
 
 def interval(
-    measure: Measure, rank: NDArray[np.intp], columns: Columns, settings: Settings, *, is_correlation: bool
+    measure: Measure, rank: NDArray[np.intp], everyone: Plan, settings: Settings, *, is_correlation: bool
 ) -> Interval | NotEstimable:
     """A jackknife interval of the measure: whole portraits, or their blocks, are left out one at a time.
 
@@ -190,7 +198,7 @@ def interval(
     value = measure.value
     if not math.isfinite(value):
         return NotEstimable(reason="all ratings are the same, so there is nothing to agree on")
-    names, unit = np.unique(design.everyone(columns, settings).unit[rank], return_inverse=True)
+    names, unit = np.unique(everyone.unit[rank], return_inverse=True)
     units = len(names)
     moments = np.zeros((units, measure.moments.shape[1]))
     np.add.at(moments, unit, measure.moments)
