@@ -45,6 +45,11 @@ def test_help_imports_nothing_heavy():
     assert shown.stdout.splitlines()[-1] == "[]"
 
 
+def test_working_and_counting_need_no_scipy_before_there_is_something_to_estimate():
+    script = "import sys, stillme.pipeline, stillme.results.status; print('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
+
+
 @pytest.mark.parametrize("command", sorted(cli.commands))
 def test_every_command_explains_itself(command: str):
     shown = CliRunner().invoke(cli, [command, "--help"])

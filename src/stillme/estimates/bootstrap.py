@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
-from scipy.special import expit
 
 from stillme.estimates.compared import Collapsed, Compared, Linear, Sides
 from stillme.estimates.design import Comparison, Places, Plan
-from stillme.estimates.quantiles import normal_quantile, t_quantile, wilson
+from stillme.estimates.quantiles import logistic, normal_quantile, t_quantile, wilson
 from stillme.estimates.quantities import Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE, interval
 from stillme.estimates.rows import Flags
@@ -319,7 +318,7 @@ def _outcome(
 def logit_limits(rate: float, error: float, quantile: float) -> tuple[float, float]:
     """Symmetric limits on the logit scale, which keeps them between 0 and 1 and follows a rate's skewness."""
     logit, half = math.log(rate / (1 - rate)), quantile * error / (rate * (1 - rate))
-    return float(expit(logit - half)), float(expit(logit + half))
+    return logistic(logit - half), logistic(logit + half)
 
 
 def widest_limits(value: float, error: float, t: Floats, freedom: float, confidence: float) -> tuple[float, float]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from stillme.estimates.bootstrap import MAX_COUNTS
 from stillme.estimates.compared import LARGE
@@ -119,6 +118,8 @@ def is_look(done: int, settings: Settings) -> bool:
 
 def smallest_permuted_p(design: PermutationDesign) -> float:
     """The smallest p-value that permuting these labels can give: one in all arrangements that differ."""
+    from scipy.special import gammaln
+
     arrangements = symmetric = 0.0
     for block in np.unique(design.within).tolist():
         sizes = np.bincount(design.level[design.within == block])

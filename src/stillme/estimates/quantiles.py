@@ -1,4 +1,7 @@
-"""Quantiles, and Wilson's interval for where resampling has too little to work with."""
+"""Quantiles, and Wilson's interval for where resampling has too little to work with.
+
+scipy is imported by the functions that need it: it takes longer than all that a command like `stillme status` does.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri, stdtrit
 
 
 def quantile(values: NDArray[np.float64], share: float) -> float:
@@ -20,17 +22,30 @@ def quantile(values: NDArray[np.float64], share: float) -> float:
 
 def normal_quantile(probability: float) -> float:
     """The standard normal quantile."""
+    from scipy.special import ndtri
+
     return float(ndtri(probability))
 
 
 def normal_tail(value: float) -> float:
     """How likely a standard normal value is above this one."""
+    from scipy.special import ndtr
+
     return float(ndtr(-value))
 
 
 def t_quantile(probability: float, freedom: float) -> float:
     """The quantile of Student's t."""
+    from scipy.special import stdtrit
+
     return float(stdtrit(freedom, probability))
+
+
+def logistic(logit: float) -> float:
+    """The share that a logit stands for."""
+    from scipy.special import expit
+
+    return float(expit(logit))
 
 
 def wilson(share: float, size: float, confidence: float) -> tuple[float, float]:
