@@ -87,6 +87,12 @@ def test_people_of_a_matched_set_are_different_people() -> None:
     assert found.low == pytest.approx(-wilson(0, 72, 0.95)[1])
 
 
+def test_people_matched_in_what_is_no_factor_are_different_people_too() -> None:
+    edits, scores = rows(crossed_people(), np.full((84, 20), FINE))
+    everyone = rate(edits, scores, "", Settings(factors=("race",), replicates=100))
+    assert everyone.high == pytest.approx(wilson(0, 84, 0.95)[1])
+
+
 def test_what_no_person_showed_is_bounded_by_persons_in_changes_and_in_cliffs_delta() -> None:
     settings = replace(by_race, replicates=100)
     edits, scores = rows(pictures_of(9, 3), np.full((54, 4, 2), FINE), arms=("baseline", "feature"))

@@ -105,6 +105,24 @@ def test_every_number_has_its_interval_and_its_n(tables: list[PaperTable]):
     assert not [cell for table in tables for _, _, cell in cells(table) if isinstance(cell, Absent)]
 
 
+def test_tables_match_portraits_as_the_estimates_do(source: Source):
+    """A table compares one factor; the others are still what portraits were chosen by."""
+    chosen_by = [{"gender": "fm"[place % 2], "age": str(place // 2)} for place in range(8)]
+    crowd = tuple(
+        replace(portrait, attributes={"race": race, **labels}, block="/".join(labels.values()))
+        for race in "ABC"
+        for portrait, labels in zip(worlds.people(race, 8), chosen_by, strict=True)
+    )
+    declared = replace(SETTINGS, factors=("race", "gender", "age"))
+    baseline = replace(source, edits=replace(source.edits, portraits=crowd), settings=declared).in_arm("baseline")
+    scores = [score for axis in AXES if (score := baseline.score(axis))]
+    shown = [*baseline.estimates(AXES, by_group=True), *baseline.estimates(AXES, by_group=False)]
+    assert len(shown) > 100
+    known = estimate(baseline.edits, scores, declared)
+    assert [one for one in shown if one not in known] == []
+    assert any(isinstance(one.outcome, Interval) and "matched" in one.outcome.method for one in shown)
+
+
 def test_numbers_are_the_estimates_of_the_ensemble_in_the_baseline_arm(source: Source, tables: list[PaperTable]):
     ensemble = [score for score in source.scores if score.judge == "ensemble (mean)"]
     baseline = source.edits.arm == 0

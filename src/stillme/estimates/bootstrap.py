@@ -71,7 +71,7 @@ def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
     """Intervals of every comparison of a plan, for each quantity in turn."""
     levels = len(plan.levels)
     for quantity, results in _results(plan, quantities, settings):
-        clustering = _Clustering.of(plan, [result.sides for result in results])
+        clustering = _Clustering.of(plan, quantity, [result.sides for result in results])
         yield Resampled(
             outcomes=tuple(_outcome(plan, quantity, result, clustering, settings.confidence) for result in results),
             groups=np.array([result.values for result in results[:levels]]).reshape(levels, settings.replicates),
@@ -83,7 +83,7 @@ def resample(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
 def limits(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> Iterator[tuple[Limits, ...]]:
     """For each quantity and each comparison of a plan: its interval at any confidence, from the same resamples."""
     for quantity, results in _results(plan, quantities, settings):
-        clustering = _Clustering.of(plan, [result.sides for result in results])
+        clustering = _Clustering.of(plan, quantity, [result.sides for result in results])
         yield tuple(partial(_outcome, plan, quantity, result, clustering) for result in results)
 
 
@@ -287,13 +287,13 @@ def _outcome(
     if sides.comparison.scale == "log ratio" and sides.rates[1] <= 0:
         return NotEstimable(reason="the rate of the other side is 0, so there is no ratio to it")
     error = math.sqrt(sides.variance)
-    stable = result.is_stable
+    stable, people = result.is_stable, _people(plan, quantity, sides)
     if stable and quantity.is_rate and sides.comparison.against is None:
-        (variance,) = clustering.variances(sides)
+        (variance,) = clustering.variances(sides, people)
         low, high = logit_limits(sides.value, math.sqrt(variance), t_quantile(tail, sides.freedom))
         method = f"Student's t of the logit over {plan.noun}"
     elif stable and not sides.is_large and quantity.is_rate and sides.comparison.scale == "difference":
-        by_logits = _logit_difference(sides, clustering.variances(sides), t_quantile(tail, sides.freedom))
+        by_logits = _logit_difference(sides, clustering.variances(sides, people), t_quantile(tail, sides.freedom))
         by_resamples = _bootstrap_t(sides.value, error, result.t, tail)
         low, high = min(by_logits[0], by_resamples[0]), max(by_logits[1], by_resamples[1])
         method = f"bootstrap-t and Student's t of both logits over {plan.noun}, the wider limits"
@@ -301,7 +301,7 @@ def _outcome(
         low, high = widest_limits(sides.value, error, result.t, sides.freedom, confidence)
         method = f"bootstrap-t and Student's t over {plan.noun}, the wider limits"
     elif quantity.is_rate and not stable:
-        low, high = _score_interval(sides, clustering, confidence)
+        low, high = _score_interval(sides, people, clustering, confidence)
         method = f"Wilson on the effective number of edits, by {plan.noun}"
     elif not sides.has_spread:
         low = high = sides.value
@@ -385,35 +385,30 @@ class _Clustering:
     spread: float
     """The variance of people's logits. Negative where they differ by less than chance, because prompts decide."""
     freedom: float
-    people_apart: bool
-    """Whether portraits of one unit are different people."""
 
     @classmethod
-    def of(cls, plan: Plan, sides: Sequence[Sides]) -> _Clustering:
-        apart = plan.people_apart
+    def of(cls, plan: Plan, quantity: Quantity, sides: Sequence[Sides]) -> _Clustering:
         groups = [group for group in sides if group.comparison.against is None and min(group.active) > 1]
         binomial = [group.value * (1 - group.value) for group in groups]
         independent = sum(group.edits[0] * one for group, one in zip(groups, binomial, strict=True))
         clustered = sum(group.edits[0] ** 2 * group.variance for group in groups)
         # A person's rate varies by the variance of the logits times the square of p (1 - p).
         beyond = sum(
-            _people(group, apart=apart)[0] * (group.variance - one / group.edits[0])
+            _people(plan, quantity, group)[0] * (group.variance - one / group.edits[0])
             for group, one in zip(groups, binomial, strict=True)
         )
         return cls(
             design_effect=clustered / independent if independent > 0 else math.inf,
             spread=beyond / sum(one * one for one in binomial) if independent > 0 else 0.0,
             freedom=sum(group.active[0] - 1 for group in groups),
-            people_apart=apart,
         )
 
-    def variances(self, sides: Sides) -> list[float]:
+    def variances(self, sides: Sides, people: Sequence[int]) -> list[float]:
         """Each side's variance, but not far below what the spread in all groups makes of its rate."""
-        both = zip(sides.rates, sides.variances, sides.edits, _people(sides, apart=self.people_apart), strict=True)
         floored: list[float] = []
-        for rate, variance, edits, people in both:
+        for rate, variance, edits, number in zip(sides.rates, sides.variances, sides.edits, people, strict=True):
             binomial = rate * (1 - rate)
-            floored.append(max(variance, LEAST_SPREAD * (binomial / edits + self.spread * binomial**2 / people)))
+            floored.append(max(variance, LEAST_SPREAD * (binomial / edits + self.spread * binomial**2 / number)))
         return floored
 
     def effective(self, side: _Side, confidence: float) -> float:
@@ -439,9 +434,13 @@ class _Clustering:
         return max(self.design_effect, own), side.units - 1.0
 
 
-def _people(sides: Sides, *, apart: bool) -> tuple[int, ...]:
-    """Independent people, per side. Several pictures of one person are one unit; a set of matched portraits is not."""
-    return sides.portraits if apart else sides.active
+def _people(plan: Plan, quantity: Quantity, sides: Sides) -> tuple[int, ...]:
+    """How many different people are rated, per side."""
+    if plan.person is None:
+        return sides.portraits
+    rated, comparison = quantity.counts > 0, sides.comparison
+    both = (comparison.members,) if comparison.against is None else (comparison.members, comparison.against)
+    return tuple(plan.people(side & rated) for side in both)
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,9 +454,10 @@ class _Side:
     edits: float
 
 
-def _score_interval(sides: Sides, clustering: _Clustering, confidence: float) -> tuple[float, float]:
+def _score_interval(
+    sides: Sides, people: Sequence[int], clustering: _Clustering, confidence: float
+) -> tuple[float, float]:
     """Wilson for one group; for two, Newcombe's squares of the distances to each one's limits."""
-    people = _people(sides, apart=clustering.people_apart)
     both = [
         _Side(*parts) for parts in zip(sides.rates, sides.variances, sides.active, people, sides.edits, strict=True)
     ]

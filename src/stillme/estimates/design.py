@@ -75,8 +75,8 @@ class Plan:
     noun: str
     """What a unit is, for the method's description."""
     paired: bool
-    people_apart: bool = False
-    """Whether portraits of one unit are different people, as in a set of matched portraits. Else a unit is a person."""
+    person: Places | None = None
+    """Per portrait: whom it shows; None where all show different people."""
     comparisons: tuple[Comparison, ...]
     levels: tuple[str, ...] = ()
     """Levels with enough portraits to be compared; the first comparisons are theirs, in this order."""
@@ -87,7 +87,7 @@ class Plan:
     def people(self, portraits: Flags) -> int:
         """How many different people these portraits show."""
         inside = portraits & (self.unit >= 0)
-        return int(np.count_nonzero(inside)) if self.people_apart else len(np.unique(self.unit[inside]))
+        return int(np.count_nonzero(inside)) if self.person is None else len(np.unique(self.person[inside]))
 
 
 def everyone(columns: Columns, settings: Settings) -> Plan:
@@ -102,6 +102,7 @@ def everyone(columns: Columns, settings: Settings) -> Plan:
         names=names,
         noun="portraits" if len(names) == len(members) else "blocks of portraits",
         paired=False,
+        person=_person(columns, unit, settings.design_factors),
         comparisons=(Comparison(scope="all", group="", members=members),) if enough else (),
         too_small={} if enough else {"": members},
     )
@@ -133,7 +134,7 @@ def by_factor(columns: Columns, factor: str, settings: Settings) -> Plan:
         names=units.names,
         noun=units.noun,
         paired=units.paired,
-        people_apart=units.people_apart,
+        person=_person(columns, unit, settings.design_factors),
         levels=tuple(levels[code] for code in enough),
         too_small={name: codes == code for code, name in enumerate(levels) if code not in enough},
         comparisons=_comparisons(levels, codes, enough, reference),
@@ -167,10 +168,23 @@ class _Units:
     noun: str
     paired: bool = False
     """Whether a unit holds every level, so that what it shares cancels in a contrast."""
-    people_apart: bool = False
-    """Whether portraits of one unit are different people."""
     whole: bool = False
     """Whether labels belong to whole units, because no unit has two."""
+
+
+def _person(columns: Columns, unit: Places, factors: tuple[str, ...]) -> Places | None:
+    """Whom each portrait shows: portraits of a unit that are alike in all declared factors count as one person.
+
+    Such are several pictures of somebody. Matched portraits differ in a factor, so they show different people.
+    """
+    people: dict[tuple[int | str, ...], int] = {}
+    person = np.full(len(unit), -1, dtype=np.intp)
+    inside: list[int] = np.flatnonzero(unit >= 0).tolist()
+    for place in inside:
+        attributes = columns.portraits[place].attributes
+        labels = (int(unit[place]), *(attributes.get(factor, "") for factor in factors))
+        person[place] = people.setdefault(labels, len(people))
+    return person if len(people) < len(inside) else None
 
 
 def _units(columns: Columns, codes: Places, large: list[int], factor: str, settings: Settings) -> _Units:
@@ -186,13 +200,11 @@ def _units(columns: Columns, codes: Places, large: list[int], factor: str, setti
     if no_clusters and len(large) > 1:
         sets = _matched_sets(columns, codes, part, large, settings.matched_with(factor))
         if sets is not None:
-            noun = "sets of matched portraits"
-            return _Units(unit=sets[0], names=sets[1], noun=noun, paired=True, people_apart=True)
+            return _Units(unit=sets[0], names=sets[1], noun="sets of matched portraits", paired=True)
     block, block_names = _blocks(columns, part)
     levels_per_block = _levels_per_block(block, codes, part, len(block_names))
     if len(large) > 1 and len(block_names) > 1 and (levels_per_block == len(large)).all():
-        noun = "blocks of portraits, paired"
-        return _Units(unit=block, names=block_names, noun=noun, paired=True, people_apart=no_clusters)
+        return _Units(unit=block, names=block_names, noun="blocks of portraits, paired", paired=True)
     if not no_clusters and (_levels_per_block(cluster, codes, part, len(names)) == 1).all():
         return _Units(unit=cluster, names=names, noun="blocks of portraits", whole=True)
     return _Units(unit=np.where(part, np.arange(len(ids)), -1), names=ids, noun="portraits")

@@ -95,7 +95,7 @@ def specification_curve(
     axis = _axis(quantity)
     raw = sorted((scores for scores in judges if scores.axis == axis), key=lambda scores: scores.judge)
     disclosed = {scores.judge: (disclosures or {}).get(scores.judge, "") for scores in raw}
-    wanted = replace(settings, factors=(factor,), reference=_reference(settings, factor))
+    wanted = settings.comparing(factor, reference=_reference(settings, factor))
     specifications: list[Specification] = []
     headline_outcome: Interval | NotEstimable = NotEstimable(reason=f"no judge answers {axis}")
     first = min(disclosed.values(), default="")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from stillme import numbers
@@ -45,7 +44,7 @@ def _pooled(data: ReportData) -> list[Estimate]:
     if not (rows.any() and scores and factors):
         return []
     reference = {name: level for name, level in data.settings.reference.items() if name in factors}
-    edits, settings = data.edits.where(rows).pooled(), replace(data.settings, factors=factors, reference=reference)
+    edits, settings = data.edits.where(rows).pooled(), data.settings.comparing(*factors, reference=reference)
     race = [score for score in scores if score.axis == "race_change"] if data.race_cut else []
     return [*estimate(edits, scores, settings), *at_every_cut(edits, race, settings)]
 

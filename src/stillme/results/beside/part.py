@@ -70,7 +70,7 @@ class Part:
     def settings(self, *, by_group: bool) -> Settings:
         """The run's, with the paper's factor or with none."""
         factors = (self.factor,) if by_group and self.factor else ()
-        return replace(self.run_settings, factors=factors, reference={})
+        return self.run_settings.comparing(*factors)
 
     def model(self, quantity: str) -> Scores | None:
         """The scores that tables show on the quantity's axis."""

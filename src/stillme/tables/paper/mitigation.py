@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from stillme import numbers
 from stillme.estimates import Disparity, PairedEffect, paired_effects
@@ -112,7 +111,7 @@ def table_26(source: Source) -> PaperTable:
 def _effects(source: Source, axes: Sequence[str]) -> Effects:
     scores = [score for axis in axes if (score := source.score(axis))]
     reference = {name: level for name, level in source.settings.reference.items() if name == source.factor}
-    settings = replace(source.settings, factors=(source.factor,), reference=reference)
+    settings = source.settings.comparing(source.factor, reference=reference)
     return paired_effects(source.edits, scores, settings, quantities=axes)
 
 

@@ -107,7 +107,7 @@ class Source:
     def _settings(self, *, by_group: bool) -> Settings:
         factors = (self.factor,) if by_group else ()
         reference = {name: level for name, level in self.settings.reference.items() if name in factors}
-        return replace(self.settings, factors=factors, reference=reference)
+        return self.settings.comparing(*factors, reference=reference)
 
     @property
     def race_rate(self) -> Rate:
