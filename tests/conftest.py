@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import ipaddress
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -30,6 +33,40 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONP
 
 # What this user keeps between runs neither changes the tests nor is changed by them.
 os.environ["STILLME_HOME"] = tempfile.mkdtemp(prefix="stillme-tests-")
+
+
+def _only_this_machine() -> None:
+    """Names of other machines are unknown and their addresses unreachable, also to code that asks by default."""
+    look_up, connect = socket.getaddrinfo, socket.socket.connect
+    own = {"", "localhost", socket.gethostname()}
+
+    def is_here(host: object) -> bool:
+        name = host.decode() if isinstance(host, bytes) else str(host or "")
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return name in own
+        return address.is_loopback or address.is_unspecified or name in own
+
+    def looked_up(host: Any, *rest: Any, **named: Any) -> Any:
+        if not is_here(host):
+            raise socket.gaierror(socket.EAI_NONAME, f"{host} is not this machine")
+        return look_up(host, *rest, **named)
+
+    def connected(self: socket.socket, address: Any) -> None:
+        # Ray "connects" a datagram socket to learn this machine's address; nothing is sent.
+        by_name = self.family in (socket.AF_INET, socket.AF_INET6) and self.type == socket.SOCK_STREAM
+        if by_name and not is_here(address[0]):
+            raise ConnectionRefusedError(f"{address[0]} is not this machine")
+        connect(self, address)
+
+    with suppress(OSError):  # a machine need not know its own name
+        own.update(str(entry[4][0]) for entry in look_up(socket.gethostname(), None))
+    socket.getaddrinfo = looked_up
+    socket.socket.connect = connected
+
+
+_only_this_machine()
 
 settings.register_profile("stillme", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("stillme")

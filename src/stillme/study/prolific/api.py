@@ -24,6 +24,7 @@ ADDRESS = "PROLIFIC_API_URL"
 """Another address than Prolific's own, such as a test server's."""
 PROLIFIC = "https://api.prolific.com"
 _TRIES = 5
+_TIMEOUT, _BRIEFLY = 60.0, 5.0
 _LONGEST_WAIT = 60.0
 _PAGE = 100
 _MOST_PAGES = 1_000
@@ -163,8 +164,8 @@ class ProlificApi:
         self._call("POST", path, {"secret": subscription.proof})
 
     def signing_keys(self) -> dict[str, Any]:
-        """The public keys that sign entry tokens (JWKS)."""
-        return self._call("GET", "/.well-known/study/jwks.json")
+        """The public keys that sign entry tokens (JWKS). Asked once and briefly: a participant waits at the door."""
+        return self._call("GET", "/.well-known/study/jwks.json", tries=1, timeout=_BRIEFLY)
 
     def _transition(self, submission: str, body: Mapping[str, Json]) -> str:
         path = f"/api/v1/submissions/{quote(submission, safe='')}/transition/"
@@ -178,10 +179,12 @@ class ProlificApi:
         *,
         again: bool = True,
         headers: dict[str, str] | None = None,
+        tries: int = _TRIES,
+        timeout: float = _TIMEOUT,
     ) -> dict[str, Any]:
         """One call; on success its JSON, with the answer's headers in `headers`."""
         what = f"{method} {path.partition('?')[0]}"
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, tries + 1):
             request = urllib.request.Request(
                 self._address + path,
                 method=method,
@@ -190,7 +193,7 @@ class ProlificApi:
                 | ({"Authorization": f"Token {self._token}"} if self._token else {}),
             )
             try:
-                with self._opener.open(request, timeout=60) as answer:
+                with self._opener.open(request, timeout=timeout) as answer:
                     content = answer.read(_MAX_BYTES)
                     if headers is not None:
                         headers.update({name.lower(): value for name, value in answer.headers.items()})
@@ -199,11 +202,11 @@ class ProlificApi:
                 content = error.read(_MAX_BYTES)
                 # 429 was not done; a 5xx may have been.
                 retryable = error.code == 429 or (error.code >= 500 and again)
-                if not retryable or attempt == _TRIES:
+                if not retryable or attempt == tries:
                     raise ProlificError(self._explain(what, error.code, content)) from None
                 wait = _seconds(error.headers.get("Retry-After"), attempt)
             except (OSError, HTTPException) as error:
-                if not again or attempt == _TRIES:
+                if not again or attempt == tries:
                     unsure = (
                         ""
                         if again or method == "GET"
