@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,13 @@ def test_every_command_prints_through_the_same_door():
     printing = re.compile(r"click\.s?echo\b|(?<![\w.])print\(|std(?:out|err)\.write")
     files = [file.name for file in sorted(folder.glob("*.py")) if printing.search(file.read_text("utf-8"))]
     assert files == ["terminal.py"]
+
+
+def test_output_that_nobody_reads_is_no_verdict():
+    """Click ends with 1 there, which says that a check failed; `| head` must not fail a gate, nor pass one."""
+    command = [sys.executable, "-m", "stillme", "list", "prompts", "diagnostic"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")

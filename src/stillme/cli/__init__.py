@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 
 import click
@@ -23,7 +24,7 @@ from stillme.cli.stages import edit, estimate, judge, report, run
 from stillme.cli.start import demo, new
 from stillme.cli.study import study_group
 from stillme.cli.tables import statistics, tables
-from stillme.cli.terminal import echo
+from stillme.cli.terminal import OutputClosed, echo
 from stillme.cli.verbs import Verbs, keep_lines
 from stillme.errors import StillmeError
 
@@ -81,6 +82,9 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error("stillme-plain", _plain)
 
+_NOBODY_READS = 141
+"""As shells say of a program that was ended by SIGPIPE: no verdict of ours."""
+
 
 def main() -> None:
     """Run the command line, turning expected errors into one sentence and an exit code."""
@@ -102,10 +106,10 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         echo("stillme: interrupted; everything finished so far is saved.", err=True)
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output, such as `head`, has closed it.
-        sys.stderr.close()
-        sys.exit(0)
+    except (OutputClosed, BrokenPipeError):
+        # Python would try once more to write what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_NOBODY_READS)
     except OSError as error:
         # A full disk, a read-only folder, a file that was deleted: the machine's state, not a bug.
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)

@@ -10,9 +10,17 @@ import click
 from stillme.files import printable
 
 
+class OutputClosed(Exception):
+    """Nobody reads what is printed any more, such as after `| head`."""
+
+
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text to standard output, or to standard error, without what a terminal would obey."""
-    click.echo(printable(str(text)), err=err, nl=nl)
+    try:
+        click.echo(printable(str(text)), err=err, nl=nl)
+    except BrokenPipeError:
+        # Click would end with 1, which says that a check failed.
+        raise OutputClosed from None
 
 
 def redraw(line: str) -> None:
