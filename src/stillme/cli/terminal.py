@@ -16,16 +16,20 @@ class OutputClosed(Exception):
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
     """Print a text to standard output, or to standard error, without what a terminal would obey."""
-    try:
-        click.echo(printable(str(text)), err=err, nl=nl)
-    except BrokenPipeError:
-        # Click would end with 1, which says that a check failed.
-        raise OutputClosed from None
+    _print(printable(str(text)), err=err, nl=nl)
 
 
 def redraw(line: str) -> None:
     """Print over the current line of standard error."""
-    click.echo(f"\r{printable(line)}", err=True, nl=False)
+    _print(f"\r{printable(line)}", err=True, nl=False)
+
+
+def _print(text: str, *, err: bool, nl: bool) -> None:
+    try:
+        click.echo(text, err=err, nl=nl)
+    except BrokenPipeError:
+        # Click would end with 1, which says that a check failed.
+        raise OutputClosed from None
 
 
 def json_text(value: Any) -> str:

@@ -6,6 +6,7 @@ squares that their standard error needs, are then one matrix product, however ma
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -229,7 +230,10 @@ def draws(plan: Plan, settings: Settings) -> Iterator[list[Floats]]:
 
 @lru_cache(maxsize=_KEPT)
 def _kept_draws(strata: tuple[tuple[str, ...], ...], replicates: int, seed: int) -> list[list[Floats]]:
-    return list(_drawn(strata, replicates, seed))
+    kept = list(_drawn(strata, replicates, seed))
+    for counts in itertools.chain.from_iterable(kept):
+        counts.setflags(write=False)
+    return kept
 
 
 def _drawn(strata: tuple[tuple[str, ...], ...], replicates: int, seed: int) -> Iterator[list[Floats]]:

@@ -73,7 +73,10 @@ def permutations(design: PermutationDesign, settings: Settings) -> Iterator[NDAr
 def _kept_permutations(
     names: tuple[str, ...], level: bytes, within: bytes, replicates: int, seed: int
 ) -> list[NDArray[Any]]:
-    return list(_permutations(names, level, within, replicates, seed))
+    kept = list(_permutations(names, level, within, replicates, seed))
+    for labels in kept:
+        labels.setflags(write=False)
+    return kept
 
 
 def _permutations(
