@@ -77,7 +77,7 @@ def export(
     dataset: str | None,
     as_json: bool,
 ) -> None:
-    r"""Write edits and judgements as tables with a codebook, a sealed evidence bundle, or numbers to publish.
+    r"""Write a run's rows, a sealed bundle or a model card.
 
     A bundle holds every row with the raw answers, the configuration, versions, tables and report, and a hash of each
     file. The root hash that is printed covers all of it. The same rows give the same bytes.

@@ -91,10 +91,11 @@ def new(
 )
 @json_option
 def demo(out: Path | None, real: bool, as_json: bool) -> None:
-    """Audit two known-answer editors on this machine, and see whether the audit recovers the planted gaps.
+    """Audit two editors with injected bias on this machine.
 
-    Rendered portraits, an even-handed and a biased editor, offline instruments, estimates with intervals,
-    a report. No key, no GPU, no download; running it again resumes.
+    It prints the bias that was injected next to the bias that the audit measured. Rendered
+    portraits, an even-handed and a biased editor, offline instruments, estimates with intervals, a report. No
+    key, no GPU, no download; running it again resumes.
 
     With --real, nothing is planted: three neural editors redraw the same portraits on this machine, and the report
     says what they do to whom. Needs `pip install "stillme[stylizer]"`; docs/findings.md has what came out.

@@ -10,15 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stillme.audit.load import FILE
-from stillme.design import Asked, Design, JudgeRecord, RecordedRequest, design_from
+from stillme.design import FILE, Asked, Design, JudgeRecord, RecordedRequest, design_from
 from stillme.errors import StillmeError, StillRecording
-from stillme.estimates import Genders, Settings
-from stillme.results.gathering import Results, gather
-from stillme.results.unrecorded import recover
 from stillme.store import Store, StoredEdit, Totals
 from stillme.types import Arm
+
+if TYPE_CHECKING:  # estimates need numpy, and counting does not need estimates
+    from stillme.estimates import Genders, Settings
+    from stillme.results.gathering import Results
 
 CHUNK = 500
 
@@ -56,6 +57,8 @@ class Run:
                 f"`stillme run {store.folder}` goes on."
             )
         else:
+            from stillme.results.unrecorded import recover
+
             self.design, self._unrecorded = recover(store)
 
     @classmethod
@@ -143,11 +146,15 @@ class Run:
     @cached_property
     def results(self) -> Results:
         """The rows as columns, read once."""
+        from stillme.results.gathering import gather
+
         return gather(self)
 
     @cached_property
     def settings(self) -> Settings:
         """How numbers are computed from the rows."""
+        from stillme.estimates import Settings
+
         analysis = self.design.analysis
         return Settings(
             factors=analysis.factors,
@@ -161,6 +168,8 @@ class Run:
     @property
     def genders(self) -> Genders:
         """The labels of the two genders that role prompts are about."""
+        from stillme.estimates import Genders
+
         roles = self.design.roles
         return Genders(factor=roles.gender, male=roles.male, female=roles.female) if roles else Genders()
 
