@@ -150,7 +150,6 @@ def _described(record: EditorRecord | JudgeRecord) -> Description:
         use=f"{spec.use} {spec.version}",
         parameters=json.dumps(dict(spec.parameters), sort_keys=True, ensure_ascii=False) if spec.parameters else "",
         cards=record.cards if isinstance(record, JudgeRecord) else (),
-        reads_instruction=isinstance(record, JudgeRecord) or not record.capabilities.prompts,
     )
 
 
