@@ -179,7 +179,7 @@ def test_a_ledger_from_before_designs_were_recorded_is_read_with_its_audit(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
     before = computed_again(finished)
-    as_of_version(4, finished / "stillme.sqlite")
+    as_of_version(3, finished / "stillme.sqlite")
     original = Scripted.__init__
 
     def upgraded(self: Scripted, parameters: object) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from stillme.errors import UnknownName
 from stillme.types import Failed, ImageFile
-from stillme.vlm import Answered, Malformed, Model, ModelDeclined, Question, model_named
+from stillme.vlm import Answered, Malformed, Model, ModelDeclined, Question, model_named, prices
 from stillme.vlm.image_encoding import EncodedImage, ImageEncoder
 from tests.editors.hosted.loopback import Says, serving
 from tests.vlm.conftest import KEY, ServedModel
@@ -293,6 +294,22 @@ def test_the_cost_is_computed_or_marked_as_unknown(serve: Serve, question: Quest
     unknown = serve(CHAT, GOOD).model.ask(question)
     assert isinstance(unknown, Answered)
     assert (unknown.cost, unknown.effective["cost"]) == (0.0, "unknown")
+
+
+def test_the_flex_tier_is_asked_for_and_costs_half(question: Question):
+    says = Says(body={**RESPONSES.answer(json.dumps(GOOD)), "service_tier": "flex"})
+    with serving(lambda *_: says) as server:
+        given = RESPONSES.settings(server.url, service_tier="flex")
+        with closing(Model(given)) as model:
+            reply = model.ask(question)
+        (asked,) = server.calls()
+    assert asked.json["service_tier"] == "flex"
+    assert isinstance(reply, Answered)
+    assert reply.effective["service_tier"] == "flex"
+    full = prices.expected(given.model_copy(update={"service_tier": None}))
+    assert full is not None
+    assert reply.cost == pytest.approx(full / 2)
+    assert prices.expected(given) == pytest.approx(full / 2)
 
 
 def test_the_price_of_the_audit_takes_precedence(serve: Serve, question: Question):

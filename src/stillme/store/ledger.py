@@ -36,7 +36,6 @@ from stillme.store.saved_rows import forget_rows, note_rows, require_all_rows
 from stillme.store.schema import migrate, require_known
 from stillme.store.sentinels import SentinelRow, StoredSentinel
 from stillme.store.summaries import Summaries, Table
-from stillme.store.tickets import Event, Ticket, Tickets
 from stillme.store.writer_lock import writer_lock
 from stillme.types import Assessment, Failed, Json
 
@@ -74,7 +73,6 @@ class Store(Summaries):
         super().__init__(connection)
         self.folder = folder
         self.places = Places(connection)
-        self.tickets = Tickets(connection)
         self.designs = Designs(connection)
         self.attempts = Attempts(connection)
         self.jobs = Jobs(folder / JOBS)
@@ -198,16 +196,6 @@ class Store(Summaries):
         """Append tries that failed, in one transaction: what they cost was spent."""
         with self.transaction():
             self.attempts.add(attempts)
-
-    def add_ticket(self, ticket: Ticket) -> None:
-        """Record that questions are about to be submitted."""
-        with self.transaction():
-            self.tickets.add(ticket)
-
-    def add_ticket_event(self, ticket: Ticket, event: Event, detail: str = "") -> None:
-        """Record what became of a ticket."""
-        with self.transaction():
-            self.tickets.add_event(ticket, event, detail)
 
     # -- edits ----------------------------------------------------------------------------------------------------
 

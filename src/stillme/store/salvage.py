@@ -35,7 +35,6 @@ _JSON = {
     "assessment": ("effective",),
     "feature": ("dimensions", "effective"),
     "sentinel": ("answers", "chart", "effective"),
-    "ticket": ("questions",),
     "design": ("document",),
     "audit": ("resolved",),
 }

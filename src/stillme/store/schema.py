@@ -82,26 +82,6 @@ MIGRATIONS: Sequence[str] = (
         BEGIN SELECT RAISE(ABORT, 'features are append-only'); END;
     """,
     """
-    -- Questions handed over to a provider's batch service. The ticket is written before they leave the house.
-    CREATE TABLE ticket (
-        id TEXT PRIMARY KEY, judge TEXT NOT NULL, questions TEXT NOT NULL, expected REAL, at TEXT NOT NULL
-    ) WITHOUT ROWID;
-    CREATE TABLE ticket_event (
-        id INTEGER PRIMARY KEY, ticket TEXT NOT NULL,
-        event TEXT NOT NULL CHECK (event IN ('submitted', 'collected', 'abandoned')),
-        detail TEXT NOT NULL, at TEXT NOT NULL
-    );
-    CREATE UNIQUE INDEX ticket_event_once ON ticket_event (ticket, event);
-    CREATE TRIGGER ticket_is_kept BEFORE UPDATE ON ticket
-        BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
-    CREATE TRIGGER ticket_stays BEFORE DELETE ON ticket
-        BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
-    CREATE TRIGGER ticket_event_is_kept BEFORE UPDATE ON ticket_event
-        BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
-    CREATE TRIGGER ticket_event_stays BEFORE DELETE ON ticket_event
-        BEGIN SELECT RAISE(ABORT, 'tickets are append-only'); END;
-    """,
-    """
     -- What the run asks, so that its rows can be read without plugins or inputs. The latest design counts.
     CREATE TABLE plan (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, requests INTEGER NOT NULL, at TEXT NOT NULL);
     CREATE TABLE design (
@@ -186,7 +166,7 @@ MIGRATIONS: Sequence[str] = (
     """,
 )
 
-FAILURES_ARE_NOT_FINAL = 6
+FAILURES_ARE_NOT_FINAL = 5
 """The version from which on no failure is marked as final."""
 
 
