@@ -347,7 +347,7 @@ def test_images_of_another_size_or_quality_are_encoded_apart(images: list[ImageF
 
 @every_provider
 def test_each_question_carries_its_own_images(serve: Serve, wire: WireFormat, images: list[ImageFile]):
-    """Clients get placeholders; under load no question may be sent with another one's image."""
+    """Under load no question may be sent with another one's image."""
     served = serve(wire, GOOD, concurrency=8)
     questions = [Question(system="-", parts=(str(place % 2), images[place % 2]), answer=Verdict) for place in range(16)]
     with ThreadPoolExecutor(8) as pool:
@@ -357,7 +357,9 @@ def test_each_question_carries_its_own_images(serve: Serve, wire: WireFormat, im
         seen = wire.parse(asked.json)
         image = expected[int(seen.text)]
         assert isinstance(image, EncodedImage)
-        assert seen.images == [image.base64.decode()]
+        # Gemini's client uses the alphabet for addresses.
+        alphabet = b"-_" if wire is GEMINI else None
+        assert [base64.b64decode(sent, altchars=alphabet) for sent in seen.images] == [image.data]
         assert int(asked.headers["content-length"]) == len(asked.content)
 
 

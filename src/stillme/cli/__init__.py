@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import sys
@@ -67,21 +66,6 @@ cli.add_section("Shell and text editor", completion, schema)
 keep_lines(cli)
 
 
-_PLAIN = str.maketrans(
-    {"→": "->", "−": "-", "–": "-", "—": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=", "Δ": "d", "†": "*"}
-)
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    """ASCII for what a terminal's encoding does not have."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    text = error.object[error.start : error.end].translate(_PLAIN)
-    return text.encode("ascii", "replace").decode(), error.end
-
-
-codecs.register_error("stillme-plain", _plain)
-
 _NOBODY_READS = 141
 """As shells say of a program that was ended by SIGPIPE: no verdict of ours."""
 
@@ -90,8 +74,8 @@ def main() -> None:
     """Run the command line, turning expected errors into one sentence and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot print an arrow gets ASCII instead of a crash.
-            stream.reconfigure(errors="stillme-plain")
+            # A terminal whose encoding has no arrow shows a question mark instead of a crash.
+            stream.reconfigure(errors="replace")
     try:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
