@@ -115,7 +115,7 @@ def _unexpected(error: Exception) -> str:
     if isinstance(error, sqlite3.DatabaseError) and is_fault_of_the_machine(error):
         return f"the run's ledger cannot be read or written here ({error}). Check the disk and the permissions."
     if isinstance(error, sqlite3.DatabaseError):
-        return f"the run's ledger is damaged ({error}). `stillme doctor RUN` shows what is whole, `--repair` saves it."
+        return f"the run's ledger is damaged ({error}). Put it back from a copy; `stillme doctor RUN` shows the damage."
     if isinstance(error, MemoryError):
         return "there is not enough memory. Use a machine with more, or a smaller part of the audit."
     traceback.print_exception(error)

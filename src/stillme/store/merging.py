@@ -87,7 +87,7 @@ def _merge_rows(target: Store, source: Store, merged: Merged) -> None:
     for table in _REFERENCES:
         for row in _rows(source, f"SELECT * FROM {table}"):
             _insert(target, table, row)
-    for table in (name for name in _WORK if source.has(name)):
+    for table in _WORK:
         for row in _rows(source, f"SELECT * FROM {table} ORDER BY id"):
             number = row.pop("id")
             if _is_there(target, table, row):

@@ -52,7 +52,7 @@ def require_all_rows(connection: sqlite3.Connection, ledger: Path) -> None:
         rows = ", ".join(f"{count:,} {_GROWING[table]}" for table, count in lacking.items())
         raise StoreDamaged(
             f"{ledger} lacks {rows} that were saved: {ledger.name}-wal was deleted or cut off after a run was killed. "
-            f"Put it back from a copy, or go on without those rows: `stillme doctor {ledger.parent} --repair`."
+            f"Put it back from a copy, or go on without those rows: `stillme doctor {ledger.parent} --accept-loss`."
         )
 
 
