@@ -58,7 +58,7 @@ def export(
     model_card: bool,
     as_json: bool,
 ) -> None:
-    """Write edits and judgements as tables with a codebook, a sealed evidence bundle, or a model card's section.
+    r"""Write a run's rows, a sealed bundle or a model card.
 
     A bundle holds every row with the raw answers, the configuration, versions, tables and report, and a hash of each
     file. The root hash that is printed covers all of it. The same rows give the same bytes.
