@@ -179,10 +179,6 @@ def test_doctor_finds_this_machine_fit(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--format", "eval-results"), "--dataset"),
-        (("--dataset", "a/b"), "eval-results"),
-        (("--model", "one=a/b"), "every-eval-ever"),
-        (("--evaluator", "us"), "every-eval-ever"),
         (("--dossier",), "--bundle"),
         (("--bundle", "x.zip", "--model-card"), "--model-card"),
         (("--model-card", "--format", "jsonl"), "--format"),

@@ -58,7 +58,7 @@ def compare(
     from stillme.comparison import choose, match, pairs, showing
     from stillme.comparison import compare as compare_sides
     from stillme.comparison import markdown as writing
-    from stillme.store.pictures_elsewhere import PicturesToShow
+    from stillme.store.buckets import PicturesToShow
 
     with ExitStack() as stack:
         runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]
@@ -113,7 +113,6 @@ def compare(
     help="Also decide by judges that failed calibration or never had one. Without it, their rules are inconclusive.",
 )
 @click.option("--junit", type=_FILE, help="Also write JUnit XML.")
-@click.option("--sarif", type=_FILE, help="Also write SARIF 2.1.0 for code scanning.")
 @click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
 @json_option
 def gate(
@@ -126,7 +125,6 @@ def gate(
     strict: bool,
     accept_uncalibrated: bool,
     junit: Path | None,
-    sarif: Path | None,
     markdown: Path | None,
     as_json: bool,
 ) -> None:
@@ -155,7 +153,6 @@ def gate(
     from stillme.gate import Asked, baseline_folder, showing
     from stillme.gate import gate as decide
     from stillme.gate.junit import as_junit
-    from stillme.gate.sarif import as_sarif
 
     with ExitStack() as stack:
         run = stack.enter_context(opened_run(audit, out))
@@ -169,7 +166,7 @@ def gate(
             accept_uncalibrated=accept_uncalibrated,
         )
         verdicts = decide(run, asked)
-    for file, write in ((junit, as_junit), (sarif, as_sarif), (markdown, showing.as_markdown)):
+    for file, write in ((junit, as_junit), (markdown, showing.as_markdown)):
         if file:
             writing.save(file, write(verdicts))
     if as_json:
