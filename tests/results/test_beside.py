@@ -286,7 +286,7 @@ def test_the_command_shows_the_same_in_every_format(tmp_path: Path):
     assert shown("--format", "tex").isascii()
     files = {path.name for path in (folder / "tables" / "paper").iterdir()}
     assert files == {"beside-the-paper.csv", "beside-the-paper.md", "beside-the-paper.tex"}
-    refused = CliRunner().invoke(cli, ["tables", str(folder), "--beside", "paper", "--table", "4"])
+    refused = CliRunner().invoke(cli, ["tables", str(folder), "--beside", "paper", "4"])
     assert refused.exit_code == 2
 
 

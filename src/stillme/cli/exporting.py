@@ -23,7 +23,10 @@ _FORMATS = ("csv", "jsonl", "parquet")
 @audit_argument
 @out_option
 @click.option(
-    "--format", "kind", type=click.Choice(_FORMATS), default="csv", show_default=True, help="What is written."
+    "--rows",
+    "kind",
+    type=click.Choice(_FORMATS),
+    help="Edits, judgements and the rest of the rows in this format, with a codebook; by default csv.",
 )
 @click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="Folder; by default `export` in the run.")
 @click.option(
@@ -49,7 +52,7 @@ _FORMATS = ("csv", "jsonl", "parquet")
 def export(
     audit: Path,
     out: Path | None,
-    kind: str,
+    kind: str | None,
     to: Path | None,
     bundle: Path | None,
     with_images: bool,
@@ -64,14 +67,14 @@ def export(
     file. The root hash that is printed covers all of it. The same rows give the same bytes.
     """
     if bundle:
-        if to or model_card or kind != "csv":
-            raise click.UsageError("--bundle writes one file of its own; leave --to, --format and --model-card out.")
+        if to or model_card or kind:
+            raise click.UsageError("--bundle writes one file of its own; leave --to, --rows and --model-card out.")
         _seal(audit, out, bundle, with_images=with_images, sign=sign, dossier=dossier, as_json=as_json)
         return
     if with_images or sign or dossier:
         raise click.UsageError("--with-images, --sign and --dossier only work with --bundle.")
-    if model_card and kind != "csv":
-        raise click.UsageError("--model-card has a format of its own; leave --format out.")
+    if model_card and kind:
+        raise click.UsageError("--rows and --model-card are two exports; give one of them.")
     with opened_run(audit, out) as run:
         if model_card:
             from stillme.report.model_card import model_cards
@@ -80,7 +83,7 @@ def export(
         else:
             from stillme.exchange import export_run
 
-            written = export_run(run, kind, to)
+            written = export_run(run, kind or "csv", to)
     if as_json:
         print_json({"files": [str(path) for path in written]})
     else:
