@@ -11,7 +11,7 @@ from typing import Any
 from stillme import audit as audits
 from stillme.errors import StillmeError
 from stillme.results.behaviour import Gaps, gaps
-from stillme.results.counting import Counting, Counts
+from stillme.results.counting import Counts, count
 from stillme.results.drift import sentence
 from stillme.results.editor_weights import EditorWeights, editor_weights
 from stillme.results.model_names import ModelNames, drifted, model_names
@@ -169,10 +169,11 @@ def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
 def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
     """Count the rows of a run, without disturbing a process that is writing them."""
     store = run.store
+    counts, totals = count(run)
     return Status(
         folder=run.folder,
-        counts=Counting().of(run),
-        totals=run.totals(),
+        counts=counts,
+        totals=totals,
         failures=tuple(store.failures()),
         drift=tuple(drift),
         models=tuple(model_names(run)),
