@@ -39,11 +39,6 @@ _FORMATS = ("csv", "jsonl", "parquet")
     metavar="KEY",
     help="Sign the bundle with an SSH private key; writes FILE.sig.",
 )
-@click.option(
-    "--dossier",
-    is_flag=True,
-    help="Beside the bundle, a page: which documentation duty it speaks to (EU AI Act, NIST AI RMF, ISO/IEC 42001).",
-)
 @click.option("--model-card", is_flag=True, help="Write a Markdown section for each editor's model card instead.")
 @json_option
 def export(
@@ -54,22 +49,21 @@ def export(
     bundle: Path | None,
     with_images: bool,
     sign: Path | None,
-    dossier: bool,
     model_card: bool,
     as_json: bool,
 ) -> None:
     """Write edits and judgements as tables with a codebook, a sealed evidence bundle, or a model card's section.
 
-    A bundle holds every row with the raw answers, the configuration, versions, tables and report, and a hash of each
-    file. The root hash that is printed covers all of it. The same rows give the same bytes.
+    A bundle holds a copy of the run's database, tables, report and a hash of each file. Raters are not named in it. The
+    root hash that is printed covers all of it. The same rows give the same bytes.
     """
     if bundle:
         if to or model_card or kind != "csv":
             raise click.UsageError("--bundle writes one file of its own; leave --to, --format and --model-card out.")
-        _seal(audit, out, bundle, with_images=with_images, sign=sign, dossier=dossier, as_json=as_json)
+        _seal(audit, out, bundle, with_images=with_images, sign=sign, as_json=as_json)
         return
-    if with_images or sign or dossier:
-        raise click.UsageError("--with-images, --sign and --dossier only work with --bundle.")
+    if with_images or sign:
+        raise click.UsageError("--with-images and --sign only work with --bundle.")
     if model_card and kind != "csv":
         raise click.UsageError("--model-card has a format of its own; leave --format out.")
     with opened_run(audit, out) as run:
@@ -88,17 +82,12 @@ def export(
         print_next_bundle(run, audit, out=out)
 
 
-def _seal(
-    audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sign: Path | None, dossier: bool, as_json: bool
-) -> None:
-    from stillme.evidence import seal, write_dossier
+def _seal(audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sign: Path | None, as_json: bool) -> None:
+    from stillme.evidence import seal
 
     with opened_run(audit, out) as run:
         sealed = seal(run, bundle, with_images=with_images, key=sign)
-    page = write_dossier(sealed) if dossier else None
     if as_json:
-        print_json(sealed.as_json() | {"dossier": str(page) if page else None})
+        print_json(sealed.as_json())
     else:
-        if page:
-            echo(f"Wrote {page}")
         echo(sealed.as_text())
