@@ -38,15 +38,12 @@ from stillme.estimates import (
     holm,
     paired_effects,
 )
-from stillme.estimates.agreement import choose_informative, corrected, disagreement
+from stillme.estimates.agreement import choose_informative, corrected
 from stillme.estimates.bootstrap import Limits, limits, resample
 from stillme.estimates.design import Plan, by_factor
 from stillme.estimates.gap_changes import gap_changes
 from stillme.estimates.quantities import Columns, Quantity
 from stillme.gate.verdicts import Verdict, against_limit, shown_by_holm
-from stillme.planning.people import answers_on
-from stillme.planning.power import Side
-from stillme.planning.ratings import Drawn, Sides, expected_width
 from stillme.types import ImageFile, Interval, NotEstimable, Portrait, Prompt
 
 RACES, GENDERS, AGES, PROMPTS = "ABCDEFG", "fm", range(6), 20
@@ -430,58 +427,6 @@ def informative(seed: int) -> Shares:
     return shares
 
 
-def ratings(seed: int) -> Shares:
-    """Half-widths that `plan` expects after 150 ratings, and those that a study then has; 20 % are hard to judge."""
-    stream = np.random.default_rng(seed)
-    latent = stream.normal(0, 0.7, 84)[:, None] + stream.normal(0, 1, (84, PROMPTS))
-    cuts = np.array([0.8, 1.4, 2.0, 2.6])
-    error = np.where(stream.random(latent.shape) < 0.2, 1.5, 0.3)
-    said = (1.0 + np.searchsorted(cuts, latent)).ravel()
-    edits, one = columns(1.0 + np.searchsorted(cuts, latent + error * stream.normal(0, 1, latent.shape)))
-    _, two = columns(1.0 + np.searchsorted(cuts, latent + error * stream.normal(0, 1, latent.shape)))
-
-    def people_on(rows: NDArray[np.intp]) -> Scores:
-        seen = np.zeros(len(edits), dtype=bool)
-        seen[rows] = True
-        state = np.where(seen, RatingState.RATED, RatingState.MISSING).astype(np.int32)
-        return Scores(judge="people", axis=one.axis, value=np.where(seen, said, np.nan), state=state, kind="person")
-
-    pilot = people_on(stream.choice(len(edits), 150, replace=False))
-    apart = disagreement([one.value, two.value])
-    expected = {answers.quantity: answers for answers in answers_on(edits, one, [pilot], chances=None, apart=apart)}
-    own = attribute("race") == "B"
-    sides = Sides(
-        everyone=Side.of(84, PROMPTS),
-        group=Side.of(int(own.sum()), PROMPTS),
-        rest=Side(edits=np.full(int((~own).sum()), float(PROMPTS)), units=12),
-        groups=7,
-        paired=True,
-    )
-    wanted = replace(settings(seed, "race"), matched_on=("gender", "age"))
-    shares: Shares = {}
-    for count in (100, 300, 1_000):
-        alike = np.full(len(edits), count / len(edits))
-        uniform = stream.choice(len(edits), count, replace=False)
-        chosen = choose_informative(edits, [one, two], count, stream, factor="race")
-        drawn: dict[Drawn, tuple[NDArray[np.intp], Floats]] = {
-            "uniform": (uniform, alike),
-            "informative": (chosen.rows, chosen.chances),
-        }
-        for how, (rows, chances) in drawn.items():
-            for found in corrected(edits, one, people_on(rows), wanted, chances=chances):
-                if found.quantity in ("race_change", "race_changed") and (
-                    found.scope == "all" or found.group in ("B", "B - rest")
-                ):
-                    width = expected_width(expected[found.quantity], sides, count, how, 0.95)
-                    half = {"all": width.everyone, "group": width.group, "contrast": width.contrast}[found.scope]
-                    assert half
-                    assert isinstance(found.outcome, Interval)
-                    name = f"{count}, {how}, {found.quantity}, {found.scope}"
-                    shares[f"{name}: expected {MEDIAN}"] = half[0]
-                    shares[f"{name}: found {MEDIAN}"] = (found.outcome.high - found.outcome.low) / 2
-    return shares
-
-
 def asymmetry(seed: int) -> Shares:
     """An arm that lowers the rate by 10 points for all and by 20 for one race."""
     stream = np.random.default_rng(seed)
@@ -530,7 +475,6 @@ SCENARIOS: dict[str, Callable[[int], Shares]] = {
         asymmetry,
         people,
         informative,
-        ratings,
         compare,
         at_limit,
         gate,

@@ -86,15 +86,9 @@ class Capabilities:
     prompt_tokens: int | None = None
     """Longer prompts are cut off."""
     reads_instruction: bool = True
-    """False for edits made elsewhere, and for editors that always do the same: they need no feature prompt."""
-    prompts: tuple[str, ...] = ()
-    """The ids of the only prompts that it is asked, for an editor that always does the same; empty for all."""
+    """False for edits made elsewhere: they need no feature prompt."""
     attributes_matter: bool = False
     """Only known-answer editors read the portraits' labels."""
-
-    def takes(self, arm: Arm, prompt: str) -> bool:
-        """Whether it is asked this at all: other words, or none, change nothing where only one thing can be done."""
-        return not self.prompts or (arm is Arm.BASELINE and prompt in self.prompts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from stillme.audit.roles import Cast
 from stillme.audit.sampling import Sample, draw
 from stillme.design import Design
 from stillme.mitigation import NOOP_INSTRUCTION
-from stillme.protocols import Capabilities
 from stillme.types import Arm, Portrait, Prompt
 
 NOOP = Prompt(id="noop", text=NOOP_INSTRUCTION, category="noop", subcategory="noop")
@@ -34,15 +33,13 @@ class Grid:
     casts: Sequence[Cast] = ()
     """Role prompts with their people."""
 
-    def cells(self, editor: str, capabilities: Capabilities) -> Iterator[Cell]:
+    def cells(self, editor: str) -> Iterator[Cell]:
         """What one editor is asked, portrait by portrait, before instructions and seeds."""
         for portrait in self.portraits:
             subjects = list(self._subjects(editor, portrait))
             for arm in self.arms if subjects else ():
                 asked = [((portrait,), NOOP)] if arm is Arm.NOOP else subjects
-                for portraits, prompt in asked:
-                    if capabilities.takes(arm, prompt.id):
-                        yield portraits, arm, prompt
+                yield from ((portraits, arm, prompt) for portraits, prompt in asked)
 
     def _subjects(self, editor: str, first: Portrait) -> Iterator[tuple[tuple[Portrait, ...], Prompt]]:
         """Who is edited with which prompt, of all requests that begin with this portrait."""

@@ -247,7 +247,7 @@ class Audit:
 
     def cells(self, named: NamedEditor) -> Iterator[Cell]:
         """Which portraits are edited with which prompt under which arm, before instructions and seeds."""
-        return self._grid.cells(named.name, named.editor.capabilities)
+        return self._grid.cells(named.name)
 
     @cached_property
     def _grid(self) -> Grid:

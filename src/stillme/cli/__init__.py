@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import sys
@@ -67,21 +66,6 @@ cli.add_section("Shell and text editor", completion, schema)
 keep_lines(cli)
 
 
-_PLAIN = str.maketrans(
-    {"→": "->", "−": "-", "–": "-", "—": "-", "×": "x", "…": "...", "≤": "<=", "≥": ">=", "Δ": "d", "†": "*"}
-)
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    """ASCII for what a terminal's encoding does not have."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    text = error.object[error.start : error.end].translate(_PLAIN)
-    return text.encode("ascii", "replace").decode(), error.end
-
-
-codecs.register_error("stillme-plain", _plain)
-
 _NOBODY_READS = 141
 """As shells say of a program that was ended by SIGPIPE: no verdict of ours."""
 
@@ -90,8 +74,8 @@ def main() -> None:
     """Run the command line, turning expected errors into one sentence and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot print an arrow gets ASCII instead of a crash.
-            stream.reconfigure(errors="stillme-plain")
+            # A terminal whose encoding has no arrow shows a question mark instead of a crash.
+            stream.reconfigure(errors="replace")
     try:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -131,7 +115,7 @@ def _unexpected(error: Exception) -> str:
     if isinstance(error, sqlite3.DatabaseError) and is_fault_of_the_machine(error):
         return f"the run's ledger cannot be read or written here ({error}). Check the disk and the permissions."
     if isinstance(error, sqlite3.DatabaseError):
-        return f"the run's ledger is damaged ({error}). `stillme doctor RUN` shows what is whole, `--repair` saves it."
+        return f"the run's ledger is damaged ({error}). Put it back from a copy; `stillme doctor RUN` shows the damage."
     if isinstance(error, MemoryError):
         return "there is not enough memory. Use a machine with more, or a smaller part of the audit."
     traceback.print_exception(error)

@@ -58,7 +58,7 @@ def compare(
     from stillme.comparison import choose, match, pairs, showing
     from stillme.comparison import compare as compare_sides
     from stillme.comparison import markdown as writing
-    from stillme.store.pictures_elsewhere import PicturesToShow
+    from stillme.store.buckets import PicturesToShow
 
     with ExitStack() as stack:
         runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]

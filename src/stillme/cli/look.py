@@ -102,34 +102,37 @@ def schema(what: str) -> None:
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @out_option
-@click.option("--repair", is_flag=True, help="Save what is whole of a damaged run; nothing is thrown away.")
+@click.option(
+    "--accept-loss", is_flag=True, help="Go on without lost rows and pictures; the next run makes them again."
+)
 @click.option("--download", is_flag=True, help="Also read every picture that is kept in an object store.")
 @json_option
-def doctor(run: Path | None, out: Path | None, repair: bool, download: bool, as_json: bool) -> None:
+def doctor(run: Path | None, out: Path | None, accept_loss: bool, download: bool, as_json: bool) -> None:
     """Check this machine, or with RUN a whole run.
 
-    The machine: versions, models, plugins and what each still needs. A run: its ledger's pages and log,
-    rows, keys, the hash of every picture, and what lies about. Exits with 1 if something is broken.
+    The machine: versions, models, plugins and what each still needs. A run: its database and log, rows,
+    keys, the hash of every picture, and leftover files. Exits with 1 if something is broken.
     """
-    from stillme.doctor import examine, examine_run, repair_run
+    from stillme.doctor import accept_losses, examine, examine_run
     from stillme.results import folder_of
 
     if run is None and out is None:
-        if repair or download:
-            raise click.UsageError(f"{'--repair' if repair else '--download'} needs a run folder.")
+        if accept_loss or download:
+            raise click.UsageError(f"{'--accept-loss' if accept_loss else '--download'} needs a run folder.")
         checks, following = examine(), ("demo",)
     else:
         folder = folder_of(run or Path(), out)
-        for done in repair_run(folder, download=download) if repair else ():
+        for done in accept_losses(folder, download=download) if accept_loss else ():
             echo(f"{done}.", err=True)
         checks = examine_run(folder, download=download)
-        broken = any(check.state == "broken" for check in checks)
-        following = ("run", folder) if repair or not broken else ("doctor", folder, "--repair")
+        following = ("run", folder)
     if as_json:
         print_json([check.as_json() for check in checks])
     else:
         echo("\n".join(check.as_text() for check in checks))
-        print_next(*following)
+        # What is broken names its own next step.
+        if not any(check.state == "broken" for check in checks):
+            print_next(*following)
     if any(check.state == "broken" for check in checks):
         sys.exit(1)
 

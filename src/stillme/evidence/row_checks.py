@@ -96,7 +96,7 @@ def _grid(run: Run) -> Iterator[Difference]:
         aside = set(withheld)
         cells: list[Cell] = [
             (tuple(portrait.id for portrait in portraits), str(arm), prompt.id, seed)
-            for portraits, arm, prompt in grid.cells(editor.name, editor.capabilities)
+            for portraits, arm, prompt in grid.cells(editor.name)
             for seed in editor.seeds
         ]
         expected = [cell for cell in cells if cell not in aside] + [cell for cell in cells if cell in aside]

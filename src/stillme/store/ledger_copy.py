@@ -20,8 +20,6 @@ _ANSWERS = (
     *(("feature", "effective"), ("feature", "raw"), ("sentinel", "effective"), ("sentinel", "raw")),
 )
 """Columns that may hold what a provider or a study said of a person."""
-_OF_THIS_MACHINE = ("place", "ticket", "ticket_event")
-"""Tables about where the work was done; no number depends on them."""
 _COUNTED = {
     EDITS.name: "SELECT COUNT(*) FROM edit",
     JUDGEMENTS.name: "SELECT COUNT(*) FROM judgement",
@@ -54,14 +52,12 @@ def copy_ledger(store: Store, folder: Path, design: Json) -> None:
 
 
 def _forget_people(copy: sqlite3.Connection) -> None:
-    tables = {name for (name,) in copy.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for table, column in _ANSWERS:
         for number, text in copy.execute(f"SELECT id, {column} FROM {table} WHERE {column} IS NOT NULL").fetchall():
             if (cleaned := without_people(text)) != text:
                 copy.execute(f"UPDATE {table} SET {column} = ? WHERE id = ?", (cleaned, number))
-    for table in _OF_THIS_MACHINE:
-        if table in tables:
-            copy.execute(f"DELETE FROM {table}")
+    # Where pictures are kept is no one else's business: those of a bundle are in it.
+    copy.execute("DELETE FROM place")
 
 
 def _add_design(copy: sqlite3.Connection, document: str) -> None:
