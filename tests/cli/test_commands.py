@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,18 +16,19 @@ from click.testing import CliRunner
 
 from stillme import __version__
 from stillme.cli import cli
+from tests.processes import Started, stillme
 
 Write = Callable[..., Path]
-STILLME = [sys.executable, "-m", "stillme"]
 
 
-def stillme(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*STILLME, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+def started(*words: str) -> subprocess.CompletedProcess[str]:
+    """A new interpreter, as a shell starts it."""
+    return subprocess.run([sys.executable, "-m", "stillme", *words], capture_output=True, text=True, timeout=120)
 
 
 def test_version_and_help():
-    assert stillme("--version").stdout == f"stillme, version {__version__}\n"
-    shown = stillme("--help")
+    assert started("--version").stdout == f"stillme, version {__version__}\n"
+    shown = started("--help")
     assert shown.returncode == 0
     for command in ("demo", "new", "run", "edit", "judge", "estimate", "report", "status", "list", "export", "doctor"):
         assert f"\n  {command} " in shown.stdout
@@ -160,12 +160,12 @@ def test_completion_scripts(shell: str):
 
 
 def test_completion_completes():
-    environment = os.environ | {"_STILLME_COMPLETE": "bash_complete", "COMP_WORDS": "stillme stat", "COMP_CWORD": "1"}
-    assert "status" in stillme(env=environment).stdout
+    environment = {"_STILLME_COMPLETE": "bash_complete", "COMP_WORDS": "stillme stat", "COMP_CWORD": "1"}
+    assert "status" in stillme(environment=environment).stdout
 
 
 def test_doctor_finds_this_machine_fit(tmp_path: Path):
-    shown = stillme("doctor", "--json", cwd=tmp_path, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    shown = stillme("doctor", "--json", cwd=tmp_path, environment={"HF_HUB_OFFLINE": "1"})
     checks = {check["name"]: check for check in json.loads(shown.stdout)}
     core = ("versions", "run folder", "embedded portraits", "face models", "editor planted", "judge instruments")
     assert {name: checks[name]["state"] for name in core} == dict.fromkeys(core, "ok")
@@ -202,9 +202,7 @@ def test_an_export_holds_every_row(write_audit: Write, kind: str):
 
 def test_ctrl_c_once_finishes_and_saves(write_audit: Write):
     folder = write_audit('use = "moody"\nparameters = { seconds = 0.3 }')
-    process = subprocess.Popen(
-        [*STILLME, "edit", str(folder)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = Started("edit", folder)
     _wait_for_rows(folder, 1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -216,7 +214,7 @@ def test_ctrl_c_once_finishes_and_saves(write_audit: Write):
 
 def test_ctrl_c_twice_stops_at_once(write_audit: Write):
     folder = write_audit('use = "moody"\nparameters = { seconds = 20 }')
-    process = subprocess.Popen([*STILLME, "edit", str(folder)], stderr=subprocess.PIPE, text=True)
+    process = Started("edit", folder)
     while not (folder / "stillme.sqlite").exists():
         time.sleep(0.05)
     time.sleep(0.5)
