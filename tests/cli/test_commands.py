@@ -178,7 +178,6 @@ def test_doctor_finds_this_machine_fit(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--dossier",), "--bundle"),
         (("--bundle", "x.zip", "--model-card"), "--model-card"),
         (("--model-card", "--rows", "jsonl"), "--rows"),
     ],

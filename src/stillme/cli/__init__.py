@@ -62,7 +62,7 @@ cli.sections = {
         Verb("tables", "tables:tables", "Write the paper's tables, and every further analysis, by name."),
         Verb("compare", "deciding:compare", "Compare two editors: what became worse, and for whom."),
         Verb("gate", "deciding:gate", "Hold a run to limits, for release decisions."),
-        Verb("export", "exporting:export", "Write a run's rows, a sealed bundle or a model card."),
+        Verb("export", "exporting:export", "Write a run's rows, a sealed bundle, figures or a model card."),
         Verb("verify", "deciding:verify", "Check a bundle offline: every hash, every row, every number."),
         Verb("import", "importing:import_", "Bring in what was made elsewhere."),
     ),
