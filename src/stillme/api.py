@@ -15,7 +15,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from stillme import audit as audits
 from stillme import estimates as numbers
@@ -84,12 +84,11 @@ class Run(RecordedRun):
 
         return reports.write(self.folder, self._shown())
 
-    def figures(self, *formats: Literal["pdf", "png", "svg"]) -> list[Path]:
-        """Draw the paper's figures and every forest plot into `figures` of the run; PNG by default."""
-        from stillme.pipeline import FIGURES
-        from stillme.report.manuscript import write_figures
+    def figures(self, to: str | Path | None = None) -> list[Path]:
+        """Write the report's drawings as SVG and grids of pictures as PNG; by default into `figures` of the run."""
+        from stillme.report.figure_files import write_figures
 
-        return list(write_figures(self.folder / FIGURES, self._shown(), formats or ("png",)).files)
+        return list(write_figures(Path(to) if to else self.folder / "figures", self._shown()).files)
 
     def _shown(self) -> ReportData:
         from stillme.report.contents import report_data

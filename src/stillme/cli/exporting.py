@@ -1,8 +1,9 @@
-"""The command that takes a run elsewhere: tables, a sealed bundle, other programs' formats, a model card."""
+"""The command that takes a run elsewhere: rows, a sealed bundle, figures, a model card."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,15 +12,15 @@ from stillme.cli.options import (
     json_option,
     opened_run,
     out_option,
-    pairs_of,
     print_json,
     print_next_bundle,
 )
 from stillme.cli.terminal import echo
 
-_FORMATS = ("csv", "jsonl", "parquet", "every-eval-ever", "eval-results")
-_PUBLISHED = _FORMATS[3:]
-_RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+if TYPE_CHECKING:
+    from stillme.report.data import Redaction
+
+_FORMATS = ("csv", "jsonl", "parquet")
 
 
 @click.command()
@@ -43,23 +44,16 @@ _RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
     help="Sign the bundle with an SSH private key; writes FILE.sig.",
 )
 @click.option(
-    "--dossier",
-    is_flag=True,
-    help="Beside the bundle, a page: which documentation duty it speaks to (EU AI Act, NIST AI RMF, ISO/IEC 42001).",
+    "--figures",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the report's drawings as SVG and grids of pictures as PNG into DIR instead.",
 )
+@click.option(
+    "--redact", type=click.Choice(["blur", "omit"]), help="With --figures: blur portraits, or omit their pictures."
+)
+@click.option("--judge", default="", help="With --figures: whose scores are drawn, such as people.")
 @click.option("--model-card", is_flag=True, help="Write a Markdown section for each editor's model card instead.")
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    metavar="EDITOR=ORG/NAME",
-    help="Published formats: the model behind an editor, as the Hugging Face Hub or its provider calls it.",
-)
-@click.option("--evaluator", metavar="NAME", help="every-eval-ever: the organisation that ran the audit.")
-@click.option(
-    "--relationship", type=click.Choice(_RELATIONSHIPS), help="every-eval-ever: the evaluator's relation to the model."
-)
-@click.option("--dataset", metavar="ORG/NAME", help="eval-results: the benchmark's data set on the Hugging Face Hub.")
 @json_option
 def export(
     audit: Path,
@@ -69,56 +63,40 @@ def export(
     bundle: Path | None,
     with_images: bool,
     sign: Path | None,
-    dossier: bool,
+    figures: Path | None,
+    redact: Redaction | None,
+    judge: str,
     model_card: bool,
-    models: tuple[str, ...],
-    evaluator: str | None,
-    relationship: str | None,
-    dataset: str | None,
     as_json: bool,
 ) -> None:
-    r"""Write edits and judgements as tables with a codebook, a sealed evidence bundle, or numbers to publish.
+    """Write a run's rows, a sealed bundle, figures or a model card.
 
-    A bundle holds every row with the raw answers, the configuration, versions, tables and report, and a hash of each
-    file. The root hash that is printed covers all of it. The same rows give the same bytes.
-
-    \b
-    csv, jsonl, parquet  every row, with a codebook
-    every-eval-ever      results with intervals, and single answers, in the schema of Every Eval Ever 0.3.0
-    eval-results         .eval_results of the Hugging Face Hub: rates and gaps of each editor as YAML
+    A bundle holds a copy of the run's database, tables, report and a hash of each file. Raters are not named in it. The
+    root hash that is printed covers all of it. The same rows give the same bytes.
     """
-    if kind not in _PUBLISHED and models:
-        raise click.UsageError("--model only works with --format every-eval-ever or eval-results.")
-    if kind != "every-eval-ever" and (evaluator or relationship):
-        raise click.UsageError("--evaluator and --relationship only work with --format every-eval-ever.")
-    if (kind == "eval-results") != bool(dataset):
-        raise click.UsageError("--dataset ORG/NAME belongs to --format eval-results: neither works without the other.")
     if bundle:
         if to or model_card or kind != "csv":
             raise click.UsageError("--bundle writes one file of its own; leave --to, --format and --model-card out.")
-        _seal(audit, out, bundle, with_images=with_images, sign=sign, dossier=dossier, as_json=as_json)
+        _seal(audit, out, bundle, with_images=with_images, sign=sign, as_json=as_json)
         return
-    if with_images or sign or dossier:
-        raise click.UsageError("--with-images, --sign and --dossier only work with --bundle.")
+    if with_images or sign:
+        raise click.UsageError("--with-images and --sign only work with --bundle.")
     if model_card and kind != "csv":
         raise click.UsageError("--model-card has a format of its own; leave --format out.")
+    if figures:
+        if to or model_card or kind != "csv":
+            raise click.UsageError(
+                "--figures has its own folder and formats; leave --to, --format and --model-card out."
+            )
+        _draw(audit, out, figures, redact=redact or "none", judge=judge, as_json=as_json)
+        return
+    if redact or judge:
+        raise click.UsageError("--redact and --judge only work with --figures.")
     with opened_run(audit, out) as run:
         if model_card:
             from stillme.report.model_card import model_cards
 
             written = model_cards(run, to)
-        elif kind in _PUBLISHED:
-            from stillme.exchange import Publication, export_eval_results, export_every_eval_ever
-
-            publication = Publication(
-                evaluator=evaluator or "not stated",
-                relationship=relationship or "other",
-                models=pairs_of("--model", models),
-            )
-            if dataset:
-                written = export_eval_results(run, to, publication, dataset)
-            else:
-                written = export_every_eval_ever(run, to, publication)
         else:
             from stillme.exchange import export_run
 
@@ -130,17 +108,27 @@ def export(
         print_next_bundle(run, audit, out=out)
 
 
-def _seal(
-    audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sign: Path | None, dossier: bool, as_json: bool
-) -> None:
-    from stillme.evidence import seal, write_dossier
+def _draw(audit: Path, out: Path | None, folder: Path, *, redact: Redaction, judge: str, as_json: bool) -> None:
+    from stillme.estimates import estimate
+    from stillme.report.contents import report_data
+    from stillme.report.figure_files import write_figures
+
+    with opened_run(audit, out) as run:
+        estimates = estimate(run.results.edits, run.results.scores, run.settings)
+        written = write_figures(folder, report_data(run, estimates, redact=redact, judge=judge))
+    if as_json:
+        print_json({"files": [str(path) for path in written.files], "skipped": dict(written.skipped)})
+    else:
+        echo("\n".join(f"Wrote {path}" for path in written.files))
+        echo("\n".join(f"Without {name}: {reason}" for name, reason in written.skipped), err=True)
+
+
+def _seal(audit: Path, out: Path | None, bundle: Path, *, with_images: bool, sign: Path | None, as_json: bool) -> None:
+    from stillme.evidence import seal
 
     with opened_run(audit, out) as run:
         sealed = seal(run, bundle, with_images=with_images, key=sign)
-    page = write_dossier(sealed) if dossier else None
     if as_json:
-        print_json(sealed.as_json() | {"dossier": str(page) if page else None})
+        print_json(sealed.as_json())
     else:
-        if page:
-            echo(f"Wrote {page}")
         echo(sealed.as_text())

@@ -15,7 +15,6 @@ from stillme.cli.terminal import echo
 if TYPE_CHECKING:
     from stillme.pipeline import Name, Summary
     from stillme.report.data import Redaction
-    from stillme.report.manuscript import Format
     from stillme.stages.shards import Shard
 
 _EXIT_RETRY = 3
@@ -149,33 +148,25 @@ def estimate(audit: Path, out: Path | None, wait: float, accept_changes: bool, a
 @click.command()
 @_stage_options
 @click.option(
-    "--figures",
-    type=click.Choice(["pdf", "png", "svg"]),
-    multiple=True,
-    help="Also write the paper's figures and every forest plot into `figures` in the run. May be repeated.",
-)
-@click.option(
     "--redact",
     type=click.Choice(["blur", "omit"]),
     help="Blur portraits, or omit them. Links to pictures are removed too.",
 )
-@click.option("--judge", default="", help="Whose scores the first screen and the figures show, such as people.")
+@click.option("--judge", default="", help="Whose scores the first screen and the drawings show, such as people.")
 def report(
     audit: Path,
     out: Path | None,
     wait: float,
     accept_changes: bool,
     as_json: bool,
-    figures: tuple[Format, ...],
     redact: Redaction | None,
     judge: str,
 ) -> None:
     """Write report.html: one self-contained page.
 
-    It needs no network, shows the worst edits first, and links every number to its rows. Figures need
-    `pip install "stillme[figures]"`.
+    It needs no network, shows the worst edits first, and links every number to its rows.
     """
-    shown = _Shown(figures=figures, redact=redact or "none", judge=judge)
+    shown = _Shown(redact=redact or "none", judge=judge)
     _work(audit, out, wait, accept_changes, as_json, ("report",), shown=shown)
 
 
@@ -190,7 +181,6 @@ class _Manner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    figures: tuple[Format, ...] = ()
     redact: Redaction = "none"
     judge: str = ""
 
@@ -224,7 +214,6 @@ def _work(
             watch=display,
             say=display.say,
             redact=shown.redact,
-            figures=shown.figures,
             judge=shown.judge,
         )
         summary = run_stages(audit, stages, options)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import TypeVar
 
 from stillme.audit.rules import Rule, Sign
@@ -96,8 +95,6 @@ class Decision:
 class Verdicts:
     """All rules of a gate."""
 
-    file: Path
-    """The audit.toml."""
     title: str
     audit_hash: str
     strict: bool

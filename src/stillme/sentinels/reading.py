@@ -10,14 +10,12 @@ from stillme import numbers
 from stillme.design import JudgeRecord
 from stillme.estimates.quantiles import wilson
 from stillme.rubric.limits import Truth
-from stillme.rubric.limits import load as load_limits
 from stillme.sentinels.scoring import Expectations
 from stillme.store import Store, StoredSentinel
 from stillme.types import Interval, Json, NotEstimable
 
 _CONFIDENCE = 0.95
-EVERYONE = "everyone"
-TONES = (EVERYONE, *load_limits().groups)
+_EVERYONE = "everyone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +179,7 @@ def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) 
     for row in rows:
         for axis, answer in row.answers.items():
             if "truth" in answer:
-                for tone in (EVERYONE, row.tone):
+                for tone in (_EVERYONE, row.tone):
                     cells.setdefault((axis, answer["truth"], tone), []).append((row.subject, answer))
     for (axis, truth, tone), answers in sorted(
         cells.items(), key=lambda cell: (cell[0][0], cell[0][1], _order(cell[0][2]))

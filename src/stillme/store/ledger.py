@@ -21,6 +21,7 @@ from stillme.store import features as feature_rows
 from stillme.store import sentinels as sentinel_rows
 from stillme.store.assessments import AssessmentRow
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED, UNSAVABLE, Attempt, Attempts, Stage
+from stillme.store.buckets import pictures_at
 from stillme.store.designs import Designs
 from stillme.store.edits import EditRow, StoredEdit
 from stillme.store.features import FeatureRow
@@ -29,7 +30,6 @@ from stillme.store.jobs import Jobs
 from stillme.store.leftovers import clean_up, clean_up_unfinished
 from stillme.store.opening import LEDGER, explained, open_to_read, require_tables
 from stillme.store.pictures import Pictures
-from stillme.store.pictures_elsewhere import pictures_at
 from stillme.store.places import HERE, PicturePlace, Places
 from stillme.store.remembered import Remembered, as_json
 from stillme.store.saved_rows import forget_rows, last_rows, note_rows, require_all_rows
