@@ -11,11 +11,13 @@ from stillme.design import JudgeRecord
 from stillme.estimates.quantiles import wilson
 from stillme.rubric.limits import Truth
 from stillme.sentinels.scoring import Expectations
+from stillme.rubric.limits import load as load_limits
 from stillme.store import Store, StoredSentinel
 from stillme.types import Interval, Json, NotEstimable
 
 _CONFIDENCE = 0.95
 _EVERYONE = "everyone"
+_TONES = (_EVERYONE, *load_limits().groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +203,7 @@ def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) 
 
 
 def _order(tone: str) -> int:
-    return TONES.index(tone)
+    return _TONES.index(tone)
 
 
 def _share(right: int, answers: int, portraits: int) -> Interval | NotEstimable:
@@ -212,7 +214,7 @@ def _share(right: int, answers: int, portraits: int) -> Interval | NotEstimable:
 
 
 def _counted(by_axis: Sequence[RightAnswers], truth: Truth) -> Counted:
-    rows = [row for row in by_axis if row.truth == truth and row.tone == EVERYONE]
+    rows = [row for row in by_axis if row.truth == truth and row.tone == _EVERYONE]
     return Counted(
         right=sum(row.right for row in rows),
         answers=sum(row.answers for row in rows),
