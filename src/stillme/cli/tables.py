@@ -23,7 +23,6 @@ from stillme.errors import StillmeError
 
 if TYPE_CHECKING:
     from stillme.tables.analyses import Written
-    from stillme.tables.paper import Chosen
 
 
 @click.command()
@@ -47,11 +46,6 @@ if TYPE_CHECKING:
 @click.option(
     "--judge", default="", help="Whose scores; by default the ensemble's, else those of the first judge that answers."
 )
-@click.option(
-    "--beside",
-    type=click.Choice(["paper"]),
-    help="Your numbers beside those that the paper prints, and why the two are not the same measurement.",
-)
 @out_option
 @json_option
 def tables(
@@ -60,29 +54,23 @@ def tables(
     kind: str,
     factor: str,
     judge: str,
-    beside: str | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
     r"""Write the paper's Tables 4 to 7, 13, 17 to 21 and 24 to 26 for this audit.
 
     Rows are your editors and the groups of your portraits. Every number has its interval and its counts of portraits
-    and edits; an empty cell has its reason. † marks numbers of judges that failed calibration or never had one. Each
-    table is written as CSV, Markdown and LaTeX into tables/paper of the run, and printed in the chosen format.
+    and edits; an empty cell has its reason. † marks numbers of judges that failed calibration or never had one. Where
+    editors, groups and prompts are the paper's, its number stands beside yours. Each table is written as CSV, Markdown
+    and LaTeX into tables/paper of the run, and printed in the chosen format.
 
     \b
     stillme tables my-audit --table 4 --table 20 --by race --format tex
-    stillme tables my-audit --beside paper
     """
     from stillme.tables.paper import Chosen, make_tables, write
     from stillme.tables.paper.writing import FORMATS
 
     chosen = Chosen(numbers=numbers, factor=factor, judge=judge)
-    if beside:
-        if numbers:
-            raise click.UsageError("--beside covers all tables of the paper; leave --table out.")
-        _show_beside(audit, chosen, kind, out, as_json=as_json)
-        return
     with opened_run(audit, out, writes=True) as run:
         made = make_tables(run, chosen)
         written = {table.number: write(table, run.folder) for table in made}
@@ -104,25 +92,6 @@ def tables(
         echo("\n".join(FORMATS[kind](table) for table in made), nl=False)
         echo(f"\nWrote {run.folder / 'tables' / 'paper'}", err=True)
         print_next("statistics", audit, out=out)
-
-
-def _show_beside(audit: Path, chosen: Chosen, kind: str, out: Path | None, *, as_json: bool) -> None:
-    from stillme.calibration import standing_of
-    from stillme.tables.paper.beside import beside_csv, beside_rows, beside_table, compare_with_paper, write_beside
-    from stillme.tables.paper.writing import as_latex, as_markdown
-
-    with opened_run(audit, out, writes=True) as run:
-        comparison, standing = compare_with_paper(run, chosen), standing_of(run)
-        files = write_beside(comparison, standing, run.folder)
-    if as_json:
-        rows = list(beside_rows(comparison))
-        print_json({"rows": rows, "differences": list(comparison.differences), "files": [str(path) for path in files]})
-        return
-    table = beside_table(comparison, standing)
-    texts = {"csv": lambda: beside_csv(comparison), "tex": lambda: as_latex(table), "md": lambda: as_markdown(table)}
-    echo(texts[kind](), nl=False)
-    echo(f"\nWrote {files[0].parent}", err=True)
-    print_next("report", audit, out=out)
 
 
 _LINE_SECONDS = 10.0

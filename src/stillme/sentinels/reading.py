@@ -10,8 +10,8 @@ from stillme import numbers
 from stillme.design import JudgeRecord
 from stillme.estimates.quantiles import wilson
 from stillme.rubric.limits import Truth
-from stillme.sentinels.scoring import Expectations
 from stillme.rubric.limits import load as load_limits
+from stillme.sentinels.scoring import Expectations
 from stillme.store import Store, StoredSentinel
 from stillme.types import Interval, Json, NotEstimable
 
