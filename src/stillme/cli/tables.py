@@ -45,11 +45,6 @@ if TYPE_CHECKING:
     help="The paper's tables: whose scores; by default the ensemble's, else those of the first judge that answers.",
 )
 @click.option(
-    "--beside",
-    type=click.Choice(["paper"]),
-    help="Your numbers beside those that the paper prints, and why the two are not the same measurement.",
-)
-@click.option(
     "--margin",
     type=click.FloatRange(min=0, min_open=True),
     default=0.05,
@@ -64,7 +59,6 @@ def tables(
     kind: str,
     factor: str,
     judge: str,
-    beside: str | None,
     margin: float,
     out: Path | None,
     as_json: bool,
@@ -73,15 +67,15 @@ def tables(
 
     Without a NAME, all tables of the paper: 4 to 7, 13, 17 to 21 and 24 to 26. Rows are your editors and the groups of
     your portraits. Every number has its interval and its counts of portraits and edits; an empty cell has its reason.
-    † marks numbers of judges that failed calibration or never had one. Each table is written as CSV, Markdown and LaTeX
-    into tables/paper of the run, and printed in the chosen format.
+    † marks numbers of judges that failed calibration or never had one. Where editors, groups and prompts are the
+    paper's, its number stands next to yours. Each table is written as CSV, Markdown and LaTeX into tables/paper of the
+    run, and printed in the chosen format.
 
     \b
     stillme tables my-audit
     stillme tables my-audit 4 20 --by race --format tex
     stillme tables my-audit contrasts
     stillme tables my-audit --all
-    stillme tables my-audit --beside paper
 
     The analyses are written into tables/statistics, one CSV each:
 
@@ -114,11 +108,6 @@ def tables(
     numbers = tuple(int(name) for name in names if name.isdigit())
     analyses = tuple(name for name in names if not name.isdigit())
     chosen = Chosen(numbers=numbers, factor=factor, judge=judge)
-    if beside:
-        if names or everything:
-            raise click.UsageError("--beside covers all tables of the paper; leave names out.")
-        _show_beside(audit, chosen, kind, out, as_json=as_json)
-        return
     made: dict[str, Any] = {}
     with opened_run(audit, out, writes=True) as run:
         if numbers or everything or not names:
@@ -185,25 +174,6 @@ def _analyses(run: Run, only: Sequence[str], margin: float, *, as_json: bool) ->
         | ({"problem": table.problem} if table.problem else {})
         for name, table in written.items()
     }
-
-
-def _show_beside(audit: Path, chosen: Chosen, kind: str, out: Path | None, *, as_json: bool) -> None:
-    from stillme.calibration import standing_of
-    from stillme.tables.paper.beside import beside_csv, beside_rows, beside_table, compare_with_paper, write_beside
-    from stillme.tables.paper.writing import as_latex, as_markdown
-
-    with opened_run(audit, out, writes=True) as run:
-        comparison, standing = compare_with_paper(run, chosen), standing_of(run)
-        files = write_beside(comparison, standing, run.folder)
-    if as_json:
-        rows = list(beside_rows(comparison))
-        print_json({"rows": rows, "differences": list(comparison.differences), "files": [str(path) for path in files]})
-        return
-    table = beside_table(comparison, standing)
-    texts = {"csv": lambda: beside_csv(comparison), "tex": lambda: as_latex(table), "md": lambda: as_markdown(table)}
-    echo(texts[kind](), nl=False)
-    echo(f"\nWrote {files[0].parent}", err=True)
-    print_next("report", audit, out=out)
 
 
 _LINE_SECONDS = 10.0
