@@ -70,7 +70,7 @@ class Run(RecordedRun):
         return self._numbers("Estimates", numbers.estimate)
 
     def contrasts(self) -> Rows:
-        """Every group against the reference, the rest and each other: difference, ratio, Cliff's delta, p."""
+        """Every group against the reference, the rest and each other: difference, ratio, p."""
         against = ("reference", "rest", "pairs")
         return self._numbers("Contrasts", lambda *columns: numbers.contrasts(*columns, against=against))
 

@@ -18,7 +18,6 @@ from stillme.estimates import (
     equivalence,
     estimate,
     intraclass_correlations,
-    odds_ratios,
     paired_effects,
     row_tests,
 )
@@ -50,7 +49,6 @@ def write(folder: Path) -> None:
             *equivalence(edits, [scores, lab], settings, margin=0.2),
             *intraclass_correlations(edits, [scores, lab], settings),
             *row_tests(edits, [scores, lab], settings),
-            *odds_ratios(edits, [scores, other], settings),
             *agreement(edits, [scores, other], settings),
             *against_people(edits, other, scores, settings),
             *corrected(edits, other, scores, settings),

@@ -1,4 +1,4 @@
-"""Difference, ratio and Cliff's delta, their intervals and their tests."""
+"""Difference and ratio, their intervals and their tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from stillme.estimates import Contrast, Settings, benjamini_hochberg, contrasts, estimate, holm
-from stillme.estimates.dominance import placements
 from stillme.estimates.products import product
 from stillme.types import Interval, NotEstimable
 
@@ -39,18 +38,11 @@ def test_every_measure_is_what_its_name_says() -> None:
     compared = contrasts(
         edits, [scores], replace(quick, reference={"race": "C"}), against=("reference", "rest", "pairs")
     )
-    a, c, rest = values[:12].ravel(), values[24:].ravel(), values[12:].ravel()
+    a, rest = values[:12].ravel(), values[12:].ravel()
     assert known(one(compared, "race_change", "difference", "A - rest")).value == pytest.approx(a.mean() - rest.mean())
     ratio = known(one(compared, "race_changed", "ratio", "B - rest"))
     others = np.concatenate([values[:12], values[24:]])
     assert ratio.value == pytest.approx((values[12:24] >= 3).mean() / (others >= 3).mean())
-    (reference, _pair) = [
-        contrast
-        for contrast in compared
-        if (contrast.quantity, contrast.measure, contrast.group) == ("race_change", "cliffs_delta", "A - C")
-    ]
-    pairs = stats.mannwhitneyu(a, c).statistic / (len(a) * len(c))
-    assert known(reference).value == pytest.approx(2 * pairs - 1)
     assert {contrast.group for contrast in compared if contrast.against == "B"} == {"A - B"}
 
 
@@ -74,29 +66,6 @@ def test_a_ratio_to_nothing_is_not_estimable_and_of_nothing_is_zero() -> None:
     zero = known(one(ratios, "race_changed", "ratio", "B - rest"))
     assert zero.value == zero.low == 0
     assert 0.05 < zero.high < 1
-
-
-def test_complete_dominance_is_one_but_not_surely() -> None:
-    values = np.repeat([5.0, 1.0], 12)[:, None] * np.ones(4)
-    edits, scores = rows(people("AB", 12), values)
-    delta = known(one(contrasts(edits, [scores], quick, against=("pairs",)), "race_change", "cliffs_delta", "A - B"))
-    assert delta.value == delta.high == 1
-    assert 0.3 < delta.low < 1
-
-
-@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=2, max_size=40))
-def test_placements_average_to_cliffs_delta_on_one_side_and_its_opposite_on_the_other(
-    answers: list[tuple[int, bool]],
-) -> None:
-    value = np.array([answer for answer, _ in answers], float)
-    side = np.array([flag for _, flag in answers])
-    if side.all() or not side.any():
-        assert not placements(value, side, ~side).any()
-        return
-    delta = np.sign(value[side][:, None] - value[~side][None, :]).mean()
-    placed = placements(value, side, ~side)
-    assert placed[side].mean() == pytest.approx(delta)
-    assert placed[~side].mean() == pytest.approx(-delta)
 
 
 @hypothesis_settings(max_examples=6)
@@ -125,15 +94,6 @@ def test_a_contrast_does_not_depend_on_which_others_are_asked_for() -> None:
             alone = contrasts(edits, [scores], asked, against=(kind,), quantities=[quantity])
             assert alone
             assert all(contrast in together for contrast in alone)
-
-
-def test_cliffs_delta_from_counts_of_values_is_that_from_single_edits(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = ordinal(np.random.default_rng(7).normal(0.8, 1, (36, 5)))
-    values[:, 2] = np.nan
-    edits, scores = rows(people("ABC", 12), values)
-    counted = contrasts(edits, [scores], quick, measures=("cliffs_delta",))
-    monkeypatch.setattr("stillme.estimates.dominance.MAX_VALUES", 0)
-    assert contrasts(edits, [scores], quick, measures=("cliffs_delta",)) == counted
 
 
 @pytest.mark.parametrize(("height", "depth", "width"), [(1, 1, 1), (70, 84, 65), (3, 9000, 40), (400, 0, 5)])
@@ -208,17 +168,15 @@ def test_adjusted_p_values_equal_statsmodels(p: list[float]) -> None:
 
 
 def test_coverage_of_every_measure_is_near_nominal() -> None:
-    audits, covered = 60, dict.fromkeys(("difference", "ratio", "cliffs_delta"), 0)
+    audits, covered = 60, dict.fromkeys(("difference", "ratio"), 0)
     spread = math.hypot(0.7, 1.0)
     chances = [
         np.diff([0, *(stats.norm.cdf(cut, shift, spread) for cut in (0, 0.7, 1.4, 2.1)), 1]) for shift in (1.0, 0.5)
     ]
     group, rest = chances
-    sign = np.sign(np.arange(5)[:, None] - np.arange(5)[None, :])
     truth = {
         "difference": (group - rest) @ np.arange(1, 6),
         "ratio": group[2:].sum() / rest[2:].sum(),
-        "cliffs_delta": group @ sign @ rest,
     }
     for seed in range(audits):
         stream = np.random.default_rng(seed)
@@ -232,11 +190,7 @@ def test_coverage_of_every_measure_is_near_nominal() -> None:
             against=("rest",),
             quantities=("race_change", "race_changed"),
         )
-        for measure, quantity in (
-            ("difference", "race_change"),
-            ("ratio", "race_changed"),
-            ("cliffs_delta", "race_change"),
-        ):
+        for measure, quantity in (("difference", "race_change"), ("ratio", "race_changed")):
             limits = known(one(compared, quantity, measure, "A - rest"))
             covered[measure] += limits.low <= truth[measure] <= limits.high
     for measure, count in covered.items():

@@ -27,17 +27,14 @@ from stillme.estimates import (
     equivalence,
     estimate,
     intraclass_correlations,
-    odds_ratios,
     paired_effects,
     paired_row_tests,
     row_tests,
-    specification_curve,
 )
 from stillme.estimates.agreement import against_people, agreement, corrected
 from stillme.estimates.behaviour import Repeats, coverage, disclosure_effect, position_bias, repeatability
 from stillme.estimates.quantiles import wilson
 from stillme.estimates.rounding import rounded, snapped
-from stillme.results.gathering import combined
 from stillme.types import Interval, NotEstimable
 
 from .test_roles import roles
@@ -79,23 +76,11 @@ def analyse(edits: Edits, scores: Scores) -> None:
         check(by_intersection(edits, [scores], settings, ("race", "gender")))
     check(intraclass_correlations(edits, [scores], quick))
     check(row_tests(edits, [scores], quick))
-    check(odds_ratios(edits, [scores], quick))
     check(agreement(edits, [scores, other], quick))
     check(against_people(edits, other, scores, quick))
     check(corrected(edits, other, scores, quick))
     check(agreement(edits, [scores, other], quick, among="people"))
     judges_themselves(edits, scores, other)
-    curve = specification_curve(
-        edits,
-        [scores, other],
-        {"mean": lambda parts: combined(parts, "mean", "race_change")},
-        quick,
-        quantity="race_changed",
-        factor="race",
-        level="A",
-        editor="editor",
-    )
-    check([*curve.rows, curve])
 
 
 def judges_themselves(edits: Edits, scores: Scores, other: Scores) -> None:

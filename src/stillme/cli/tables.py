@@ -172,7 +172,7 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
     r"""Write all further analyses of a run into tables/statistics, one CSV each.
 
     \b
-    contrasts       each group against the reference, the rest and each other: difference, ratio, Cliff's delta, p
+    contrasts       each group against the reference, the rest and each other: difference, ratio, p
     pooled          means, rates and gaps of all editors together
     equivalence     is a gap smaller than the margin?
     cuts            rates at every cut-point of every scale
@@ -189,8 +189,6 @@ def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | No
     coverage        combined scores that lack a judge, by judge and by group
     known_answers   right answers to hidden pairs of known truth, by axis and skin tone
     against_people  judges compared with people; corrected: estimates corrected by people
-    specifications  the largest gaps under every rule, cut-point, judge and disclosure
-    odds_ratios     a mixed ordinal model
 
     docs/statistics.md explains each.
     """

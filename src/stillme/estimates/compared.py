@@ -74,12 +74,6 @@ class Collapsed:
             np.array([quantity.is_rate for quantity in quantities], dtype=np.bool_),
         )
 
-    def sums_in(self, comparison: Comparison) -> Floats:
-        """The sums that this comparison is about."""
-        if not any(comparison.group in quantity.sums_in for quantity in self.quantities):
-            return self.sums
-        return np.stack([quantity.sums_in.get(comparison.group, quantity.sums) for quantity in self.quantities])
-
 
 @dataclass(frozen=True, slots=True)
 class _Stratum:
@@ -152,7 +146,7 @@ class Compared:
     def of(cls, plan: Plan, collapsed: Collapsed, comparison: Comparison) -> Compared:
         """Sum up within the plan's units."""
         masks = _masks(comparison)
-        sums, either = collapsed.sums_in(comparison), comparison.everyone
+        sums, either = collapsed.sums, comparison.everyone
         centre = sums[:, either].sum(axis=1) / np.maximum(1.0, collapsed.counts[:, either].sum(axis=1))
         columns: list[Floats] = []
         for mask in masks:

@@ -1,4 +1,4 @@
-"""Each group against a reference, the rest, or every other group: difference, ratio and Cliff's delta."""
+"""Each group against a reference, the rest, or every other group: difference and ratio."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
-from stillme.estimates.dominance import delta_of, dominance
 from stillme.estimates.permuting import PermutationTest, Sides, permutation_tests
-from stillme.estimates.quantities import Columns, Counted, Measured, Quantity
+from stillme.estimates.quantities import Columns, Counted, Quantity
 from stillme.estimates.resampling import resample
 from stillme.estimates.rounding import interval
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable
 
-Measure = Literal["difference", "ratio", "cliffs_delta"]
+Measure = Literal["difference", "ratio"]
 Against = Literal["reference", "rest", "pairs"]
 
 
@@ -29,8 +28,7 @@ class Contrast(Estimate):
     """One group against another side."""
 
     measure: Measure
-    """`difference` of the means or rates; `ratio` of the rates (1 is equal); `cliffs_delta`: how much more often an
-    edit of the group scores above one of the other side than below it, from -1 to 1."""
+    """`difference` of the means or rates; `ratio` of the rates (1 is equal)."""
     level: str
     against: str
     """Another level, or `rest`."""
@@ -44,17 +42,17 @@ def contrasts(
     settings: Settings,
     *,
     against: Collection[Against] = ("reference", "rest"),
-    measures: Collection[Measure] = ("difference", "ratio", "cliffs_delta"),
+    measures: Collection[Measure] = ("difference", "ratio"),
     quantities: Collection[str] | None = None,
 ) -> list[Contrast]:
     """Compare every group of every factor with the declared reference, the rest, or each other group.
 
-    `reference` gives nothing for a factor without a declared one. Ratios are for rates only, Cliff's delta for means
-    only. `quantities` limits the work to these names.
+    `reference` gives nothing for a factor without a declared one. Ratios are for rates only.
+    `quantities` limits the work to these names.
     """
     columns = Columns.of(edits)
-    chosen = [measured for measured in columns.measured(scores) if quantities is None or measured.name in quantities]
-    collapsed = [columns.collapse(measured, prompts=settings.prompts == "sample") for measured in chosen]
+    offered = columns.quantities(scores, prompts=settings.prompts == "sample")
+    collapsed = [quantity for quantity in offered if quantities is None or quantity.name in quantities]
     compared: list[Contrast] = []
     for factor in settings.factors:
         reference = settings.reference.get(factor)
@@ -64,7 +62,7 @@ def contrasts(
         tested = permutation_tests(plan, collapsed, sides, settings)
         # A pair that is in several families is compared once.
         distinct = dict.fromkeys(pair for pairs in families for pair in pairs)
-        outcomes = _outcomes(columns, plan, chosen, collapsed, list(distinct), measures, settings)
+        outcomes = _outcomes(plan, collapsed, list(distinct), measures, settings)
         for pairs, tests in zip(families, tested, strict=True):
             compared += _family(plan, collapsed, pairs, tests, measures, outcomes)
     return compared
@@ -85,9 +83,7 @@ _Outcomes = Mapping[tuple[Measure, int, tuple[str, str]], _Known]
 
 
 def _outcomes(
-    columns: Columns,
     plan: Plan,
-    measured: Sequence[Measured],
     collapsed: Sequence[Quantity],
     pairs: Sequence[tuple[str, str]],
     measures: Collection[Measure],
@@ -102,16 +98,17 @@ def _outcomes(
     counted = [quantity.within(everyone) for quantity in collapsed]
     outcomes: dict[tuple[Measure, int, tuple[str, str]], _Known] = {}
     for measure in measures:
-        places, quantities = _quantities_for(measure, columns, measured, collapsed, compared)
+        places = [place for place, quantity in enumerate(collapsed) if measure == "difference" or quantity.is_rate]
+        quantities = [collapsed[place] for place in places]
         scale = "log ratio" if measure == "ratio" else "difference"
         scaled = [replace(comparison, scale=scale) for comparison in compared]
         # Groups stay in the plan: the correlation of a portrait's edits is pooled over them.
         spread = [replace(group, for_spread=True) for group in groups]
         wanted = replace(plan, comparisons=(*spread, *scaled), levels=())
-        for place, quantity, resampled in zip(places, quantities, resample(wanted, quantities, settings), strict=True):
+        for place, resampled in zip(places, resample(wanted, quantities, settings), strict=True):
             own = resampled.outcomes[len(groups) :]
             for pair, comparison, number, outcome in zip(pairs, compared, counted[place], own, strict=True):
-                final = _in_own_unit(plan, measure, quantity, comparison, outcome)
+                final = _in_own_unit(measure, outcome)
                 outcomes[measure, place, pair] = (comparison, number, final)
     return outcomes
 
@@ -131,24 +128,6 @@ def _family(
                     yield _contrast(plan, quantity, pair, measure, known, test)
 
 
-def _quantities_for(
-    measure: Measure,
-    columns: Columns,
-    measured: Sequence[Measured],
-    collapsed: Sequence[Quantity],
-    compared: Sequence[Comparison],
-) -> tuple[list[int], list[Quantity]]:
-    """The places of the quantities that a measure is for, and what is resampled for it."""
-    places = [
-        place
-        for place, quantity in enumerate(collapsed)
-        if measure == "difference" or quantity.is_rate == (measure == "ratio")
-    ]
-    if measure != "cliffs_delta":
-        return places, [collapsed[place] for place in places]
-    return places, [dominance(columns, measured[place], collapsed[place], compared) for place in places]
-
-
 def _comparison(members: Mapping[str, Flags], level: str, against: str) -> Comparison:
     everyone = np.logical_or.reduce(list(members.values()))
     other = everyone & ~members[level] if against == REST else members[against]
@@ -160,16 +139,11 @@ def _sides(plan: Plan, level: str, against: str) -> Sides:
     return one, ~one if against == REST else np.array([name == against for name in plan.levels], dtype=np.bool_)
 
 
-def _in_own_unit(
-    plan: Plan, measure: Measure, quantity: Quantity, comparison: Comparison, outcome: Interval | NotEstimable
-) -> Interval | NotEstimable:
+def _in_own_unit(measure: Measure, outcome: Interval | NotEstimable) -> Interval | NotEstimable:
     if isinstance(outcome, NotEstimable) or measure == "difference":
         return outcome
-    if measure == "ratio":
-        value, low, high = (math.exp(log) for log in (outcome.value, outcome.low, outcome.high))
-        return interval(value, low, high, confidence=outcome.confidence, method=outcome.method)
-    sides = (comparison.members, comparison.members if comparison.against is None else comparison.against)
-    return delta_of(outcome, min(plan.people(side & (quantity.counts > 0)) for side in sides))
+    value, low, high = (math.exp(log) for log in (outcome.value, outcome.low, outcome.high))
+    return interval(value, low, high, confidence=outcome.confidence, method=outcome.method)
 
 
 def _contrast(

@@ -107,13 +107,12 @@ class _Sides:
     @classmethod
     def of(cls, plan: Plan, quantity: Quantity, comparison: Comparison, used: np.ndarray) -> _Sides:
         assert quantity.by_prompt is not None
-        sums = quantity.by_prompt_in.get(comparison.group, quantity.by_prompt.sums)
         masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
         columns: list[Floats] = []
         active: list[int] = []
         for mask in masks:
             inside = mask & (plan.unit >= 0)
-            for cells in (sums, quantity.by_prompt.counts):
+            for cells in quantity.by_prompt:
                 table = np.zeros((len(plan.names), len(used)))
                 np.add.at(table, plan.unit[inside], cells[np.ix_(inside, used)])
                 columns.append(table)

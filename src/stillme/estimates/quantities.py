@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypedDict
 
@@ -34,10 +34,6 @@ class Exclusion(StrEnum):
 
 EDIT_RATES = {"refused": "Refused", "failed": "Failed"}
 """Rates of the editing itself; no judge is asked."""
-
-
-def _none() -> Mapping[str, Floats]:
-    return {}
 
 
 class SumsByPrompt(NamedTuple):
@@ -92,12 +88,8 @@ class Quantity:
     bounds: tuple[float, float] | None
     """The lowest and the highest value that is possible."""
     is_rate: bool
-    sums_in: Mapping[str, Floats] = field(default_factory=_none)
-    """Sums that depend on who is compared with whom, by the comparison's name."""
     by_prompt: SumsByPrompt | None = None
     """The same by portrait and prompt, where prompts are a sample too."""
-    by_prompt_in: Mapping[str, Floats] = field(default_factory=_none)
-    """As `sums_in`, by portrait and prompt."""
 
     def within(self, sets: Sequence[Flags]) -> list[Counted]:
         """What is counted in each of these sets of portraits."""
