@@ -128,7 +128,6 @@ only = {prompts}
 {judge}
 [estimates]
 factors = ["group"]
-replicates = 200
 {extra}
 """
         )

@@ -208,8 +208,6 @@ def estimate(
     block: str | None = None,
     reference: Mapping[str, str] | None = None,
     confidence: float = 0.95,
-    replicates: int = 2000,
-    seed: int = 0,
 ) -> Rows:
     """Estimates from rows of your own: one row an edit, the portrait as the unit.
 
@@ -226,8 +224,6 @@ def estimate(
         factors=factors,
         reference=dict(reference or {}),
         confidence=confidence,
-        replicates=replicates,
-        seed=seed,
     )
     return Rows("Estimates", lambda: (row_of(result) for result in numbers.estimate(edits, scores, settings)))
 

@@ -80,8 +80,6 @@ use = "instruments"
 [estimates]
 factors = ["preset", "gender_presentation"]
 confidence = 0.95
-replicates = 2000
-seed = 0
 """
 
 _SKIN = "skin_delta_l"

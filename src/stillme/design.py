@@ -112,8 +112,6 @@ class Analysis:
     """The attributes whose groups are compared."""
     reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
     confidence: float = 0.95
-    replicates: int = 2000
-    seed: int = 0
     prompts: Literal["fixed", "sample"] = "fixed"
     race_cut: int | None = None
     """From which score on the paper's tables count a race as changed; None for the rubric's."""

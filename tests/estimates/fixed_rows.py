@@ -42,7 +42,7 @@ def write(folder: Path) -> None:
         rated = np.full(len(edits), RatingState.RATED, dtype=np.int32)
         lab = replace(scores, axis="skin_delta_l", value=stream.normal(50, 9, len(edits)), state=rated)
         other = replace(scores, judge="other", value=ordinal(stream.normal(0.8, 1, len(edits))), state=rated)
-        settings = Settings(factors=("race", "gender"), replicates=100, prompts=prompts)
+        settings = Settings(factors=("race", "gender"), prompts=prompts)
         write_tables(estimate(edits, [scores, lab, other], settings), folder / prompts)
         records = [
             *contrasts(edits, [scores, lab], settings, against=("rest", "pairs")),

@@ -14,7 +14,7 @@ from tests.estimates.worlds import ordinal, people, rows
 
 pytestmark = pytest.mark.numeric
 
-quick = Settings(factors=("race",), replicates=100)
+quick = Settings(factors=("race",))
 
 
 def world(seed: int) -> tuple[Edits, Scores]:

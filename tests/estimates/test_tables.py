@@ -23,7 +23,7 @@ def records(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text("utf-8").splitlines()))
 
 
-quick = Settings(factors=("race",), replicates=100)
+quick = Settings(factors=("race",))
 
 
 def test_the_same_estimates_give_the_same_bytes_in_any_order(simulate: Simulate, tmp_path: Path) -> None:

@@ -327,7 +327,7 @@ def test_a_bundle_that_was_changed_does_not_open(bundle: Path, tmp_path: Path):
     [
         ("erasure = 0.319", "erasure = 0.1", "editors[0].parameters.everyone.erasure"),
         ("seeds = [1, 2]", "seeds = [1, 3]", "editors[0].seeds[1]"),
-        ("replicates = 400", "replicates = 500", "estimates.replicates"),
+        ("factors = ['group']", "factors = ['group']\nconfidence = 0.9", "estimates.confidence"),
         ("arms = ['baseline']", "arms = ['baseline', 'noop']", "arms[1]"),
         ("[estimates]", "[sample]\nsize = 3\n[estimates]", "sample"),
         ("[estimates]", "[[judges]]\nuse = 'scripted'\nname = 'third'\n[estimates]", "judges[2]"),
@@ -349,7 +349,7 @@ def test_an_audit_file_that_changed_after_the_run_is_left_out(run: Path, tmp_pat
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     text = (copy / "audit.toml").read_text()
-    (copy / "audit.toml").write_text(text.replace("replicates = 400", "replicates = 500"))
+    (copy / "audit.toml").write_text(text.replace("factors = ['group']", "factors = ['group']\nconfidence = 0.9"))
     sealed = seal(Run.open(copy), tmp_path / "x.zip")
     assert "audit.toml is left out, as it has changed since the run was recorded" in sealed.as_text()
     with zipfile.ZipFile(sealed.file) as source:

@@ -33,7 +33,7 @@ def frame(people: int = 12, prompts: int = 2, judges: Sequence[str] = ("j",)) ->
 
 
 def estimated(rows: Frame, **more: Any) -> list[dict[str, Any]]:
-    asked: dict[str, Any] = {"portrait": "id", "groups": ["race"], "score": "race_change", "replicates": 100, **more}
+    asked: dict[str, Any] = {"portrait": "id", "groups": ["race"], "score": "race_change", **more}
     return [dict(row) for row in stillme.estimate(rows, **asked)]
 
 

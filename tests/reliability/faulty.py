@@ -60,7 +60,6 @@ concurrency = {concurrency}
 use = "scripted"
 [estimates]
 factors = ["group"]
-replicates = 200
 {extra}
 """
     )

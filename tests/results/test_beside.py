@@ -41,7 +41,7 @@ def write(folder: Path, *, judges: str = "", editors: str = "", extra: str = "",
         f"[prompts]\nonly = {sorted(set(asked))}\n"
         + (editors or "[[editors]]\nuse = 'noop'\nname = 'FLUX.2-dev'\nseeds = [7]\n")
         + (judges or f"[[judges]]\nuse = 'scripted'\nname = 'scripted'\n[judges.parameters]\nscores = {{ {AXES} }}\n")
-        + "[estimates]\nfactors = ['group']\nreplicates = 200\n"
+        + "[estimates]\nfactors = ['group']\n"
         + extra
     )
     return folder
@@ -238,7 +238,7 @@ def test_mitigation_by_people_is_pooled_over_editors_and_tested_by_portrait():
         raters=frozenset({"rater"}),
         factor="race",
         levels={"Black": "A", "White": "B"},
-        run_settings=Settings(factors=(), replicates=200),
+        run_settings=Settings(factors=()),
     )
     wanted = {"place": "Appendix G.6", "quantity": "race_change"}
     change, test = (

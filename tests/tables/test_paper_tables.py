@@ -29,7 +29,7 @@ from stillme.types import Interval, Prompt
 from tests.estimates import worlds
 
 Write = Callable[..., Path]
-SETTINGS = Settings(factors=("race",), replicates=200)
+SETTINGS = Settings(factors=("race",))
 EDITORS = ("flux", "qwen")
 
 

@@ -316,8 +316,6 @@ class Audit:
                 factors=self.factors,
                 reference=dict(estimates.reference),
                 confidence=estimates.confidence,
-                replicates=estimates.replicates,
-                seed=estimates.seed,
                 prompts=estimates.prompts,
                 race_cut=estimates.race_cut,
                 rule=self.config.ensemble.rule,

@@ -20,13 +20,11 @@ from stillme.estimates.breakdowns import at_every_cut, by_intersection, by_promp
 from stillme.estimates.classical import RowTest, paired_row_tests, row_tests
 from stillme.estimates.clustering import IntraclassCorrelation, intraclass_correlations
 from stillme.estimates.contrasts import Contrast, contrasts
-from stillme.estimates.disparity import Disparity, NullBand
 from stillme.estimates.equivalence import Equivalence, equivalence
-from stillme.estimates.estimating import estimate, gap
+from stillme.estimates.estimating import Disparity, estimate, gap
 from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes
-from stillme.estimates.multiplicity import benjamini_hochberg, holm
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
-from stillme.estimates.permuting import PermutationTest
+from stillme.estimates.permutation import NullBand, PermutationTest, benjamini_hochberg, holm
 from stillme.estimates.roles import Adherence, Genders, adherence
 from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, headline, one_judge
 from stillme.estimates.settings import Settings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,10 +10,9 @@ import numpy as np
 
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
-from stillme.estimates.permuting import PermutationTest, Sides, permutation_tests
+from stillme.estimates.intervals import outcomes as intervals_of
+from stillme.estimates.permutation import PermutationTest, side_tests
 from stillme.estimates.quantities import Columns, Counted, Quantity
-from stillme.estimates.resampling import resample
-from stillme.estimates.rounding import interval
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable
@@ -59,7 +57,7 @@ def contrasts(
         plan = design.by_factor(columns, factor, settings)
         families = [pairs for kind in against if (pairs := _pairs(plan, kind, reference))]
         sides = [[_sides(plan, *pair) for pair in pairs] for pairs in families]
-        tested = permutation_tests(plan, collapsed, sides, settings)
+        tested = [side_tests(plan, collapsed, family) for family in sides]
         # A pair that is in several families is compared once.
         distinct = dict.fromkeys(pair for pairs in families for pair in pairs)
         outcomes = _outcomes(plan, collapsed, list(distinct), measures, settings)
@@ -100,16 +98,13 @@ def _outcomes(
     for measure in measures:
         places = [place for place, quantity in enumerate(collapsed) if measure == "difference" or quantity.is_rate]
         quantities = [collapsed[place] for place in places]
-        scale = "log ratio" if measure == "ratio" else "difference"
-        scaled = [replace(comparison, scale=scale) for comparison in compared]
-        # Groups stay in the plan: the correlation of a portrait's edits is pooled over them.
-        spread = [replace(group, for_spread=True) for group in groups]
-        wanted = replace(plan, comparisons=(*spread, *scaled), levels=())
-        for place, resampled in zip(places, resample(wanted, quantities, settings), strict=True):
-            own = resampled.outcomes[len(groups) :]
+        scaled = [replace(comparison, scale=measure) for comparison in compared]
+        # Groups stay in the plan: the correlation of a unit's edits is pooled over them.
+        wanted = replace(plan, comparisons=(*groups, *scaled))
+        for place, found in zip(places, intervals_of(wanted, quantities, settings), strict=True):
+            own = found[len(groups) :]
             for pair, comparison, number, outcome in zip(pairs, compared, counted[place], own, strict=True):
-                final = _in_own_unit(measure, outcome)
-                outcomes[measure, place, pair] = (comparison, number, final)
+                outcomes[measure, place, pair] = (comparison, number, outcome)
     return outcomes
 
 
@@ -117,7 +112,7 @@ def _family(
     plan: Plan,
     collapsed: Sequence[Quantity],
     pairs: Sequence[tuple[str, str]],
-    tests: Sequence[tuple[PermutationTest, ...]],
+    tests: Sequence[Sequence[PermutationTest | None]],
     measures: Collection[Measure],
     outcomes: _Outcomes,
 ) -> Iterator[Contrast]:
@@ -134,16 +129,9 @@ def _comparison(members: Mapping[str, Flags], level: str, against: str) -> Compa
     return Comparison(scope="contrast", group=f"{level} - {against}", members=members[level], against=other)
 
 
-def _sides(plan: Plan, level: str, against: str) -> Sides:
+def _sides(plan: Plan, level: str, against: str) -> tuple[Flags, Flags]:
     one = np.array([name == level for name in plan.levels], dtype=np.bool_)
     return one, ~one if against == REST else np.array([name == against for name in plan.levels], dtype=np.bool_)
-
-
-def _in_own_unit(measure: Measure, outcome: Interval | NotEstimable) -> Interval | NotEstimable:
-    if isinstance(outcome, NotEstimable) or measure == "difference":
-        return outcome
-    value, low, high = (math.exp(log) for log in (outcome.value, outcome.low, outcome.high))
-    return interval(value, low, high, confidence=outcome.confidence, method=outcome.method)
 
 
 def _contrast(

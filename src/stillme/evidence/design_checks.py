@@ -21,7 +21,7 @@ def design_differences(design: Design, about: Mapping[str, Json]) -> Iterator[Di
         yield from _unless_equal(file, column, "is the hash of another configuration", computed, named)
     for file, title in ((ABOUT, about.get("title")), (DESIGN, resolved.get("title"))):
         yield from _unless_equal(file, "title", "is another title than the design's", design.title, title)
-    # Raises where a setting is beyond what audit.toml allows, such as a billion replicates.
+    # Raises where a setting is beyond what audit.toml allows, such as a confidence of 2.
     EstimatesSection.model_validate(resolved["estimates"])
     for column, recorded, expected in _twice(design, resolved):
         yield from _unless_equal(DESIGN, column, "is not what was resolved", expected, recorded)

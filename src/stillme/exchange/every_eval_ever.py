@@ -211,8 +211,6 @@ class _Export:
             },
             "num_samples": estimate.portraits,
         }
-        if "bootstrap" in interval.method:
-            uncertainty["num_bootstrap_samples"] = self.run.settings.replicates
         return {
             "score": _rounded(interval.value),
             "uncertainty": uncertainty,

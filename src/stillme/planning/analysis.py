@@ -71,7 +71,7 @@ class PowerAnalysis:
         if not edited:
             return None
         counts = min(edited, key=lambda each: float(each.sum()))
-        everyone = design.everyone(self._columns, self._settings)
+        everyone = design.everyone(self._columns)
         alone = Sides(everyone=_side(everyone, counts, np.ones(len(counts), dtype=np.bool_)))
         for factor in self._factors:
             plan = design.by_factor(self._columns, factor, self._settings)

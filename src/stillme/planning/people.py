@@ -147,7 +147,7 @@ def _compared(edits: Edits) -> Flags:
 def _iccs(edits: Edits, judge: Scores) -> dict[str, float]:
     """The judge's, by quantity, over editors."""
     known: dict[str, list[float]] = {}
-    for found in intraclass_correlations(edits, [judge], Settings(factors=(), replicates=100)):
+    for found in intraclass_correlations(edits, [judge], Settings(factors=())):
         if isinstance(found.icc, Interval):
             known.setdefault(found.quantity, []).append(share_of(found.icc.value))
     return {name: float(np.mean(values)) for name, values in known.items()}

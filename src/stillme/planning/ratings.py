@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from stillme import rubric
 from stillme.audit import Audit
 from stillme.errors import StillmeError
-from stillme.estimates.bootstrap import logit_limits
-from stillme.estimates.quantiles import t_quantile
+from stillme.estimates.intervals import t_quantile, wilson_limits
 from stillme.estimates.rounding import NOISE
 from stillme.planning.assumptions import Assumptions, PlanOptions
 from stillme.planning.earlier_runs import EarlierRuns
@@ -241,8 +242,9 @@ def _half(answers: Answers, parts: Sequence[Side], added: float, freedom: float,
     )
     quantile, error = t_quantile((1 + confidence) / 2, freedom), math.sqrt(variance)
     if answers.rate is not None and len(parts) == 1 and NOISE < answers.rate < 1 - NOISE:
-        low, high = logit_limits(answers.rate, error, quantile)
-        return (high - low) / 2
+        size = answers.rate * (1 - answers.rate) / variance
+        low, high = wilson_limits(np.array(answers.rate), np.array(size), np.array(quantile))
+        return float(high - low) / 2
     return quantile * error
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from stillme import numbers, rubric
 from stillme.estimates import Disparity, EditState, RatingState, Scores
 from stillme.estimates.cuts import rate_of
-from stillme.estimates.quantiles import wilson
+from stillme.estimates.intervals import wilson
 from stillme.estimates.quantities import meets
 from stillme.report import links
 from stillme.report.data import ReportData

@@ -153,8 +153,6 @@ class Run:
             factors=analysis.factors,
             reference=dict(analysis.reference),
             confidence=analysis.confidence,
-            replicates=analysis.replicates,
-            seed=analysis.seed,
             prompts=analysis.prompts,
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stillme import numbers
-from stillme.estimates.disparity import Disparity
+from stillme.estimates import Disparity
 from stillme.estimates.standing import Standing, mark
 from stillme.files import write_csv
 from stillme.types import Estimate, Interval
