@@ -25,6 +25,7 @@ check: .venv/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/python tools/size.py
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix

@@ -60,7 +60,7 @@ class Resuming(Hosted[JsonClient]):
 
     A subclass implements `_submit`, which hands the work in and returns the job's address, and `_collect`, which waits
     for the job. The address is remembered before anybody waits, and asked for again until it gives a picture, a refusal
-    or `JobGone`: neither a failed look nor a crash pays twice. (docs/decisions/025-jobs-survive.md)
+    or `JobGone`: neither a failed look nor a crash pays twice. (docs/decisions/004-paid-jobs-survive-crashes.md)
     """
 
     def __init__(self, parameters: ResumingParameters) -> None:
