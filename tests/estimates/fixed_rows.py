@@ -43,7 +43,7 @@ def write(folder: Path) -> None:
         lab = replace(scores, axis="skin_delta_l", value=stream.normal(50, 9, len(edits)), state=rated)
         other = replace(scores, judge="other", value=ordinal(stream.normal(0.8, 1, len(edits))), state=rated)
         settings = Settings(factors=("race", "gender"), prompts=prompts)
-        write_tables(estimate(edits, [scores, lab, other], settings), folder / prompts)
+        write_tables(estimate(edits, [scores, lab, other], settings), folder / prompts, settings)
         records = [
             *contrasts(edits, [scores, lab], settings, against=("rest", "pairs")),
             *equivalence(edits, [scores, lab], settings, margin=0.2),

@@ -88,7 +88,7 @@ def test_a_rate_at_a_cut_has_a_title_and_is_shown_in_percent(tmp_path) -> None:
     ]
     assert title("race_change>=4") == "Race Change ≥ 4"
     assert as_text(at_four).startswith("50.0 %")
-    text = write_tables([replace(at_four, prompts="P000")], tmp_path)[0].read_text()
+    text = write_tables([replace(at_four, prompts="P000")], tmp_path, quick)[0].read_text()
     assert "race_change>=4" in text
     assert "P000" in text
 

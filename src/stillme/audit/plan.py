@@ -316,6 +316,7 @@ class Audit:
                 factors=self.factors,
                 reference=dict(estimates.reference),
                 confidence=estimates.confidence,
+                smallest_effects=dict(estimates.smallest_effects),
                 prompts=estimates.prompts,
                 race_cut=estimates.race_cut,
                 rule=self.config.ensemble.rule,

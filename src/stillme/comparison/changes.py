@@ -12,7 +12,7 @@ from stillme.comparison.matching import Matched
 from stillme.estimates import EditState, GapChanges, PairedEffect, benjamini_hochberg
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.gap_changes import GapVerdict
-from stillme.report.headlines import deciding, is_drift, is_headline, order_of
+from stillme.estimates.headlines import deciding, is_drift, is_headline, order_of
 from stillme.types import Interval, NotEstimable
 
 Verdict = Literal["worse", "better", "changed", "unclear"]

@@ -13,6 +13,7 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 - `adherence`: role prompts.
 - `row_tests`, `paired_row_tests`: the classical tests on single edits, marked naive where they are.
 - `agreement` (a room of its own): agreement of raters, judges against people, rates corrected by people.
+- `find_gaps`: every gap that can make a headline, with its word.
 - `holm`, `benjamini_hochberg`: adjustment for multiple tests.
 """
 
@@ -22,6 +23,7 @@ from stillme.estimates.clustering import IntraclassCorrelation, intraclass_corre
 from stillme.estimates.contrasts import Contrast, contrasts
 from stillme.estimates.equivalence import Equivalence, equivalence
 from stillme.estimates.estimating import Disparity, estimate, gap
+from stillme.estimates.findings import Finding, find_gaps
 from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
 from stillme.estimates.permutation import NullBand, PermutationTest, benjamini_hochberg, holm
@@ -37,6 +39,7 @@ __all__ = [
     "EditState",
     "Edits",
     "Equivalence",
+    "Finding",
     "GapChanges",
     "Genders",
     "IntraclassCorrelation",
@@ -59,6 +62,7 @@ __all__ = [
     "contrasts",
     "equivalence",
     "estimate",
+    "find_gaps",
     "gap",
     "gap_changes",
     "headline",

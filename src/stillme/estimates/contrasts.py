@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,9 +11,10 @@ import numpy as np
 
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
-from stillme.estimates.intervals import outcomes as intervals_of
+from stillme.estimates.intervals import Batch, Outcome, Side, batches, method_of, problem_of
 from stillme.estimates.permutation import PermutationTest, side_tests
 from stillme.estimates.quantities import Columns, Counted, Quantity
+from stillme.estimates.rounding import interval
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable
@@ -95,17 +97,35 @@ def _outcomes(
     everyone = [comparison.everyone for comparison in compared]
     counted = [quantity.within(everyone) for quantity in collapsed]
     outcomes: dict[tuple[Measure, int, tuple[str, str]], _Known] = {}
+    wanted = replace(plan, comparisons=(*groups, *compared))
     for measure in measures:
         places = [place for place, quantity in enumerate(collapsed) if measure == "difference" or quantity.is_rate]
         quantities = [collapsed[place] for place in places]
-        scaled = [replace(comparison, scale=measure) for comparison in compared]
-        # Groups stay in the plan: the correlation of a unit's edits is pooled over them.
-        wanted = replace(plan, comparisons=(*groups, *scaled))
-        for place, found in zip(places, intervals_of(wanted, quantities, settings), strict=True):
-            own = found[len(groups) :]
+        for place, own in zip(places, _measured(measure, wanted, compared, quantities, settings), strict=True):
             for pair, comparison, number, outcome in zip(pairs, compared, counted[place], own, strict=True):
                 outcomes[measure, place, pair] = (comparison, number, outcome)
     return outcomes
+
+
+def _measured(
+    measure: Measure,
+    plan: Plan,
+    compared: Sequence[Comparison],
+    quantities: Sequence[Quantity],
+    settings: Settings,
+) -> Iterator[list[Outcome]]:
+    """For each quantity the outcome of each comparison; groups are in the plan, because their spread is pooled."""
+    for batch in batches(plan, quantities, settings):
+        by_comparison = [
+            batch.outcomes(comparison, settings.confidence)
+            if measure == "difference"
+            else [
+                _ratio(batch, place, batch.sides(comparison), settings.confidence)
+                for place in range(len(batch.quantities))
+            ]
+            for comparison in compared
+        ]
+        yield from ([column[place] for column in by_comparison] for place in range(len(batch.quantities)))
 
 
 def _family(
@@ -158,3 +178,21 @@ def _contrast(
         permutation=test if isinstance(outcome, Interval) else None,
         **counted,
     )
+
+
+def _ratio(batch: Batch, place: int, sides: Sequence[Side], confidence: float) -> Outcome:
+    """Donner and Zou's ratio of two rates from each one's own limits."""
+    if problem := problem_of(batch, place, sides):
+        return NotEstimable(reason=problem)
+    (a, b) = (float(side.value[place]) for side in sides)
+    if b <= 0:
+        return NotEstimable(reason="the rate of the other side is 0, so there is no ratio to it")
+    (low_a, high_a), (low_b, high_b) = (tuple(float(end[place]) for end in side.limits(confidence)) for side in sides)
+    under, over = high_b * (2 * b - high_b), low_b * (2 * b - low_b)
+    high = (a * b + math.sqrt(max(0.0, (a * b) ** 2 - high_a * (2 * a - high_a) * over))) / over
+    low = 0.0
+    # Where the other side's upper limit is beyond twice its rate, a ratio of 0 is the limit.
+    if under > 0 and low_a > 0:
+        # Divided by the larger root: the difference of the two terms would cancel where `under` is small.
+        low = low_a * (2 * a - low_a) / (a * b + math.sqrt(max(0.0, (a * b) ** 2 - low_a * (2 * a - low_a) * under)))
+    return interval(a / b, low, high, confidence=confidence, method=method_of(batch, place, sides))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +36,6 @@ class Comparison:
     members: Flags
     """Per portrait."""
     against: Flags | None = None
-    scale: Literal["difference", "ratio"] = "difference"
-    """How the two sides are compared."""
 
     @property
     def everyone(self) -> Flags:

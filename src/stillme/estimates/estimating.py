@@ -35,6 +35,8 @@ class Disparity(Estimate):
     lowest: str = ""
     levels: tuple[str, ...] = field(default=())
     """The groups that have an estimate."""
+    units: int = 0
+    """Rated units of the group that has fewest: portraits, or identities behind several."""
 
 
 def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[Estimate]:
@@ -197,6 +199,7 @@ def _disparity(
         highest=max(values, key=lambda level: values[level][0]) if known else "",
         lowest=min(values, key=lambda level: values[level][0]) if known else "",
         levels=tuple(values),
+        units=min((plan.units(own & (quantity.counts > 0)) for _, own in values.values()), default=0),
         **quantity.within([members])[0],
     )
 

@@ -186,7 +186,7 @@ def _both_ways(units: Floats, prompts: Floats, cells: Floats) -> Floats:
     return np.maximum(one + other - (cells**2).sum(axis=(1, 2)), np.maximum(one, other))
 
 
-def _adjusted(correlation: Floats, shared: Counts) -> Floats:
+def adjusted(correlation: Floats, shared: Counts) -> Floats:
     """A correlation of few blocks less what chance alone gives (Ezekiel 1930), and never below 0."""
     freedom = np.maximum(1, shared - 2)
     explained = 1 - (1 - np.minimum(1.0, correlation**2)) * (shared - 1) / freedom
@@ -194,7 +194,8 @@ def _adjusted(correlation: Floats, shared: Counts) -> Floats:
     return np.where(usable, np.sqrt(np.maximum(0.0, explained)), 0.0)
 
 
-def _distance(one: Floats, other: Floats, correlation: Floats | float) -> Floats:
+def distance(one: Floats, other: Floats, correlation: Floats | float) -> Floats:
+    """MOVER: how far a difference's limit lies from it, by how far the limits of its sides lie from theirs."""
     return np.sqrt(np.maximum(0.0, one * one + other * other - 2 * correlation * one * other))
 
 
@@ -241,8 +242,8 @@ class Side:
             # What was seen of ups and downs together never makes the interval narrower.
             apart = np.minimum(0.0, self._up_and_down)
             up, down = batch.first[batch.two], batch.first[batch.two] + 1
-            joined_below[batch.two] = _distance(below[up], above[down], apart)
-            joined_above[batch.two] = _distance(above[up], below[down], apart)
+            joined_below[batch.two] = distance(below[up], above[down], apart)
+            joined_above[batch.two] = distance(above[up], below[down], apart)
         half = _t(tail, self._unbounded[1]) * np.sqrt(self._unbounded[0])
         lows = self.value - np.where(batch.is_bounded, joined_below, half)
         highs = self.value + np.where(batch.is_bounded, joined_above, half)
@@ -285,13 +286,10 @@ class Batch:
         self.is_bounded = np.array([bool(quantity.parts) for quantity in quantities], dtype=np.bool_)
         bounds = [quantity.bounds or (-math.inf, math.inf) for quantity in quantities]
         self.lowest, self.highest = (np.array(ends) for ends in zip(*bounds, strict=True))
-        self.values = _columns(
-            [quantity.by_prompt.sums if sample and quantity.by_prompt else quantity.sums for quantity in quantities],
-            [
-                quantity.by_prompt.counts if sample and quantity.by_prompt else quantity.counts
-                for quantity in quantities
-            ],
-        )
+        cells = [quantity.by_prompt if sample else None for quantity in quantities]
+        sums = [one.sums if cell is None else cell.sums for one, cell in zip(quantities, cells, strict=True)]
+        counts = [one.counts if cell is None else cell.counts for one, cell in zip(quantities, cells, strict=True)]
+        self.values = _Columns(np.stack(sums), np.stack(counts))
         # A quantity without bounds keeps a place among the parts, so that places are simple; nothing reads it.
         own = [quantity.parts or (_nothing(quantity),) for quantity in quantities]
         parts = [(place, part) for place, several in enumerate(own) for part in several]
@@ -300,10 +298,8 @@ class Batch:
         self.two = np.flatnonzero([len(several) == 2 for several in own])
         self.part_is_rate = self.is_rate[self.places]
         self.scale = np.array([part.scale for _, part in parts])
-        self.parts = _columns(
-            [part.by_prompt if sample and part.by_prompt is not None else part.sums for _, part in parts],
-            [self.values.counts[place] for place, _ in parts],
-        )
+        shares = [part.by_prompt if sample and part.by_prompt is not None else part.sums for _, part in parts]
+        self.parts = _Columns(np.stack(shares), self.values.counts[self.places])
         self._squares = np.stack([part.squares for _, part in parts])
         self._sides: dict[bytes, Side] = {}
 
@@ -377,19 +373,17 @@ class Batch:
     def outcomes(self, comparison: Comparison, confidence: float) -> list[Outcome]:
         """By quantity: the interval of a comparison, or why there is none."""
         sides, places = self.sides(comparison), range(len(self.quantities))
-        if comparison.scale == "ratio":
-            return [_ratio(self, place, sides, confidence) for place in places]
         value, low, high = self.numbers(comparison, confidence)
         return [_outcome(self, place, sides, (value[place], low[place], high[place]), confidence) for place in places]
 
     def difference(self, one: Side, other: Side, confidence: Confidence) -> tuple[Floats, Floats, Floats]:
         """Value and limits of one side minus the other."""
         every = np.arange(self._size)
-        rho = _adjusted(*_correlation(one.values, other.values, every, every))
+        rho = adjusted(*_correlation(one.values, other.values, every, every))
         (low, high), (other_low, other_high) = one.limits(confidence), other.limits(confidence)
         value = one.value - other.value
-        below = _distance(one.value - low, other_high - other.value, rho)
-        above = _distance(high - one.value, other.value - other_low, rho)
+        below = distance(one.value - low, other_high - other.value, rho)
+        above = distance(high - one.value, other.value - other_low, rho)
         widest = self.highest - self.lowest
         return value, np.maximum(value - below, -widest), np.minimum(value + above, widest)
 
@@ -398,50 +392,6 @@ def _nothing(quantity: Quantity) -> Part:
     zero = np.zeros_like(quantity.sums)
     by_prompt = np.zeros_like(quantity.by_prompt.sums) if quantity.by_prompt else None
     return Part(scale=1.0, sums=zero, squares=zero, by_prompt=by_prompt)
-
-
-def _columns(sums: Sequence[Floats], counts: Sequence[Floats]) -> _Columns:
-    return _Columns(np.stack(sums), np.stack(counts))
-
-
-@dataclass(frozen=True, slots=True)
-class Influenced:
-    """A number that is no plain mean, and how far each unit moves it."""
-
-    value: float
-    units: Floats
-    """By block."""
-    seen: Flags
-    """Blocks that the number's error is known from."""
-
-    def limits(self, bounds: tuple[float, float] | None, confidence: float) -> tuple[float, float]:
-        """Wilson's form where there are bounds, else Student's t."""
-        seen = int(np.count_nonzero(self.seen))
-        variance = seen / max(1, seen - 1) * float((self.units**2).sum())
-        t = t_quantile((1 + confidence) / 2, max(1, seen - 1))
-        if bounds is None:
-            half = t * math.sqrt(variance)
-            return self.value - half, self.value + half
-        low, width = bounds[0], bounds[1] - bounds[0]
-        share = min(1.0, max(0.0, (self.value - low) / width))
-        spread = share * (1 - share) * width**2
-        size = spread / variance if spread > 0 and variance > NOISE**2 else float(seen)
-        ends = wilson_limits(np.array(share), np.array(size), np.array(t))
-        return tuple(low + width * float(end) for end in ends)
-
-    def minus(
-        self, other: Influenced, bounds: tuple[float, float] | None, confidence: float
-    ) -> tuple[float, float, float]:
-        """The difference of two, with MOVER's limits."""
-        (low, high), (other_low, other_high) = (side.limits(bounds, confidence) for side in (self, other))
-        scale = math.sqrt(float((self.units**2).sum()) * float((other.units**2).sum()))
-        correlation = float((self.units * other.units).sum()) / scale if scale > 0 else 0.0
-        shared = np.count_nonzero(self.seen & other.seen)
-        rho = float(_adjusted(np.array(correlation), np.array(shared)))
-        value = self.value - other.value
-        below = _distance(np.array(self.value - low), np.array(other_high - other.value), rho)
-        above = _distance(np.array(high - self.value), np.array(other.value - other_low), rho)
-        return value, value - float(below), value + float(above)
 
 
 def jackknife(without: Floats) -> float:
@@ -473,41 +423,25 @@ def outcomes(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> 
 
 
 def _outcome(batch: Batch, place: int, sides: Sequence[Side], numbers: Sequence[float], confidence: float) -> Outcome:
-    if problem := _problem(batch, place, sides):
+    if problem := problem_of(batch, place, sides):
         return NotEstimable(reason=problem)
     value, low, high = numbers
-    return interval(value, low, high, confidence=confidence, method=_method(batch, place, sides))
+    return interval(value, low, high, confidence=confidence, method=method_of(batch, place, sides))
 
 
-def _problem(batch: Batch, place: int, sides: Sequence[Side]) -> str:
+def problem_of(batch: Batch, place: int, sides: Sequence[Side]) -> str:
+    """Why a comparison has no interval; empty where it has one."""
     problem = next((problem for side in sides if (problem := side.problem(place, batch.plan.noun))), "")
     return f"{'the group' if len(sides) == 1 else 'one side'} {problem}" if problem else ""
 
 
-def _method(batch: Batch, place: int, sides: Sequence[Side]) -> str:
+def method_of(batch: Batch, place: int, sides: Sequence[Side]) -> str:
+    """How an interval was found, and over how many units."""
     units = " and ".join(str(int(side.values.units[place])) for side in sides)
     how = "Wilson on the effective number of edits" if batch.is_bounded[place] else "Student's t"
     both = "MOVER: " if len(sides) == 2 else ""
     over = "prompts and " if sides[0].values.prompts is not None else ""
     return f"{both}{how}, {over}{units} {batch.plan.noun}"
-
-
-def _ratio(batch: Batch, place: int, sides: Sequence[Side], confidence: float) -> Outcome:
-    """Donner and Zou's ratio of two rates from each one's own limits."""
-    if problem := _problem(batch, place, sides):
-        return NotEstimable(reason=problem)
-    (a, b) = (float(side.value[place]) for side in sides)
-    if b <= 0:
-        return NotEstimable(reason="the rate of the other side is 0, so there is no ratio to it")
-    (low_a, high_a), (low_b, high_b) = (tuple(float(end[place]) for end in side.limits(confidence)) for side in sides)
-    under, over = high_b * (2 * b - high_b), low_b * (2 * b - low_b)
-    high = (a * b + math.sqrt(max(0.0, (a * b) ** 2 - high_a * (2 * a - high_a) * over))) / over
-    low = 0.0
-    # Where the other side's upper limit is beyond twice its rate, a ratio of 0 is the limit.
-    if under > 0 and low_a > 0:
-        # Divided by the larger root: the difference of the two terms would cancel where `under` is small.
-        low = low_a * (2 * a - low_a) / (a * b + math.sqrt(max(0.0, (a * b) ** 2 - low_a * (2 * a - low_a) * under)))
-    return interval(a / b, low, high, confidence=confidence, method=_method(batch, place, sides))
 
 
 def largest_gaps(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -> list[Outcome]:
@@ -540,7 +474,7 @@ def _largest_gaps(batch: Batch, levels: Sequence[Side], confidence: float) -> li
                 low[place],
                 high[place],
                 confidence=confidence,
-                method=f"Bonferroni over all pairs of groups, {_method(batch, place, kept[:1])} or more",
+                method=f"Bonferroni over all pairs of groups, {method_of(batch, place, kept[:1])} or more",
             )
     return found
 

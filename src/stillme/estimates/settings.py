@@ -25,6 +25,8 @@ class Settings:
     confidence: float = 0.95
     prompts: Literal["fixed", "sample"] = "fixed"
     """`fixed`: results are about these prompts. `sample`: about prompts like these, so prompts are clusters too."""
+    smallest_effects: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The smallest differences that matter, where the audit has its own."""
     matched_on: tuple[str, ...] = ()
     """Attributes that portraits are matched on although they are not compared here; those compared always count."""
 

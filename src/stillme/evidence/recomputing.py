@@ -13,4 +13,4 @@ from stillme.tables.estimates import write_tables
 def recompute(run: Run, into: Path) -> list[Path]:
     """Compute every table from the rows, and write `tables/*.csv` into `into`."""
     estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
-    return write_tables(estimated, into, standing_of(run))
+    return write_tables(estimated, into, run.settings, standing_of(run))

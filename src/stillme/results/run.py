@@ -153,6 +153,7 @@ class Run:
             factors=analysis.factors,
             reference=dict(analysis.reference),
             confidence=analysis.confidence,
+            smallest_effects=dict(analysis.smallest_effects),
             prompts=analysis.prompts,
         )
 

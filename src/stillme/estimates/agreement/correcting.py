@@ -11,6 +11,7 @@ Where edits were drawn for people with known, unequal chances, each counts with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from stillme.estimates import design
 from stillme.estimates.agreement.raters import ratings_of
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.intervals import Influenced, Outcome
+from stillme.estimates.intervals import Outcome, adjusted, distance, t_quantile, wilson_limits
 from stillme.estimates.quantities import Columns, Floats, by_unit, meets, sums_by
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Flags, Scores
@@ -133,6 +134,46 @@ def _by_portrait(columns: Columns, values: Floats, here: Flags, weights: Floats)
 
 
 @dataclass(frozen=True, slots=True)
+class _Influenced:
+    """A number that is no plain mean, and how far each unit moves it."""
+
+    value: float
+    units: Floats
+    """By block."""
+    seen: Flags
+    """Blocks that the number's error is known from."""
+
+    def limits(self, bounds: tuple[float, float] | None, confidence: float) -> tuple[float, float]:
+        """Wilson's form where there are bounds, else Student's t."""
+        seen = int(np.count_nonzero(self.seen))
+        variance = seen / max(1, seen - 1) * float((self.units**2).sum())
+        t = t_quantile((1 + confidence) / 2, max(1, seen - 1))
+        if bounds is None:
+            half = t * math.sqrt(variance)
+            return self.value - half, self.value + half
+        low, width = bounds[0], bounds[1] - bounds[0]
+        share = min(1.0, max(0.0, (self.value - low) / width))
+        spread = share * (1 - share) * width**2
+        size = spread / variance if spread > 0 and variance > NOISE**2 else float(seen)
+        ends = wilson_limits(np.array(share), np.array(size), np.array(t))
+        return tuple(low + width * float(end) for end in ends)
+
+    def minus(
+        self, other: _Influenced, bounds: tuple[float, float] | None, confidence: float
+    ) -> tuple[float, float, float]:
+        """The difference of two, with MOVER's limits."""
+        (low, high), (other_low, other_high) = (side.limits(bounds, confidence) for side in (self, other))
+        scale = math.sqrt(float((self.units**2).sum()) * float((other.units**2).sum()))
+        correlation = float((self.units * other.units).sum()) / scale if scale > 0 else 0.0
+        shared = np.count_nonzero(self.seen & other.seen)
+        rho = float(adjusted(np.array(correlation), np.array(shared)))
+        value = self.value - other.value
+        below = distance(np.array(self.value - low), np.array(other_high - other.value), rho)
+        above = distance(np.array(high - self.value), np.array(other.value - other_low), rho)
+        return value, value - float(below), value + float(above)
+
+
+@dataclass(frozen=True, slots=True)
 class _Side:
     """Units × five sums of one side of a comparison."""
 
@@ -153,7 +194,7 @@ class _Side:
         total = self.units.sum(axis=0)
         return float(total[_JUDGED] / total[_EDITS])
 
-    def at(self, weight: float) -> Influenced:
+    def at(self, weight: float) -> _Influenced:
         """The corrected value with this weight of the judge, and how far each unit moves it."""
         edits, judged, rated, people, there = self.units.sum(axis=0).tolist()
         slopes = np.zeros(_ASKED)
@@ -161,7 +202,7 @@ class _Side:
         slopes[_RATED], slopes[_PEOPLE] = (weight * there - people) / rated**2, 1 / rated
         slopes[_JUDGED_WHERE_RATED] = -weight / rated
         value = people / rated + weight * (judged / edits - there / rated)
-        return Influenced(value, self.units @ slopes, self.rated)
+        return _Influenced(value, self.units @ slopes, self.rated)
 
     def best_weight(self) -> float:
         """The judge's weight that minimises the variance; 0 for a judge whose scores do not vary."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from stillme import numbers, rubric
 from stillme.estimates import Scores
+from stillme.estimates.headlines import EDIT_MADE_AXES
 from stillme.report import gallery
 from stillme.report.data import ReportData
-from stillme.report.headlines import EDIT_MADE_AXES
 from stillme.report.manuscript.drawing import LEFT_OUT, new_figure, show
 
 _FAILURES = ("soft_erasure", "unchanged", "skin_lightened", "skin_darkened", "race_changed", "gender_changed")
