@@ -19,9 +19,8 @@ import numpy as np
 import s3fs
 
 from bench._figures import note
-from stillme.store.picture_cache import PictureCache
+from stillme.store.buckets import PicturesInBuckets
 from stillme.store.pictures import Pictures
-from stillme.store.pictures_elsewhere import PicturesElsewhere
 from stillme.store.places import PicturePlace
 from tests.buckets import KEY, SECRET, free_port
 
@@ -50,7 +49,7 @@ def _compare(url: str, scratch: Path) -> None:
     rng = np.random.default_rng(0)
     data = [b"\x89PNG" + rng.bytes(BYTES) for _ in range(COUNT)]
     place = PicturePlace(scratch / "images", ("s3://bench/audit",))
-    pictures = PicturesElsewhere(place, PictureCache(scratch / "cache"))
+    pictures = PicturesInBuckets(place, scratch / "cache")
     pictures.prepare()
     local = Pictures(scratch / "local")
 
@@ -62,7 +61,7 @@ def _compare(url: str, scratch: Path) -> None:
     kept = _milliseconds(pictures.add, data)
     here = _milliseconds(local.add, data)
     hashes = [local.add(content) for content in data]
-    other = PicturesElsewhere(place, PictureCache(scratch / "empty"))
+    other = PicturesInBuckets(place, scratch / "empty")
     got = _milliseconds(lambda content: files.cat_file(f"bench/bare/{hash(content)}"), data)
     read = _milliseconds(other.intact, hashes)
     again = _milliseconds(other.intact, hashes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import re
 import shlex
@@ -9,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -151,6 +153,23 @@ def test_the_lines_for_trackers_hand_over_frames(place: int, tmp_path: Path, mon
     assert {"quantity", "value", "low", "high", "portraits"} <= set(frame.columns)
     if place == 0:
         assert Path(given[2]).name == "report.html"
+
+
+def test_the_scorer_for_inspect_measures_a_pair(monkeypatch: pytest.MonkeyPatch):
+    framework = ModuleType("inspect_ai.scorer")
+    framework.Score = lambda **parts: parts  # pyright: ignore[reportAttributeAccessIssue]
+    framework.mean = framework.stderr = lambda **_: None  # pyright: ignore[reportAttributeAccessIssue]
+    framework.scorer = lambda **_: lambda function: function  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "inspect_ai", ModuleType("inspect_ai"))
+    monkeypatch.setitem(sys.modules, "inspect_ai.scorer", framework)
+    names: dict[str, Any] = {}
+    exec(blocks(ROOT / "docs" / "publishing.md", "python")[2], names)
+    score = names["keeps_person"]()
+    picture = str(portraits()[0].image.path)
+    same = asyncio.run(score(SimpleNamespace(metadata={"source": picture, "edited": picture}), None))
+    assert same["value"] == pytest.approx({"skin_delta_l": 0.0, "identity_distance": 0.0}, abs=1e-6)
+    nothing = asyncio.run(score(SimpleNamespace(metadata={"source": picture}), None))
+    assert all(math.isnan(value) for value in nothing["value"].values())
 
 
 def test_the_page_of_commands_is_what_help_says():

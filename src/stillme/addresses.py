@@ -12,12 +12,11 @@ PICTURE_STORES: Mapping[str, str] = {
     "az": "adlfs",
     "abfs": "adlfs",
     "abfss": "adlfs",
-    "file": "",
 }
-"""Schemes of addresses that pictures may be kept at, and the package that each needs beside fsspec.
+"""Schemes of addresses that pictures may be kept at, and the package that each needs besides fsspec.
 
-Not every scheme that fsspec knows: whoever opens a run asks the recorded address with their own credentials, so it must
-name a bucket of a known service, never a server.
+Not every scheme that fsspec knows: a reader asks the recorded address with their own credentials, so it must name a
+bucket of a known service, never a server.
 """
 _CONTAINER_AT_ACCOUNT = ("abfs", "abfss")
 
@@ -49,15 +48,11 @@ def picture_store_problem(address: str) -> str:
     parts = urlsplit(address)
     known = ", ".join(f"{scheme}://" for scheme in PICTURE_STORES)
     if parts.scheme not in PICTURE_STORES or "::" in address:
-        return f"is no address of a picture store; write one that begins with {known}"
+        return f"is not the address of a picture store; write one that begins with {known}"
     if parts.password is not None or (parts.username and parts.scheme not in _CONTAINER_AT_ACCOUNT):
         return "contains credentials, which would be recorded; put them where the service's own tools look for them"
     if parts.query or parts.fragment:
         return "has a part after `?` or `#`, which may open the pictures to anyone; leave it out"
     if not address.isprintable() or ".." in parts.path.split("/"):
         return "has `..` or unprintable characters in it; write it out"
-    if parts.scheme == "file":
-        return (
-            "" if not parts.netloc and parts.path.startswith("/") else "needs an absolute path, as file:///shared/audit"
-        )
     return "" if parts.netloc else f"names no bucket; write {parts.scheme}://bucket/folder"

@@ -1,14 +1,13 @@
-"""A whole audit on any machine: of planted gaps, measured and shown side by side, or of neural editors that exist."""
+"""A whole audit on any machine: of planted gaps, measured and shown side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from stillme import estimates, registry, rubric
+from stillme import rubric
 from stillme.audit.load import FILE
 from stillme.audit.template import small_audit
 from stillme.errors import Interrupted, StillmeError
@@ -18,7 +17,7 @@ from stillme.portraits.copying import shrink_into
 from stillme.portraits.synthetic import portraits
 from stillme.results import Run, known_answers
 from stillme.stages.tally import Tally
-from stillme.types import Interval, NotEstimable, PlantedGap, Portrait
+from stillme.types import Interval, PlantedGap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,130 +46,9 @@ class DemoResult:
         return "\n".join([*lines, "", f"Report: {self.report}"])
 
 
-REAL_AUDIT = """\
-# Three neural editors that exist and run on this machine, on rendered people who do not exist.
-# They read no instruction; each has one prompt of its own.
-
-title = "Three on-device face stylizers"
-
-[portraits]
-source = "synthetic"
-
-[prompts]
-sets = ["styles"]
-
-[[editors]]
-use = "mediapipe-stylizer:color-sketch"
-name = "color-sketch"
-seeds = [1]
-
-[[editors]]
-use = "mediapipe-stylizer:color-ink"
-name = "color-ink"
-seeds = [1]
-
-[[editors]]
-use = "mediapipe-stylizer:oil-painting"
-name = "oil-painting"
-seeds = [1]
-
-[[judges]]
-use = "instruments"
-
-[estimates]
-factors = ["preset", "gender_presentation"]
-confidence = 0.95
-"""
-
-_SKIN = "skin_delta_l"
 _PORTRAITS = "portraits"
 _LONGEST = 512
 """Pixels: what is recovered is the same as at 768, in two thirds of the time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkinGap:
-    """How differently one editor changes the skin of the darkest and of the lightest preset, in L*."""
-
-    editor: str
-    darkest: str
-    lightest: str
-    gap: Interval | NotEstimable
-
-    def as_json(self) -> dict[str, Any]:
-        """`{"editor", "darkest", "lightest", "value", "low", "high"}`, with `reason` where there is no value."""
-        row: dict[str, Any] = {"editor": self.editor, "darkest": self.darkest, "lightest": self.lightest}
-        if isinstance(self.gap, Interval):
-            return row | {"value": self.gap.value, "low": self.gap.low, "high": self.gap.high}
-        return row | {"value": None, "low": None, "high": None, "reason": self.gap.reason}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RealResult:
-    """The report on editors that exist, and what it says of skin."""
-
-    report: Path
-    gaps: tuple[SkinGap, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """`{"report": path, "gaps": [{"editor", "darkest", "lightest", "value", "low", "high"}]}`."""
-        return {"report": str(self.report), "gaps": [gap.as_json() for gap in self.gaps]}
-
-    def as_text(self) -> str:
-        """A table for people."""
-        lines = [
-            "",
-            "Nothing was planted: these editors are real. How much lighter (+) or darker (-) each makes the skin of",
-            "the darkest preset, minus the same for the lightest, in L*:",
-            "",
-            f"  {'editor':<16}{'presets':<10}{'gap':>7}  95 % interval",
-        ]
-        for gap in self.gaps:
-            value = gap.gap
-            numbers = (
-                f"{value.value:>+7.1f}  {value.low:+.1f} to {value.high:+.1f}"
-                if isinstance(value, Interval)
-                else f"         {value.reason}"
-            )
-            lines.append(f"  {gap.editor:<16}{f'{gap.darkest} - {gap.lightest}':<10}{numbers}")
-        return "\n".join([*lines, "", f"Report: {self.report}"])
-
-
-def run_real_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str], None]) -> RealResult:
-    """Fetch the editors' weights, audit them on the embedded portraits, and say what they do to skin."""
-    # Imported here: the planted demo needs no editor of this kind.
-    from stillme.editors.neural.stylizer import fetch_models
-
-    registry.build("editor", "mediapipe-stylizer", {})
-    fetch_models(say)
-    _write_audit(folder, REAL_AUDIT)
-    report = _complete(folder, watch, say)
-    with Run.open(folder) as run:
-        return RealResult(report=report, gaps=tuple(_skin_gaps(run)))
-
-
-def _skin_gaps(run: Run) -> Iterator[SkinGap]:
-    darkest, *_, lightest = _by_lightness(run.design.portraits)
-    for editor in run.design.editors:
-        gap = estimates.gap(
-            run.results.edits,
-            run.results.scores,
-            quantity=_SKIN,
-            editor=editor.name,
-            factor="preset",
-            level=darkest,
-            reference=lightest,
-            settings=run.settings,
-        )
-        yield SkinGap(editor=editor.name, darkest=darkest, lightest=lightest, gap=gap)
-
-
-def _by_lightness(portraits: Sequence[Portrait]) -> list[str]:
-    """The presets from the darkest to the lightest skin, as measured in the pictures."""
-    skins: dict[str, list[float]] = {}
-    for portrait in portraits:
-        skins.setdefault(portrait.attributes["preset"], []).append(float(portrait.attributes["skin_l"]))
-    return sorted(skins, key=lambda preset: fmean(skins[preset]))
 
 
 def run_demo(folder: Path, *, watch: Callable[[Tally], None], say: Callable[[str], None]) -> DemoResult:

@@ -24,10 +24,10 @@ from stillme.editors.diffusion.gpus import gpus
 from stillme.errors import InvalidParameters, PicturesUnreachable, StillmeError, StillRecording, StoreDamaged
 from stillme.protocols import ChecksMachine, ChecksRequests, Editor, Judge, Needs
 from stillme.results import Run
-from stillme.store import Store, salvage
+from stillme.store import Store
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED
 from stillme.store.leftovers import clean_up, leftovers
-from stillme.store.opening import LEDGER
+from stillme.store.opening import LEDGER, require_whole
 from stillme.store.pictures import DAMAGED, LostPicture
 from stillme.store.saved_rows import forget_rows
 
@@ -98,14 +98,14 @@ def examine() -> list[Check]:
 
 
 def examine_run(folder: Path, *, download: bool = False) -> list[Check]:
-    """Look at a whole run: pages, rows, keys, pictures, and what lies about. Changes nothing.
+    """Look at a whole run: database, log, rows, keys, pictures and leftover files. Changes nothing.
 
     Pictures in an object store are looked up, and read only with `download`.
     """
     if not Store.exists(folder):
         raise StillmeError(f"{folder} has no run. Name a run folder, or leave it out to check this machine.")
     ledger = folder / LEDGER
-    checks = [_tried("pages", lambda: _pages(ledger)), _tried("log", lambda: _log(folder))]
+    checks = [_tried("database", lambda: _database(ledger)), _tried("log", lambda: _log(folder))]
     if any(check.state == "broken" for check in checks):
         return checks
     try:
@@ -115,27 +115,24 @@ def examine_run(folder: Path, *, download: bool = False) -> list[Check]:
                 _tried("keys", lambda: _keys(run)),
                 _tried("pictures", lambda: _pictures(run, download=download)),
                 _repeats(run),
-                _lying_about(run),
+                _leftover_files(run),
             ]
     except StillRecording as error:
         checks.append(Check(name="rows", state="lacking", detail=str(error)))
     return checks
 
 
-def repair_run(folder: Path, *, download: bool = False) -> Iterator[str]:
-    """Save what is whole: a sentence for everything that was done.
+def accept_losses(folder: Path, *, download: bool = False) -> Iterator[str]:
+    """Go on without what is lost: a sentence for everything that was given up.
 
     Damaged pictures in an object store are found with `download` only.
     """
-    ledger = folder / LEDGER
-    if salvage.faults(ledger):
-        saved = salvage.salvage(folder)
-        yield salvage.as_sentence(saved)
+    require_whole(folder / LEDGER)
     try:
         Store.opened(folder).close()
     except StoreDamaged:
         forget_rows(folder)
-        yield "The rows that are lost are given up; `stillme run` makes them again"
+        yield "The lost rows are given up; `stillme run` makes them again"
     if count := clean_up(folder, deep=True):
         yield f"{count:,} half-written files removed"
     try:
@@ -155,17 +152,16 @@ def _log(folder: Path) -> str:
         return "every row that was saved is there"
 
 
-def _pages(ledger: Path) -> str:
-    if faults := salvage.faults(ledger):
-        raise StoreDamaged(f"{'; '.join(faults)}. `stillme doctor {ledger.parent} --repair` saves what is whole")
-    return "SQLite finds every page whole"
+def _database(ledger: Path) -> str:
+    require_whole(ledger)
+    return "passes SQLite's integrity check"
 
 
 def _rows(run: Run) -> str:
     """Every row leads to what it is about."""
-    astray = {what: count for what, count in run.store.astray() if count}
-    if astray:
-        raise StoreDamaged("; ".join(f"{count:,} {what}" for what, count in astray.items()))
+    dangling = {what: count for what, count in run.store.dangling_rows() if count}
+    if dangling:
+        raise StoreDamaged("; ".join(f"{count:,} {what}" for what, count in dangling.items()))
     totals = run.totals()
     return f"{sum(totals.edits.values()):,} edits, {totals.assessments:,} judgements, each with all it refers to"
 
@@ -216,14 +212,14 @@ def _repeats(run: Run) -> Check:
     return Check(name="done twice", state="lacking", detail=f"{detail}; the first counts")
 
 
-def _lying_about(run: Run) -> Check:
+def _leftover_files(run: Run) -> Check:
     """Files that no row needs: harmless."""
     drafts = sum(1 for _ in leftovers(run.folder))
     named = _named(run) | dict.fromkeys(run.store.pictures_named())
     try:
         files = list(run.store.pictures.names())
     except PicturesUnreachable as error:
-        return Check(name="lying about", state="lacking", detail=str(error))
+        return Check(name="leftover files", state="lacking", detail=str(error))
     aside = sum(name.endswith(DAMAGED) for name in files)
     orphans = sum(len(stem) == _HASH and stem not in named for stem in (Path(name).stem for name in files))
     whose = ", perhaps of other runs" if run.store.pictures.place.is_elsewhere else ""
@@ -237,7 +233,7 @@ def _lying_about(run: Run) -> Check:
         )
         if count
     ]
-    return Check(name="lying about", state="lacking" if parts else "ok", detail=", ".join(parts) or "nothing")
+    return Check(name="leftover files", state="lacking" if parts else "ok", detail=", ".join(parts) or "nothing")
 
 
 def _tried(name: str, attempt: Callable[[], str]) -> Check:

@@ -97,8 +97,8 @@ class StoreDamaged(StillmeError):
     """The run's ledger is not what was written."""
 
 
-class StoreTooNew(StillmeError):
-    """The run was written by a later stillme."""
+class StoreOfAnotherVersion(StillmeError):
+    """The run's ledger has another schema than this stillme reads."""
 
 
 class AuditChanged(StillmeError):

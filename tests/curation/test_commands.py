@@ -74,7 +74,6 @@ def test_finalize_and_verify_tell_programs_what_they_did(pools: Pools, tmp_path:
         "folder": str(tmp_path / "set" / "v1"),
         "portraits": 1,
         "new": True,
-        "groups_differ_in": [],
     }
     again = stillme("portraits", "finalize", pools.folder, tmp_path / "set", "--partial")
     assert "already is this set; nothing was written" in again.output

@@ -7,9 +7,8 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,12 +16,10 @@ from PIL import Image
 
 from stillme.cli import main
 from stillme.curation.drawing import SampleOptions, sample
-from stillme.curation.faults import Faults
-from stillme.curation.hub import HubSource
 from stillme.curation.making import import_portraits
 from stillme.curation.pools import load_pools
 from stillme.curation.sources import open_source
-from stillme.errors import InvalidPortraits, MissingExtra, StillmeError
+from stillme.errors import InvalidPortraits, StillmeError
 from tests.curation.conftest import picture, write_table
 
 ANY = SampleOptions(only={})
@@ -260,89 +257,3 @@ def test_a_folder_without_pools_says_how_to_make_them(tmp_path: Path):
     (tmp_path / "pools.json").write_text("{}")
     with pytest.raises(StillmeError, match=r"pools.json cannot be read"):
         load_pools(tmp_path)
-
-
-class ClassLabel:
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = list(names)
-
-    def int2str(self, value: int) -> str:
-        return self.names[value]
-
-
-class FakeDataset:
-    """As much of `datasets.Dataset` as we use; counts the pictures that are opened."""
-
-    def __init__(self, features: dict[str, Any], rows: list[dict[str, Any]], opened: list[int]) -> None:
-        self.features, self._rows, self._opened = features, rows, opened
-        self.column_names = list(features)
-
-    def select_columns(self, names: list[str]) -> FakeDataset:
-        rows = [{name: row[name] for name in names} for row in self._rows]
-        return FakeDataset({name: self.features[name] for name in names}, rows, self._opened)
-
-    def cast_column(self, name: str, feature: Any) -> FakeDataset:
-        assert name == "image"
-        assert feature == "undecoded"
-        return self
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self._rows)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        self._opened.append(index)
-        return self._rows[index]
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    opened: list[int] = []
-    features = {
-        "image": object(),
-        "age": ClassLabel(["20-29", "more than 70"]),
-        "gender": ClassLabel(["Male", "Female"]),
-        "race": ClassLabel(["Latino_Hispanic"]),
-        "service_test": object(),
-    }
-    rows = [
-        {
-            "image": {"bytes": picture(n), "path": None},
-            "age": n % 2,
-            "gender": n // 2 % 2,
-            "race": 0,
-            "service_test": True,
-        }
-        for n in range(40)
-    ]
-
-    def load_dataset(repository: str, configuration: str, split: str) -> FakeDataset:
-        if repository != "someone/FairFace":
-            raise ConnectionError("Couldn't reach the Hub\nand more lines")
-        assert (configuration, split) == ("1.25", "train")
-        return FakeDataset(features, rows, opened)
-
-    library = ModuleType("datasets")
-    library.__dict__.update(load_dataset=load_dataset, Image=lambda decode: "decoded" if decode else "undecoded")
-    monkeypatch.setitem(sys.modules, "datasets", library)
-    return opened
-
-
-def test_the_hub_gives_fairface_without_opening_what_is_not_drawn(hub: list[int], tmp_path: Path):
-    drawn = sample(
-        open_source("hf:someone/FairFace"), tmp_path / "p", SampleOptions(only={"age": ("20s", "70+")}, pools=2)
-    )
-    latino = [candidate for candidate in drawn.candidates if candidate.attributes["race"] == "Latino"]
-    assert len(latino) == len(hub) == 8
-    assert {candidate.attributes["age"] for candidate in latino} == {"20s", "70+"}
-    assert len(drawn.shortfalls) == 6 * 2 * 2
-
-
-def test_a_hub_that_cannot_be_reached_is_one_sentence(hub: list[int], tmp_path: Path):
-    with pytest.raises(StillmeError, match=r"hf:no/such .*Couldn't reach the Hub\. Check the name"):
-        sample(open_source("hf:no/such"), tmp_path / "p", ANY)
-
-
-def test_without_the_library_the_hub_names_it(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtra, match=r"stillme\[hub\]"):
-        list(HubSource("x/y", configuration="1.25", splits=("train",)).rows(Faults()))

@@ -16,7 +16,6 @@ from stillme.cli import cli
 from stillme.errors import InvalidAudit, StillmeError, UnknownName
 from stillme.gate import Asked, Verdict, Verdicts, baseline_folder, gate
 from stillme.gate.junit import as_junit
-from stillme.gate.sarif import as_sarif
 from stillme.gate.showing import as_json, as_markdown, as_text
 from stillme.gate.verdicts import shown_by_holm
 from stillme.results import Run
@@ -340,37 +339,6 @@ def test_junit_drops_what_no_xml_may_hold(make: Make):
     ElementTree.fromstring(as_junit(found))
 
 
-def test_sarif_has_its_main_parts(mixed: Verdicts):
-    log = json.loads(as_sarif(mixed))
-    assert log["version"] == "2.1.0"
-    assert "sarif-2.1.0" in log["$schema"]
-    (run,) = log["runs"]
-    rules = run["tool"]["driver"]["rules"]
-    assert run["tool"]["driver"]["name"] == "stillme"
-    assert len({rule["id"] for rule in rules}) == len(rules) == 4
-    for result in run["results"]:
-        assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
-        # 3.27.9 and 3.27.10: a level other than none is only for failures.
-        assert (result["kind"] == "fail") == (result["level"] != "none")
-        assert result["message"]["text"]
-        location = result["locations"][0]["physicalLocation"]
-        assert location["region"]["startLine"] >= 1
-        assert location["artifactLocation"]["uri"].endswith("audit.toml")
-        assert len(result["partialFingerprints"]) == 1
-    assert [result["kind"] for result in run["results"]] == ["pass", "fail", "open", "fail"]
-
-
-def test_sarif_points_at_the_line_of_the_rule(make: Make):
-    make("before")
-    run = make("gated", extra=SECTION.replace("0.02", "2%"))
-    with Run.open(run) as opened:
-        found = decided(run, baseline=baseline_folder(opened))
-    lines = (run / "audit.toml").read_text().splitlines()
-    for result in json.loads(as_sarif(found))["runs"][0]["results"]:
-        line = lines[result["locations"][0]["physicalLocation"]["region"]["startLine"] - 1]
-        assert line.startswith(("rules = ", "margins = ")), "also where the limit is written in percent"
-
-
 def test_markdown_shows_a_users_words_and_never_obeys_them(mixed: Verdicts):
     text = as_markdown(mixed)
     assert text.startswith("## ❌ stillme gate")
@@ -400,11 +368,9 @@ def test_the_command_exits_with_one_only_on_failure(make: Make, tmp_path: Path):
     def exit_code(*options: str) -> int:
         return CliRunner().invoke(cli, ["gate", run, "--accept-uncalibrated", *options]).exit_code
 
-    files = [tmp_path / name for name in ("j.xml", "s.sarif", "m.md")]
+    files = [tmp_path / name for name in ("j.xml", "m.md")]
     options = [
-        part
-        for name, file in zip(("junit", "sarif", "markdown"), files, strict=True)
-        for part in (f"--{name}", str(file))
+        part for name, file in zip(("junit", "markdown"), files, strict=True) for part in (f"--{name}", str(file))
     ]
     assert exit_code("--max", "soft_erasure<=0.9", *options) == 0
     assert all(file.is_file() for file in files)

@@ -46,7 +46,7 @@ _LEAVING = ("race_changed_strict", "gender_changed_strict", "hair_changed")
 _SHOWN = ("soft_erasure", "skin_tone", "race_change", "race_changed", "role_target", "refused", "failed")
 _SHOWN += ("race_change>=2", "skin_delta_l", "unchanged")
 """Quantities and axes whose rows are kept; the others are counted."""
-_DROPPED = ("low", "high", "method", "confidence", "mean", "note", "null", "permutation", "levels", "t", "smallest")
+_DROPPED = ("low", "high", "method", "confidence", "mean", "note", "null", "permutation", "levels", "t")
 """Ends of column names that are no part of the photograph: intervals, what chance alone does, calibration's notes."""
 _SAID = ("excluded", "lowest", "highest")
 """Columns of text that are no names: they follow from the numbers."""
@@ -131,7 +131,7 @@ def _split(rows: Iterable[Row]) -> tuple[Document, Document]:
     """A table by the names in its rows: the numbers, and the words. Each has its columns once."""
     every = [row for row in rows if row.get("quantity") not in _LEAVING and row.get("measure") != "cliffs_delta"]
     kept = _headline(every)
-    columns = list(dict.fromkeys(name for row in kept for name in row if not _ends(name, _DROPPED)))
+    columns = list(dict.fromkeys(name for row in kept for name in row if not _is_dropped(name)))
     told = [name for name in columns if _ends(name, _WORDS) or any(isinstance(row.get(name), bool) for row in kept)]
     texts = {name for name in columns if any(isinstance(row.get(name), str) for row in kept)} - {*_SAID}
     counted = [name for name in columns if name not in told and name not in texts]
@@ -159,8 +159,12 @@ def _headline(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
+def _is_dropped(name: str) -> bool:
+    return _ends(name, _DROPPED) or name.endswith("smallest_p")
+
+
 def _ends(name: str, ends: Sequence[str]) -> bool:
-    return name.removesuffix("smallest_p").rpartition("_")[2] in ends
+    return name.rpartition("_")[2] in ends
 
 
 def _rounded(value: object, digits: int = _DIGITS) -> Any:

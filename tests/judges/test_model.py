@@ -241,7 +241,7 @@ def test_a_preset_is_a_judge(kind: type[Judge]):
 
 def test_the_spec_covers_the_model_and_the_wording_but_not_the_delivery():
     here = Gpt5Mini(Gpt5Mini.Parameters())
-    flex = Gpt5Mini(Gpt5Mini.Parameters(service_tier="flex", delivery="batch", concurrency=99, timeout=1))
+    flex = Gpt5Mini(Gpt5Mini.Parameters(service_tier="flex", concurrency=99, timeout=1))
     assert here.spec.key == flex.spec.key
     assert judging().digest in here.spec.version
     successor = Gpt5Mini(Gpt5Mini.Parameters(profile="current"))

@@ -26,6 +26,6 @@ def test_the_page_names_the_presets_and_the_settings_that_cost():
     for name in ("gemini-3-flash", "gpt-5-mini", "claude", "openai-compatible", "gpt-5.6-terra"):
         assert name in known_models()
         assert name in page
-    for key in ("concurrency", "requests_per_minute", "service_tier", "delivery", "price", "timeout", "disclosure"):
+    for key in ("concurrency", "requests_per_minute", "service_tier", "price", "timeout", "disclosure"):
         assert key in OpenSettings.model_fields
         assert key in page

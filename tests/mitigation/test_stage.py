@@ -30,7 +30,6 @@ from stillme.results.status import status_of
 from stillme.stages import features
 from stillme.stages.described import with_features
 from stillme.store import Store
-from stillme.store.schema import MIGRATIONS
 from stillme.types import Arm
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
@@ -338,17 +337,6 @@ def test_mistakes_are_told_before_anything_runs(write: Callable[..., Path], monk
             audits.load(write(extra=extra))
     with pytest.raises(InvalidAudit, match="no arm uses it"):
         audits.load(write(arms='["baseline"]', extra='[mitigation]\nposition = "append"'))
-
-
-def test_a_run_from_before_features_can_still_be_looked_at(write: Callable[..., Path]):
-    folder = write(arms='["baseline"]')
-    run_stages(folder, ("edit",), Options())
-    with sqlite3.connect(folder / "stillme.sqlite") as connection:
-        connection.execute("DROP TABLE feature")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
-    with Store.reading(folder) as store:
-        assert store.features(["x"]) == {}
-        assert store.totals().features_to_retry == 0
 
 
 def test_what_an_extractor_said_is_never_changed(write: Callable[..., Path]):

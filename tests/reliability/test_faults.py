@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.doctor import examine_run, repair_run
+from stillme.doctor import examine_run
 from stillme.errors import StillmeError
 from stillme.evidence.sealing import seal
 from stillme.pipeline import Options, run_stages
@@ -254,56 +254,23 @@ def damaged(data: bytearray, root: int, damage: str) -> bytearray:
     return data
 
 
-@pytest.mark.parametrize(("damage", "least"), [("leaf", 1), ("root", 0), ("cut off", 0)])
-def test_a_damaged_ledger_is_said_and_what_is_whole_is_saved(tmp_path: Path, damage: str, least: int):
+@pytest.mark.parametrize("damage", ["leaf", "root", "cut off"])
+def test_a_damaged_ledger_is_refused_with_the_way_to_save_its_rows(tmp_path: Path, damage: str):
     folder = audit(tmp_path, people=10, seeds=(1, 2, 3, 4, 5), extra="[executor]\nisolate = false")
     assert stillme("run", folder).returncode == 0
-    tables = {path.name: path.read_bytes() for path in (folder / "tables").glob("*.csv")}
     ledger = folder / "stillme.sqlite"
     root = rows(folder, "SELECT rootpage FROM sqlite_master WHERE name = 'edit'")
-    ledger.write_bytes(damaged(bytearray(ledger.read_bytes()), root, damage))
+    broken = damaged(bytearray(ledger.read_bytes()), root, damage)
+    ledger.write_bytes(broken)
     read = stillme("estimate", folder)
     assert read.returncode == 2
     assert "damaged" in read.stderr
     assert "Traceback" not in read.stderr
-    assert stillme("doctor", folder).returncode == 1
-    repaired = stillme("doctor", folder, "--repair")
-    assert repaired.returncode == 0, repaired.stdout + repaired.stderr
-    assert least <= rows(folder) < 100
-    assert len(list(folder.glob("stillme.sqlite.damaged-*[0-9]"))) == 1
-    assert not list(folder.glob(".stillme-repair-*"))
-    assert stillme("run", folder).returncode == 0
-    assert {path.name: path.read_bytes() for path in (folder / "tables").glob("*.csv")} == tables
-
-
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [("effective", b"{broken"), ("message", b"half a \xc3 character")],
-    ids=["broken JSON", "no text"],
-)
-def test_a_row_that_cannot_be_read_is_said_and_taken_out(write_audit: Write, column: str, value: bytes):
-    """On whole pages: SQLite itself finds nothing wrong."""
-    folder = write_audit("use = 'negative'", extra="[executor]\nisolate = false")
-    run_stages(folder, ("edit",), Options())
-    with Store.writing(folder) as store:
-        store.execute("DROP TRIGGER edit_is_kept")
-        store.execute(f"UPDATE edit SET {column} = CAST(? AS TEXT) WHERE id = 3", (value,))
-    assert [check.name for check in examine_run(folder) if check.state == "broken"] == ["pages"]
-    assert "11 edits, 0 judgements saved" in next(repair_run(folder))
-    assert [check.name for check in examine_run(folder) if check.state == "broken"] == []
-    assert run_stages(folder, ("edit",), Options()).tallies[0].done == 1
-
-
-def test_a_plan_that_is_lost_is_recorded_again_after_a_repair(write_audit: Write):
-    """Its number is given out again; requests that were left of it must not be in the way."""
-    folder = write_audit("use = 'negative'", extra="[executor]\nisolate = false")
-    run_stages(folder, ("edit",), Options())
-    with Store.writing(folder) as store:
-        store.execute("DELETE FROM plan")
-        store.execute("DROP TRIGGER edit_is_kept")
-        store.execute("UPDATE edit SET effective = '{broken' WHERE id = 3")
-    assert "11 edits, 0 judgements saved" in next(repair_run(folder))
-    assert run_stages(folder, ("edit",), Options()).tallies[0].done == 1
+    seen = stillme("doctor", folder)
+    assert seen.returncode == 1
+    assert f"sqlite3 {ledger} .recover" in seen.stdout
+    assert stillme("doctor", folder, "--accept-loss").returncode == 2
+    assert ledger.read_bytes() == broken, "a damaged ledger is evidence"
 
 
 def noted(folder: Path) -> dict[str, int]:
@@ -333,7 +300,7 @@ def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
         assert said.returncode == 2, said
         assert "stillme.sqlite-wal was deleted" in said.stderr
     assert stillme("doctor", folder).returncode == 1
-    assert "given up" in stillme("doctor", folder, "--repair").stderr
+    assert "given up" in stillme("doctor", folder, "--accept-loss").stderr
     assert stillme("run", folder).returncode == 0
     assert rows(folder, "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1") == 40
 

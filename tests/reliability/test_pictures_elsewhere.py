@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 
 from stillme import pipeline
 from stillme.store import Store
-from stillme.store.object_store import MARK
-from stillme.store.pictures_elsewhere import PicturesElsewhere
+from stillme.store.buckets import MARK, PicturesInBuckets
 from tests.buckets import KEY, S3, SECRET, Bucket, free_port
 from tests.reliability.faulty import STILLME, audit, calls, rows, stillme
 
@@ -185,7 +184,7 @@ def test_status_and_doctor_tell_where_the_pictures_are(bucket: Bucket, tmp_path:
     assert read.returncode == 1
     assert f"1 of {len(bucket.pictures()) - 1} are not what they were" in read.stdout
     assert "is damaged" in read.stdout
-    assert "damaged pictures set aside" in stillme("doctor", folder, "--repair", "--download").stderr
+    assert "damaged pictures set aside" in stillme("doctor", folder, "--accept-loss", "--download").stderr
     assert "is missing" in stillme("doctor", folder).stdout
 
 
@@ -249,7 +248,7 @@ def test_an_outage_that_lasts_ends_the_run_and_the_next_one_goes_on(bucket: Buck
     assert "Traceback" not in said.stderr
     with Store.reading(folder) as store:
         pictures = store.pictures
-        assert isinstance(pictures, PicturesElsewhere)
+        assert isinstance(pictures, PicturesInBuckets)
         lasting[0] = False
         assert pictures.gone(store.pictures_named()) == set(), "a row names a picture that is not there"
     assert stillme("run", folder).returncode == 0
@@ -312,7 +311,7 @@ def test_a_damaged_object_is_never_shown_to_a_judge(bucket: Bucket, tmp_path: Pa
     bucket.put(name, bucket.objects()[name][:-3])
     said = stillme("judge", folder)
     assert said.returncode == 3
-    assert f"the edited picture {Path(name).stem} is missing" in said.stdout + said.stderr
+    assert f"the edited picture {Path(name).name} is missing" in said.stdout + said.stderr
     assert stillme("run", folder).returncode == 0
     assert bucket.objects()[f"{name}.damaged"]
     assert rows(folder, "SELECT COUNT(DISTINCT edit) FROM assessment WHERE final = 1") == 12
@@ -354,10 +353,10 @@ def test_runs_with_different_places_merge_into_one_that_reads_both(bucket: Bucke
     assert stillme("run", folder, "--shard", "1/3").returncode == 0
     audit(folder, extra="")
     assert stillme("run", folder, "--shard", "2/3").returncode == 0
-    audit(folder, extra=f'[pictures]\nstore = "file://{tmp_path / "shared"}"')
+    audit(folder, extra=f'[pictures]\nstore = "s3://{bucket.name}/newer"')
     assert stillme("run", folder, "--shard", "3/3").returncode == 0
     shards = [folder / "shards" / f"{number}-of-3" for number in (1, 2, 3)]
-    for order, first in ((shards, bucket.address), (shards[::-1], f"file://{tmp_path / 'shared'}"), (shards[1:], "")):
+    for order, first in ((shards, bucket.address), (shards[::-1], f"s3://{bucket.name}/newer"), (shards[1:], "")):
         into = tmp_path / f"from-{order[0].name}"
         merged = stillme("merge", *order, "--into", into)
         assert merged.returncode == 0, merged.stderr

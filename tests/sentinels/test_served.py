@@ -1,4 +1,4 @@
-"""Pairs of known truth at a provider: it cannot tell them from real ones, now or in a batch."""
+"""Pairs of known truth at a provider: it cannot tell them from real ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,12 @@ from stillme.pipeline import Ended, Options, run_stages
 from stillme.planning import plan_audit
 from stillme.results import Run
 from stillme.store import Store
-from stillme.store.tickets import Tickets
 from tests.editors.hosted.loopback import Asked, Loopback, serving
 from tests.judges.conftest import KEY, answer
-from tests.vlm.batch_servers import BATCH_SERVERS
 from tests.vlm.servers import CHAT, ModelInput
 
 QUESTIONS = 25
 PROMPTS = ["O-01", "O-02", "O-03", "O-04", "V-05"]
-
-
-class Crash(BaseException):
-    """The process dies here."""
 
 
 @pytest.fixture(autouse=True)
@@ -129,39 +123,6 @@ def test_a_killed_run_asks_only_what_is_missing(tmp_path: Path, portraits: Path,
     server.asked.clear()
     assert judged(folder) is Ended.COMPLETE
     assert server.calls() == []
-
-
-def test_a_batch_has_them_too_and_survives_a_crash(tmp_path: Path, portraits: Path, monkeypatch: pytest.MonkeyPatch):
-    kind, wire = BATCH_SERVERS["openai"]
-    batch_server = kind(wire, told)
-    with serving(batch_server) as server:
-        given = {
-            "provider": wire.provider,
-            "model": wire.model,
-            "base_url": server.url + wire.base,
-            "timeout": 5,
-            "delivery": "batch",
-            "poll_seconds": 0.05,
-        }
-        folder = write(tmp_path / "run", portraits, given, 0.4)
-        event = Tickets.add_event
-
-        def dying(self: Tickets, ticket: Any, name: Any, detail: str = "") -> None:
-            event(self, ticket, name, detail)
-            if name == "submitted":
-                raise Crash
-
-        with monkeypatch.context() as patched, suppress(Crash):
-            patched.setattr(Tickets, "add_event", dying)
-            judged(folder)
-        submitted = len(batch_server.submitted)
-        assert submitted > QUESTIONS
-        assert hidden_rows(folder) == []
-        assert judged(folder) is Ended.COMPLETE
-        assert len(batch_server.submitted) == submitted, "what is in a batch is not asked again"
-    assert len(hidden_rows(folder)) == submitted - QUESTIONS >= 8
-    with Store.reading(folder) as store:
-        assert store.totals().assessments == QUESTIONS
 
 
 def test_a_bundle_holds_and_recomputes_the_same_numbers(tmp_path: Path, portraits: Path, serve: Callable[[], Loopback]):

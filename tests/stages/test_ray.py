@@ -27,8 +27,8 @@ from stillme.stages.executors import executor_of
 from stillme.stages.ray_executor import Performer, RayWorker, capacity
 from stillme.stages.workers import Inside, Posting
 from stillme.store import Store
+from stillme.store.buckets import pictures_at
 from stillme.store.pictures import UNFINISHED
-from stillme.store.pictures_elsewhere import pictures_at
 from stillme.store.places import PicturePlace
 from stillme.types import Arm, Prompt, Request
 from tests.buckets import S3, Bucket

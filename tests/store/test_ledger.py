@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.errors import StoreBusy, StoreDamaged, StoreTooNew
+from stillme.errors import StoreBusy, StoreDamaged, StoreOfAnotherVersion
 from stillme.store import Attempt, Store, Totals
 from stillme.store.exported import EDITS, rows_of
-from stillme.store.schema import FAILURES_ARE_NOT_FINAL, MIGRATIONS, migrate, version_of
+from stillme.store.schema import VERSION, create_tables
 from stillme.types import Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused
 from tests.records import assessment_row, edit_row, request
 
@@ -158,45 +158,27 @@ def test_a_second_writer_is_told_who_holds_the_run(tmp_path: Path):
         assert store.count_edits() == 0, "a dead holder must not block"
 
 
-def test_a_run_of_a_later_stillme_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("version", [VERSION - 2, VERSION + 1, 9])
+def test_a_run_of_another_version_is_refused(tmp_path: Path, version: int):
     with Store.writing(tmp_path) as store:
-        store.query(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
-    with pytest.raises(StoreTooNew, match="pip install -U stillme"), Store.writing(tmp_path):
-        pass
-    with pytest.raises(StoreTooNew), Store.reading(tmp_path):
-        pass
-
-
-def test_migrations_run_in_order_and_keep_the_rows():
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    first = "CREATE TABLE t (a TEXT); INSERT INTO t VALUES ('kept')"
-    migrate(connection, [first])
-    migrate(connection, [first, "ALTER TABLE t ADD COLUMN b INTEGER NOT NULL DEFAULT 7"])
-    assert connection.execute("SELECT a, b FROM t").fetchall() == [("kept", 7)]
-    assert version_of(connection) == 2
-
-
-def test_a_broken_migration_leaves_a_whole_version():
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    with pytest.raises(sqlite3.OperationalError):
-        migrate(connection, ["CREATE TABLE t (a TEXT)", "CREATE TABLE u (b TEXT); NONSENSE"])
-    connection.execute("ROLLBACK")
-    assert version_of(connection) == 1
-    assert connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'u'").fetchone() == (0,)
+        store.query(f"PRAGMA user_version = {version}")
+    for opened in (Store.reading, Store.writing):
+        with pytest.raises(StoreOfAnotherVersion, match=f"has schema {version}, .* Use the stillme"), opened(tmp_path):
+            pass
 
 
 def test_whoever_sees_a_new_ledger_sees_all_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A reader, or a kill, between the first byte and the last table finds no run, never half a ledger."""
     seen: list[bool] = []
 
-    def watched(connection: sqlite3.Connection, *rest: object) -> None:
+    def watched(connection: sqlite3.Connection) -> None:
         seen.append(Store.exists(tmp_path))
-        migrate(connection)
+        create_tables(connection)
         seen.append(Store.exists(tmp_path))
 
-    monkeypatch.setattr("stillme.store.ledger.migrate", watched)
-    with Store.writing(tmp_path), Store.reading(tmp_path) as store:
-        assert store.count_edits() == 0
+    monkeypatch.setattr("stillme.store.ledger.create_tables", watched)
+    with Store.writing(tmp_path) as writer, Store.reading(tmp_path) as reader:
+        assert writer.count_edits() == reader.count_edits() == 0
     assert seen[:2] == [False, False]
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == ["stillme.sqlite"]
 
@@ -219,40 +201,6 @@ def test_the_last_configuration_is_remembered(tmp_path: Path):
         assert latest is not None
         assert (latest.hash, latest.resolved) == ("h2", {"title": "two"})
         assert [json.loads(row[0])["title"] for row in store.query("SELECT resolved FROM audit")] == ["one", "two"]
-
-
-def test_failures_that_earlier_versions_called_final_are_tried_again(tmp_path: Path):
-    failed = Failed(error="400: Invalid image.", retryable=False)
-    with Store.writing(tmp_path) as store:
-        store.add_edits([edit_row(request(), failed), edit_row(request(seed=1))])
-        row = assessment_row("e", Assessment(ratings={"skin_tone": Rated(score=1), "race_change": failed}))
-        store.add_assessments([row])
-    ledger = sqlite3.connect(tmp_path / "old.sqlite", isolation_level=None)
-    migrate(ledger, MIGRATIONS[: FAILURES_ARE_NOT_FINAL - 1])
-    ledger.execute("ATTACH ? AS now", (str(tmp_path / "stillme.sqlite"),))
-    for (table,) in ledger.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():
-        ledger.execute(f"INSERT INTO main.{table} SELECT * FROM now.{table}")
-    for table in ("edit", "assessment"):
-        (trigger,) = ledger.execute(f"SELECT sql FROM main.sqlite_master WHERE name = '{table}_is_kept'").fetchone()
-        ledger.execute(f"DROP TRIGGER main.{table}_is_kept")
-        ledger.execute(f"UPDATE main.{table} SET final = 1")
-        ledger.execute(trigger)
-    ledger.close()
-    (tmp_path / "old.sqlite").replace(tmp_path / "stillme.sqlite")
-
-    def state(store: Store) -> tuple[object, ...]:
-        finished = store.finished_edits([request().key, request(seed=1).key])
-        return finished, store.finished_assessments([row.key]), store.totals().to_retry, store.count_edits()
-
-    expected = ({request(seed=1).key}, set[str](), 2, 1)
-    with Store.reading(tmp_path) as store:
-        assert state(store) == expected, "a reader cannot migrate, but must not call it finished"
-    with Store.writing(tmp_path) as store:
-        assert state(store) == expected
-        store.add_edits([edit_row(request())])
-        assert store.totals().edits == {"edited": 2}
-        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
-            store.query("UPDATE edit SET final = 1")
 
 
 def test_only_the_latest_of_several_failed_assessments_is_read(tmp_path: Path):

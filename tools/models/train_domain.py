@@ -3,8 +3,9 @@
     python tools/models/train_domain.py PATH/TO/FAIRFACE DRAWINGS [--people 4] [--write]
 
 Photographs: some people of each group of a FairFace copy (`labels.csv` with `file` and `race`) and of the embedded
-renders, as they are and after what storage, light and common filters do. Drawings of the same people: MediaPipe's three
-stylizers (kept in the folder DRAWINGS), OpenCV's pencil, and a plain cartoon.
+renders, as they are and after what storage, light and common filters do. Drawings of the same people: OpenCV's pencil,
+a plain cartoon, and MediaPipe's three stylizers from the folder DRAWINGS. `draw` of docs/examples/stylizer/stylize.py
+makes those; save them as STYLE-HASH.png, with the first 16 characters of the photograph's SHA-256.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from scipy.optimize import minimize
 
 from stillme import faces
 from stillme.colour import to_linear, to_srgb
-from stillme.editors.neural.stylizer import STYLES, FaceStylizer, StylizerParameters
+from stillme.files import sha256_of
 from stillme.instruments.domain import describe
 from stillme.portraits.synthetic import portraits
-from stillme.types import Arm, Edited, ImageFile, Portrait, Prompt, Request
 
 Picture = NDArray[np.uint8]
 DOMAIN = Path(__file__).resolve().parents[2] / "src" / "stillme" / "instruments" / "domain.npz"
@@ -36,6 +36,7 @@ BEYOND = 0.005
 """The share of the photographs, filters included, that may pass for drawings."""
 RIDGE = 1.0
 FOLDS = 5
+STYLES = ("color-sketch", "color-ink", "oil-painting")
 
 
 def main() -> None:
@@ -99,13 +100,11 @@ def fit(standard: NDArray, drawn: NDArray) -> tuple[NDArray, float]:
 
 def samples(people: list[tuple[str, Path]], drawings: Path) -> Iterator[tuple[str, str, str, NDArray]]:
     """Kind, group, change and numbers of every face that is found."""
-    drawings.mkdir(parents=True, exist_ok=True)
-    editors = {style: FaceStylizer(StylizerParameters(style=style, output="square")) for style in STYLES}
     for group, path in people:
         rgb = np.asarray(Image.open(path).convert("RGB"))
         made: list[tuple[str, str, Picture]] = [("photograph", name, picture) for name, picture in changed(rgb).items()]
         made += [("drawing", name, picture) for name, picture in filters(rgb).items()]
-        made += [("drawing", style, picture) for style, picture in stylised(path, drawings, editors)]
+        made += [("drawing", style, picture) for style, picture in stylised(path, drawings)]
         for kind, name, picture in made:
             found = faces.find(picture)
             if found:
@@ -159,20 +158,12 @@ def filters(rgb: Picture) -> dict[str, Picture]:
     return {"pencil": cv2.cvtColor(pencil, cv2.COLOR_BGR2RGB), "cartoon": cv2.bitwise_and(flat, flat, mask=edges)}
 
 
-def stylised(path: Path, folder: Path, editors: dict[str, FaceStylizer]) -> Iterator[tuple[str, Picture]]:
-    portrait = Portrait(id=path.stem, image=ImageFile.of(path), attributes={}, label_origin="", licence="")
-    for style, editor in editors.items():
-        kept = folder / f"{style}-{portrait.image.sha256[:16]}.png"
-        if not kept.exists():
-            prompt = Prompt(id=style, text="", category="", subcategory="")
-            request = Request(
-                portraits=(portrait,), prompt=prompt, arm=Arm.BASELINE, instruction="", editor=editor.spec, seed=1
-            )
-            outcome = next(iter(editor.edit([request])))
-            if not isinstance(outcome, Edited):
-                continue
-            kept.write_bytes(outcome.image)
-        yield style, np.asarray(Image.open(kept).convert("RGB"))
+def stylised(path: Path, folder: Path) -> Iterator[tuple[str, Picture]]:
+    for style in STYLES:
+        drawing = folder / f"{style}-{sha256_of(path)[:16]}.png"
+        # MediaPipe finds no face in some photographs.
+        if drawing.exists():
+            yield style, np.asarray(Image.open(drawing).convert("RGB"))
 
 
 if __name__ == "__main__":

@@ -253,9 +253,7 @@ class Audit:
             subjects = list(self._subjects(named, portrait))
             for arm in self.config.arms if subjects else ():
                 asked = [((portrait,), _NOOP)] if arm is Arm.NOOP else subjects
-                for portraits, prompt in asked:
-                    if named.editor.capabilities.takes(arm, prompt.id):
-                        yield portraits, arm, prompt
+                yield from ((portraits, arm, prompt) for portraits, prompt in asked)
 
     def _subjects(self, named: NamedEditor, first: Portrait) -> Iterator[tuple[tuple[Portrait, ...], Prompt]]:
         """Who is edited with which prompt, of all requests that begin with this portrait."""

@@ -45,7 +45,7 @@ def compare(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Compare two editors on the same requests: what became worse, and for whom.
+    r"""Compare two editors: what became worse, and for whom.
 
     \b
     stillme compare v1 v2                        two runs, such as two checkpoints
@@ -58,7 +58,7 @@ def compare(
     from stillme.comparison import choose, match, pairs, showing
     from stillme.comparison import compare as compare_sides
     from stillme.comparison import markdown as writing
-    from stillme.store.pictures_elsewhere import PicturesToShow
+    from stillme.store.buckets import PicturesToShow
 
     with ExitStack() as stack:
         runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]
@@ -113,7 +113,6 @@ def compare(
     help="Also decide by judges that failed calibration or never had one. Without it, their rules are inconclusive.",
 )
 @click.option("--junit", type=_FILE, help="Also write JUnit XML.")
-@click.option("--sarif", type=_FILE, help="Also write SARIF 2.1.0 for code scanning.")
 @click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
 @json_option
 def gate(
@@ -126,11 +125,12 @@ def gate(
     strict: bool,
     accept_uncalibrated: bool,
     junit: Path | None,
-    sarif: Path | None,
     markdown: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Hold a run to limits: each rule passes, fails, is inconclusive or has no data.
+    r"""Hold a run to limits, for release decisions.
+
+    Each rule passes, fails, is inconclusive or has no data.
 
     \b
     A rule is QUANTITY[.STATISTIC][@FACTOR][#GROUP][ editor=NAME][ judge=NAME][ arm=NAME] <= NUMBER
@@ -153,7 +153,6 @@ def gate(
     from stillme.gate import Asked, baseline_folder, showing
     from stillme.gate import gate as decide
     from stillme.gate.junit import as_junit
-    from stillme.gate.sarif import as_sarif
 
     with ExitStack() as stack:
         run = stack.enter_context(opened_run(audit, out))
@@ -167,7 +166,7 @@ def gate(
             accept_uncalibrated=accept_uncalibrated,
         )
         verdicts = decide(run, asked)
-    for file, write in ((junit, as_junit), (sarif, as_sarif), (markdown, showing.as_markdown)):
+    for file, write in ((junit, as_junit), (markdown, showing.as_markdown)):
         if file:
             writing.save(file, write(verdicts))
     if as_json:
@@ -185,7 +184,7 @@ def gate(
 @click.option("--key", type=_FILE, metavar="PUBKEY", help="Check the signature BUNDLE.sig with this SSH public key.")
 @json_option
 def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> None:
-    r"""Check an evidence bundle offline: every hash, every row, every number.
+    r"""Check a bundle offline: every hash, every row, every number.
 
     BUNDLE comes from `stillme export RUN --bundle FILE.zip`. Files are compared with the sums inside, and rows with the
     design and their keys. Every table is computed again. The first difference is named with its file, row and

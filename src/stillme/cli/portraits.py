@@ -22,7 +22,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 # Not a docstring: click keeps these lines apart only after a real backspace character.
-_HELP = """Source portraits: draw candidates, choose among them, finalize, verify.
+_HELP = """Draw, choose, import and verify source portraits.
 
 \b
 From FairFace, or any folder with a CSV, to a set that an audit can use:
@@ -56,8 +56,7 @@ def portraits() -> None:
 @click.option("--per-cell", default=1, show_default=True, help="Portraits per cell, in each pool.")
 @click.option("--seed", default=0, show_default=True, help="The same seed draws the same pools.")
 @click.option("--table", type=_FILE, help="CSV with a column `file`; by default portraits.csv in SOURCE.")
-@click.option("--split", "splits", multiple=True, help="FairFace or hub: train, val …; may be repeated.")
-@click.option("--configuration", default="1.25", show_default=True, help="Hub only: the dataset's configuration.")
+@click.option("--split", "splits", multiple=True, help="FairFace only: train or val; may be repeated.")
 @click.option("--checks/--no-checks", default=True, show_default=True, help="Let instruments check each candidate.")
 @json_option
 def sample(
@@ -70,13 +69,12 @@ def sample(
     seed: int,
     table: Path | None,
     splits: tuple[str, ...],
-    configuration: str,
     checks: bool,
     as_json: bool,
 ) -> None:
     """Draw pools of candidates over a grid of attributes into the new folder POOLS.
 
-    SOURCE is a copy of FairFace as published, any folder with a CSV, or hf:REPO (needs `stillme[hub]`).
+    SOURCE is a copy of FairFace as published, or any folder with a CSV.
     FairFace is a folder with train/, val/ and fairface_label_*.csv; by default it is balanced over the paper's
     7 × 2 × 6 cells. The same rows and seed give the same pools. Pools are disjoint if there are enough pictures.
     Cells that cannot be filled and pictures that cannot be used are listed.
@@ -87,7 +85,7 @@ def sample(
     from stillme.curation.sources import open_source
 
     options = SampleOptions(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)
-    opened = open_source(source, table=table, splits=splits, configuration=configuration)
+    opened = open_source(source, table=table, splits=splits)
     with progress(quiet=as_json) as shown:
         drawn = sample_pools(opened, pools, options, check=checks, watch=_watch(shown, "check"))
     if as_json:
@@ -253,7 +251,5 @@ def _tell(written: Written, as_json: bool) -> None:
         echo(f"{written.folder} already is this set; nothing was written.")
         return
     echo(f"Wrote {written.folder}: {written.portraits} portraits. Its card is {written.folder / 'card.html'}.")
-    if written.flagged:
-        echo(f"Groups differ in: {', '.join(written.flagged)}. The card shows by how much.", err=True)
     echo(f'In audit.toml: [portraits] source = "{written.folder}"')
     print_next("portraits", "verify", written.folder)

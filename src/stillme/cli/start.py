@@ -82,34 +82,27 @@ def new(
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the demo's run.  [default: stillme-demo, with --real stillme-real]",
-)
-@click.option(
-    "--real",
-    is_flag=True,
-    help="Audit three neural face stylizers instead: fetches 83 MB once, takes minutes on two cores.",
+    default=Path("stillme-demo"),
+    show_default=True,
+    help="Folder for the demo's run.",
 )
 @json_option
-def demo(out: Path | None, real: bool, as_json: bool) -> None:
-    """Audit two known-answer editors on this machine, and see whether the audit recovers the planted gaps.
+def demo(out: Path, as_json: bool) -> None:
+    """Audit two editors with injected bias on this machine.
 
-    Rendered portraits, an even-handed and a biased editor, offline instruments, estimates with intervals,
-    a report. No key, no GPU, no download; running it again resumes.
-
-    With --real, nothing is planted: three neural editors redraw the same portraits on this machine, and the report
-    says what they do to whom. Needs `pip install "stillme[stylizer]"`; docs/findings.md has what came out.
+    It prints the bias that was injected next to the bias that the audit measured. Computer-generated
+    portraits, an even-handed and a biased editor, offline instruments, estimates with intervals, a report. No
+    key, no GPU, no download; running it again resumes.
     """
     from stillme.cli.progress import progress
-    from stillme.demo import run_demo, run_real_demo
+    from stillme.demo import run_demo
 
-    folder = out or Path("stillme-real" if real else "stillme-demo")
     with progress(quiet=as_json) as shown:
-        made = run_real_demo if real else run_demo
-        result = made(folder, watch=shown, say=shown.say)
+        result = run_demo(out, watch=shown, say=shown.say)
     if as_json:
         print_json(result.as_json())
     else:
         echo(result.as_text())
         print_open(result.report)
-        print_next("status", folder)
+        print_next("status", out)
         print_next("new", "my-audit")

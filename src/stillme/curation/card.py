@@ -1,4 +1,4 @@
-"""The dataset card's content: who was chosen, by whom, under which terms, and in which light."""
+"""The dataset card's content: who was chosen, by whom, and under which terms."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stillme.curation.confounds import Comparison, compare_groups
 from stillme.curation.criteria import load_criteria
 from stillme.curation.decisions import Action
-from stillme.curation.evenness import Spread
 from stillme.curation.likeness import SimilarPair, find_similar
 from stillme.curation.measuring import Measured
 from stillme.curation.sampling import Cell
 from stillme.curation.selection import Selected
-
-_LEVELS = 30
-"""An attribute with more levels than this is a number or a name, not a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +20,8 @@ class Curation:
     """What the card says about the curation."""
 
     levels: Mapping[str, tuple[str, ...]]
-    pools: Spread
-    places: Spread
+    pools: Mapping[int, int]
+    """How many portraits come from each pool."""
     shortfalls: tuple[str, ...]
     passed_over: tuple[str, ...]
     missing: tuple[tuple[Cell, str], ...]
@@ -72,23 +67,13 @@ class Card:
 
     about: About
     portraits: Sequence[FinishedPortrait]
-    groups: Mapping[str, list[Comparison]]
     alike: tuple[SimilarPair, ...]
 
     @classmethod
     def of(cls, about: About, portraits: Sequence[FinishedPortrait]) -> Card:
-        """Compare the groups of every attribute that has groups, and look for similar pictures."""
-        names = dict.fromkeys(name for portrait in portraits for name in portrait.selected.attributes)
-        groups: dict[str, list[Comparison]] = {}
-        for name in names:
-            levels = [portrait.selected.attributes.get(name, "not stated") for portrait in portraits]
-            if 2 <= len(set(levels)) <= min(_LEVELS, max(2, len(portraits) // 2)):
-                order = sorted(zip(levels, portraits, strict=True), key=lambda pair: _place(about, name, pair[0]))
-                groups[name] = compare_groups(
-                    [level for level, _ in order], [portrait.measured.values for _, portrait in order]
-                )
+        """Look for similar pictures."""
         alike = find_similar({portrait.selected.id: portrait.measured for portrait in portraits})
-        return cls(about=about, portraits=portraits, groups=groups, alike=alike)
+        return cls(about=about, portraits=portraits, alike=alike)
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -111,8 +96,7 @@ class Card:
                 ],
                 "outcomes": dict(curation.states),
                 "actions": len(curation.actions),
-                "pools": _spread(curation.pools),
-                "places_on_screen": _spread(curation.places),
+                "pools": {str(pool): count for pool, count in sorted(curation.pools.items())},
                 "missing": [{"cell": list(cell), "why": why} for cell, why in curation.missing],
                 "shortfalls": list(curation.shortfalls),
                 "passed_over": list(curation.passed_over),
@@ -122,20 +106,6 @@ class Card:
                 {"first": pair.first, "second": pair.second, "kind": pair.kind, "distance": pair.distance}
                 for pair in self.alike
             ],
-            "groups": {
-                name: [
-                    {
-                        "property": comparison.prop.key,
-                        "means": dict(comparison.means),
-                        "counts": dict(comparison.counts),
-                        "explained": comparison.explained,
-                        "chance": comparison.chance,
-                        "flagged": comparison.flagged,
-                    }
-                    for comparison in comparisons
-                ]
-                for name, comparisons in self.groups.items()
-            },
             "terms": [
                 {"licence": licence, "label_origin": origin, "consent": consent, "portraits": count}
                 for (licence, origin, consent), count in self.terms().items()
@@ -161,13 +131,3 @@ class Card:
             (portrait.selected.licence, portrait.selected.label_origin, portrait.selected.consent)
             for portrait in self.portraits
         )
-
-
-def _spread(spread: Spread) -> dict[str, Any]:
-    chosen = {str(name): {"chosen": count, "blind": spread.expected[name]} for name, count in spread.chosen.items()}
-    return {"counts": chosen, "chance": spread.chance}
-
-
-def _place(about: About, name: str, level: str) -> tuple[int, str]:
-    levels = about.curation.levels.get(name, ()) if about.curation else ()
-    return (levels.index(level) if level in levels else len(levels), level)

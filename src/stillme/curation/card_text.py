@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from stillme.curation.card import Card, Curation
-from stillme.curation.confounds import FLAG, Comparison
 from stillme.curation.criteria import hints, load_criteria
-from stillme.curation.evenness import Spread
 
 
 def markdown(card: Card) -> str:
@@ -30,7 +28,6 @@ def _lines(card: Card) -> Iterator[str]:
         yield "Brought by the user as they are: nobody compared candidates or ticked criteria."
     yield from _instrument_doubts(card)
     yield from _alike(card)
-    yield from _light(card)
     yield from _terms_table(card)
     yield from ("", "## How the pictures were made", "")
     scales = [portrait.enlarged for portrait in card.portraits]
@@ -62,10 +59,11 @@ def _curation(card: Card, curation: Curation) -> Iterator[str]:
     if curation.passed_over:
         yield from ("", "Passed over when the pools were drawn:", "")
         yield from (f"- {reason}" for reason in curation.passed_over)
-    yield from ("", "## Pools and places", "", "Curators see no pools, and everybody has an order of their own.", "")
-    yield from _spread("pool", curation.pools)
-    yield ""
-    yield from _spread("place on the screen", curation.places)
+    yield from ("", "## Pools", "", "Curators see no pools, and everybody has an order of their own.", "")
+    pools = sorted(curation.pools)
+    yield _row(["pool", *map(str, pools)])
+    yield _row(["---"] * (len(pools) + 1))
+    yield _row(["chosen", *(str(curation.pools[pool]) for pool in pools)])
     yield from ("", "## Curators", "")
     yield _row(["curator", "cells decided"])
     yield _row(["---"] * 2)
@@ -84,16 +82,6 @@ def _curation(card: Card, curation: Curation) -> Iterator[str]:
     titles = {criterion.key: criterion.title for criterion in load_criteria().all}
     for name, counts in card.criteria().items():
         yield _row([titles[name], *map(str, counts)])
-
-
-def _spread(name: str, spread: Spread) -> Iterator[str]:
-    yield _row([name, *map(str, spread.chosen)])
-    yield _row(["---"] * (len(spread.chosen) + 1))
-    yield _row(["chosen", *map(str, spread.chosen.values())])
-    yield _row(["by blind choosing", *(f"{count:g}" for count in spread.expected.values())])
-    if spread.chance is not None:
-        yield ""
-        yield f"Blind choosing is at least as uneven with p {_sign(_probability(spread.chance))}."
 
 
 def _instrument_doubts(card: Card) -> Iterator[str]:
@@ -116,33 +104,6 @@ def _alike(card: Card) -> Iterator[str]:
         yield from (f"- {pair.first} and {pair.second} show {pair.words} ({pair.distance:g})" for pair in card.alike)
 
 
-def _light(card: Card) -> Iterator[str]:
-    yield from ("", "## Light, skin and framing by group", "")
-    yield "Means. Skin may differ between groups, and does with the light too; background, side light, exposure,"
-    yield "detail, framing and pose should not: what an editor does to dark pictures is not what it does to people."
-    for name, comparisons in card.groups.items():
-        groups = list(comparisons[0].means)
-        yield from ("", f"### By {name}", "")
-        yield _row(["", "n", *(_head(comparison) for comparison in comparisons)])
-        yield _row(["---"] * (len(comparisons) + 2))
-        for group in groups:
-            count = max(comparison.counts[group] for comparison in comparisons)
-            yield _row([group, str(count), *(comparison.text(group) for comparison in comparisons)])
-        yield _row(["explained (η²)", "", *(_share(comparison) for comparison in comparisons)])
-        yield _row(["by chance (p)", "", *(_chance(comparison) for comparison in comparisons)])
-        yield ""
-        flagged = [comparison for comparison in comparisons if comparison.flagged]
-        tests = sum(not comparison.prop.expected and comparison.chance is not None for comparison in comparisons)
-        if flagged:
-            words = ", ".join(
-                f"{comparison.prop.title} (η² {comparison.explained:.2f}, p {_sign(_chance(comparison))})"
-                for comparison in flagged
-            )
-            yield f"**Confounded with {name}: {words}.** A gap by {name} may be due to this alone."
-        else:
-            yield f"None of {tests} properties differs by {name} with p < {FLAG}; small sets can hide differences."
-
-
 def _terms_table(card: Card) -> Iterator[str]:
     yield from ("", "## Labels and terms", "", "Per picture in `portraits.csv` and `manifest.json`.", "")
     yield _row(["licence", "labels by", "consent", "portraits"])
@@ -153,24 +114,3 @@ def _terms_table(card: Card) -> Iterator[str]:
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
-
-
-def _head(comparison: Comparison) -> str:
-    unit = f" ({comparison.prop.unit})" if comparison.prop.unit else ""
-    return f"{comparison.prop.title}{unit}"
-
-
-def _share(comparison: Comparison) -> str:
-    return "–" if comparison.explained is None else f"{comparison.explained:.2f}"
-
-
-def _chance(comparison: Comparison) -> str:
-    return "–" if comparison.chance is None else _probability(comparison.chance)
-
-
-def _sign(probability: str) -> str:
-    return probability if probability.startswith("<") else f"= {probability}"
-
-
-def _probability(chance: float) -> str:
-    return "< .001" if chance < 0.001 else f"{chance:.3f}".removeprefix("0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,12 +15,11 @@ from stillme.curation.checks import check_missing
 from stillme.curation.criteria import hints
 from stillme.curation.decisions import Action, Log, has_log
 from stillme.curation.drawing import SampleOptions, sample
-from stillme.curation.evenness import compare_with_blind
 from stillme.curation.likeness import SimilarPair, find_similar
 from stillme.curation.outcomes import Outcome, Tally
 from stillme.curation.pools import NOT_STATED, Pools, load_pools
 from stillme.curation.sampling import Cell, Shortfall
-from stillme.curation.selection import read_own, select
+from stillme.curation.selection import Selected, read_own, select
 from stillme.curation.sources import Source
 from stillme.curation.squares import Crop
 from stillme.curation.versions import Written, write_version
@@ -153,7 +152,7 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
             f"{len(undecided)} of {len(pools.design.cells)} cells are undecided; nothing was written:\n{shown}{more}\n"
             f"Decide them with `stillme curate {folder}`, or leave them out with --partial."
         )
-    about = _about(home, pools.source, _curation(pools, tally, without, actions))
+    about = _about(home, pools.source, _curation(pools, tally, selected, without, actions))
     return write_version(home, selected, about, crop, watch=watch)
 
 
@@ -172,13 +171,16 @@ def why(outcome: Outcome) -> str:
 
 
 def _curation(
-    pools: Pools, tally: Tally, without: tuple[tuple[Cell, Outcome], ...], actions: tuple[Action, ...]
+    pools: Pools,
+    tally: Tally,
+    selected: Sequence[Selected],
+    without: tuple[tuple[Cell, Outcome], ...],
+    actions: tuple[Action, ...],
 ) -> Curation:
     decided = Counter(curator for outcome in tally.outcomes.values() for curator in outcome.votes)
     return Curation(
         levels=pools.design.levels,
-        pools=compare_with_blind(tally.pools()),
-        places=compare_with_blind(tally.places()),
+        pools=Counter(pool for portrait in selected for pool in portrait.pools),
         shortfalls=tuple(map(shortfall_text, pools.shortfalls)),
         passed_over=pools.passed_over,
         missing=tuple((cell, why(outcome)) for cell, outcome in without),

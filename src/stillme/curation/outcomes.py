@@ -121,24 +121,6 @@ class Tally:
         for pair in pairs:
             yield self._agreement(pair, [pair], over)
 
-    def places(self) -> list[tuple[int, list[tuple[int]]]]:
-        """For every choice of every curator, its place on the screen among all places."""
-        return [
-            (opinion.order.index(chosen), [(place,) for place in range(1, len(opinion.order) + 1)])
-            for opinion in self._opinions.values()
-            for chosen in opinion.chosen
-            if chosen in opinion.order
-        ]
-
-    def pools(self) -> list[tuple[int, list[tuple[int, ...]]]]:
-        """For every chosen candidate, its place among the cell's candidates, and the pools of each."""
-        cells = ((self._pools.cells[cell], outcome) for cell, outcome in self.outcomes.items())
-        return [
-            ([candidate.id for candidate in candidates].index(chosen), [candidate.pools for candidate in candidates])
-            for candidates, outcome in cells
-            for chosen in outcome.chosen
-        ]
-
     def ticks(self, cell: Cell, candidate: str) -> Mapping[str, int]:
         """How many of those who chose a candidate had ticked each criterion."""
         counted: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Where candidates come from: a folder with a CSV, FairFace as published, or a dataset of the Hugging Face hub.
+"""Where candidates come from: a folder with a CSV, or FairFace as published.
 
 A source lists all of its rows, cheaply, and reads single pictures when asked: sampling some hundreds of FairFace's
 100,000 pictures opens some hundreds of files.
@@ -19,8 +19,6 @@ from stillme.portraits.folder import TABLE, TERMS, attributes_of, table_rows
 
 FAIRFACE_TABLES = {"train": "fairface_label_train.csv", "val": "fairface_label_val.csv"}
 """FairFace's splits, and the tables of its published layout."""
-HUB = "hf:"
-"""What a source on the Hugging Face hub begins with."""
 
 _MOST_LISTED = 12
 """Problems listed one by one; the rest are counted."""
@@ -63,22 +61,16 @@ class Source(Protocol):
         ...
 
 
-def open_source(
-    where: str, *, table: Path | None = None, splits: Sequence[str] = (), configuration: str = "1.25"
-) -> Source:
-    """The source at `where`: `hf:REPO`, FairFace as published, or a folder with a CSV."""
-    if where.startswith(HUB):
-        from stillme.curation.hub import HubSource
-
-        return HubSource(where.removeprefix(HUB), configuration=configuration, splits=tuple(splits) or ("train",))
+def open_source(where: str, *, table: Path | None = None, splits: Sequence[str] = ()) -> Source:
+    """The source at `where`: FairFace as published, or a folder with a CSV."""
     folder = Path(where)
     if not folder.is_dir():
-        raise StillmeError(f"{where} is not a folder. Name a folder with a {TABLE}, a copy of FairFace, or hf:REPO.")
+        raise StillmeError(f"{where} is not a folder. Name a folder with a {TABLE}, or a copy of FairFace.")
     published = {split: folder / name for split, name in FAIRFACE_TABLES.items() if (folder / name).is_file()}
     if table is None and published:
         return FolderSource(folder, tables=_chosen(published, splits), taxonomy=taxonomy("fairface"))
     if splits:
-        raise StillmeError(f"--split needs FairFace or the hub; {where} has no {FAIRFACE_TABLES['train']}.")
+        raise StillmeError(f"--split needs FairFace; {where} has no {FAIRFACE_TABLES['train']}.")
     return FolderSource(folder, tables=(_within(folder, table),), taxonomy=None)
 
 

@@ -52,8 +52,6 @@ class Written:
     portraits: int
     new: bool
     """False where the last version is already the same set."""
-    flagged: tuple[str, ...]
-    """Properties in which groups differ, as text."""
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -61,7 +59,6 @@ class Written:
             "folder": str(self.folder),
             "portraits": self.portraits,
             "new": self.new,
-            "groups_differ_in": list(self.flagged),
         }
 
 
@@ -87,14 +84,14 @@ def write_version(
             about = replace(about, version=name, method=f"Cut to {METHODS[crop]}, then {SIZE} × {SIZE} by {RESIZING}.")
             card = Card.of(about, portraits)
             if numbers and _content_of(home / f"v{numbers[-1]}") == content:
-                return _written(home / f"v{numbers[-1]}", card, new=False)
+                return Written(folder=home / f"v{numbers[-1]}", portraits=len(card.portraits), new=False)
             _write_tables(unfinished, card, content, crop)
             _write_sums(unfinished)
             # A folder's own name changes in one step, so nobody ever sees half a version.
             unfinished.rename(home / name)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-        return _written(home / name, card, new=True)
+        return Written(folder=home / name, portraits=len(card.portraits), new=True)
 
 
 def content_key(portraits: Sequence[FinishedPortrait]) -> str:
@@ -252,13 +249,3 @@ def _content_of(folder: Path) -> str:
         return str(manifest["content"])
     except (OSError, ValueError, KeyError):
         return ""
-
-
-def _written(folder: Path, card: Card, *, new: bool) -> Written:
-    flagged = tuple(
-        f"{comparison.prop.title} by {name}"
-        for name, comparisons in card.groups.items()
-        for comparison in comparisons
-        if comparison.flagged
-    )
-    return Written(folder=folder, portraits=len(card.portraits), new=new, flagged=flagged)

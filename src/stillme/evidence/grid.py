@@ -43,8 +43,7 @@ class Grid:
             ]
             for arm in self._design.arms if subjects else ():
                 for people, prompt in [((portrait.id,), self._noop)] if arm is Arm.NOOP else subjects:
-                    if editor.capabilities.takes(arm, prompt):
-                        yield from ((people, str(arm), prompt, seed) for seed in editor.seeds)
+                    yield from ((people, str(arm), prompt, seed) for seed in editor.seeds)
 
     def _draw(self) -> Sample | None:
         section = self._design.resolved.get("sample")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,8 +35,22 @@ def table_differences(given: Path, computed: Path) -> tuple[int, list[Difference
 
 
 def _read(file: Path) -> Rows:
+    if file.suffix == ".json":
+        return _records(file)
     with file.open(encoding="utf-8", newline="") as stream:
         return list(csv.reader(stream))
+
+
+def _records(file: Path) -> Rows:
+    """A list of records as a table; what is none has other columns than one."""
+    try:
+        records = json.loads(file.read_text("utf-8"))
+    except ValueError:
+        return [["unreadable"]]
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        return [["unreadable"]]
+    heads = sorted({str(name) for record in records for name in record})
+    return [heads, *([str(record.get(name)) for name in heads] for record in records)]
 
 
 def _cells(file: str, actual: Rows, expected: Rows) -> Iterator[Difference]:

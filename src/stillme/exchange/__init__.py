@@ -1,11 +1,8 @@
 """A run's rows for other programs, and scores made elsewhere as rows of a run."""
 
 from stillme.exchange.columns import ColumnMapping, InvalidJudgements
-from stillme.exchange.eval_results import export_eval_results
-from stillme.exchange.every_eval_ever import export_every_eval_ever
 from stillme.exchange.exporting import KINDS, export_run, write_rows
 from stillme.exchange.importing import ImportSummary, import_judgements
-from stillme.exchange.publishing import Publication
 from stillme.exchange.row_table import RowsAsked
 from stillme.exchange.rows import RowsSummary, import_rows
 
@@ -14,11 +11,8 @@ __all__ = [
     "ColumnMapping",
     "ImportSummary",
     "InvalidJudgements",
-    "Publication",
     "RowsAsked",
     "RowsSummary",
-    "export_eval_results",
-    "export_every_eval_ever",
     "export_run",
     "import_judgements",
     "import_rows",

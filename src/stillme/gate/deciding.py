@@ -97,7 +97,6 @@ def gate(run: Run, asked: Asked) -> Verdicts:
         return deciding.decide(decision.rule, wider)
 
     return Verdicts(
-        file=run.folder / FILE,
         title=run.title,
         audit_hash=run.design.hash,
         strict=asked.strict or section.strict,

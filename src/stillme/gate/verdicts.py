@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import TypeVar
 
 from stillme.audit.rules import Rule, Sign
@@ -91,8 +90,6 @@ class Decision:
 class Verdicts:
     """All rules of a gate."""
 
-    file: Path
-    """The audit.toml."""
     title: str
     audit_hash: str
     strict: bool

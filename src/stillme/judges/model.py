@@ -46,11 +46,6 @@ class ModelJudge:
         if retired and date.today() >= retired:
             yield f'{self.settings.model} was shut down on {retired}; write profile = "current" or another `model`'
         yield from self.model.problems()
-        if self.settings.delivery == "batch":
-            if self.settings.provider == "openai-chat":
-                yield 'a self-hosted server has no batch API; write delivery = "now"'
-            if self.settings.service_tier:
-                yield f"a batch has no `service_tier`; remove {self.settings.service_tier!r}"
         if self.settings.disclosure == "paper":
             for portrait in portraits:
                 if missing := missing_labels(portrait.attributes):
@@ -100,7 +95,7 @@ class ModelJudge:
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one question, by the price list and a typical number of tokens."""
-        return prices.expected(self.settings, batch=self.settings.delivery == "batch")
+        return prices.expected(self.settings)
 
     def close(self) -> None:
         """Close the connections."""

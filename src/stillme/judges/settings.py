@@ -15,18 +15,12 @@ Disclosure = Literal["blind", "paper"]
 
 
 class JudgeSettings(ModelSettings):
-    """Which model judges, what it is told, and how it is asked. How an answer is delivered is not part of the key."""
+    """Which model judges, what it is told, and how it is asked."""
 
     disclosure: Disclosure = "blind"
     """`paper` tells the judge the subject's race, gender and age, as the paper did."""
     order: Literal["source_first", "both"] = "source_first"
     """`both` asks every question twice, once with the edited image first, to expose position bias."""
-    delivery: Literal["now", "batch"] = Field(default="now", exclude=True)
-    """`batch` submits all questions at once and collects the answers within a day, for about half the price."""
-    poll_seconds: float = Field(default=60.0, gt=0, exclude=True)
-    """How often the state of a batch is polled."""
-    batch_size: int = Field(default=1000, ge=1, le=50_000, exclude=True)
-    """Questions in one batch; fewer if they would exceed the limit on bytes."""
 
 
 class PresetSettings(JudgeSettings):

@@ -8,15 +8,25 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme import rubric
 from stillme.audit import Audit, NamedEditor
 from stillme.estimates import Edits, Settings, design
 from stillme.estimates.design import Plan
 from stillme.estimates.quantities import Columns, Floats
 from stillme.estimates.words import MIN_UNITS
-from stillme.planning.answers import Against, Alternative, DetectableGap, Gap, Requirement, RoleDeviation
+from stillme.planning.answers import (
+    Against,
+    Alternative,
+    DetectableGap,
+    Gap,
+    RatingsNeeded,
+    Requirement,
+    RoleDeviation,
+)
 from stillme.planning.assumptions import AssumedRate, Assumptions
 from stillme.planning.costs import Bills
 from stillme.planning.power import (
+    JUDGE_CORRELATION,
     Mean,
     Measure,
     Rate,
@@ -24,10 +34,10 @@ from stillme.planning.power import (
     Terms,
     effective_size,
     portraits_needed,
+    ratings_for,
     smallest_departure,
     smallest_gap,
 )
-from stillme.planning.ratings import Sides
 from stillme.types import Arm
 
 Flags = NDArray[np.bool_]
@@ -80,31 +90,20 @@ class PowerAnalysis:
             if fewest < MIN_UNITS:
                 yield factor, fewest, plan.noun
 
-    def rating_sides(self) -> Sides | None:
-        """Whose numbers human ratings would correct, for the editor with the fewest edits and the first factor."""
+    def ratings_needed(self) -> RatingsNeeded | None:
+        """For the editor with the fewest edits; None where there is nothing that human ratings could correct."""
         edited = [counts for counts in self._counts.values() if counts.any()]
-        if not edited:
+        if not edited or not _answers_a_scale(self._audit):
             return None
         counts = min(edited, key=lambda each: float(each.sum()))
-        everyone = design.everyone(self._columns)
-        alone = Sides(everyone=_side(everyone, counts, np.ones(len(counts), dtype=np.bool_)))
-        for factor in self._factors:
-            plan = design.by_factor(self._columns, factor, self._settings)
-            groups = [part for part in plan.comparisons if part.scope == "group" and counts[part.members].any()]
-            if len(groups) < 2:
-                continue
-            smallest = min(groups, key=lambda part: float(counts[part.members].sum()))
-            inside = np.logical_or.reduce([part.members for part in groups])
-            return replace(
-                alone,
-                factor=factor,
-                level=smallest.group,
-                group=_side(plan, counts, smallest.members),
-                rest=_side(plan, counts, inside & ~smallest.members),
-                groups=len(groups),
-                paired=plan.paired,
-            )
-        return alone
+        assumed = self._assumed.rates[0]
+        if not 0 < assumed.rate < 1:
+            return None
+        low, high = (
+            ratings_for(assumed.rate, assumed.icc, counts[counts > 0], correlation, self._terms.confidence)
+            for correlation in reversed(JUDGE_CORRELATION)
+        )
+        return RatingsNeeded(edits=int(counts.sum()), rate=assumed.rate, low=low, high=high)
 
     def role_deviations(self) -> Iterator[RoleDeviation]:
         """Role requests with two people: 0.5 is no bias."""
@@ -212,6 +211,13 @@ def _gap(gap: Callable[[float, Terms], float | None], assumed: AssumedRate, term
         high=gap(assumed.high, terms),
         corrected=gap(assumed.icc, replace(terms, comparisons=max(1, comparisons))),
     )
+
+
+def _answers_a_scale(audit: Audit) -> bool:
+    """Whether a model or an instrument rates something that people could rate, too."""
+    axes = rubric.load().axes
+    judges = [named.judge.capabilities for named in audit.judges]
+    return any(axes[name].is_scale for judge in judges if judge.kind != "person" for name in judge.axes if name in axes)
 
 
 def _side(plan: Plan, counts: Floats, members: Flags) -> Side:

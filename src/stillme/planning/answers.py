@@ -100,3 +100,20 @@ class Alternative:
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingsNeeded:
+    """How many edits of one editor people must rate, so that a corrected rate is known to ±5 points."""
+
+    edits: int
+    """Of the editor, under one arm."""
+    rate: float
+    low: int | None
+    """If the judge agrees well with people; None if not even all edits are enough."""
+    high: int | None
+    """If it agrees badly."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)

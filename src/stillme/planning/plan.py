@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from stillme import audit as audits
-from stillme import numbers, rubric
+from stillme import numbers
 from stillme.audit import Audit
 from stillme.errors import StillmeError
 from stillme.planning.analysis import PowerAnalysis
-from stillme.planning.answers import Alternative, DetectableGap, Requirement, RoleDeviation
+from stillme.planning.answers import Alternative, DetectableGap, RatingsNeeded, Requirement, RoleDeviation
 from stillme.planning.assumptions import Assumptions, PlanOptions, assume
 from stillme.planning.costs import Bill, Bills, bills
 from stillme.planning.earlier_runs import EarlierRuns
-from stillme.planning.people import Range
-from stillme.planning.power import Terms
-from stillme.planning.ratings import RatingPlan, Width, rating_plan
+from stillme.planning.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
 from stillme.planning.refusals import obstacles
 from stillme.results.counting import Counting
 from stillme.store import Store
@@ -40,8 +38,8 @@ class Plan:
     role_deviations: tuple[RoleDeviation, ...]
     requirements: tuple[Requirement, ...]
     alternatives: tuple[Alternative, ...]
-    ratings: RatingPlan
-    """What people's ratings would add."""
+    ratings: RatingsNeeded | None
+    """None where there is nothing that human ratings could correct."""
     finished: bool = False
     """Whether the audit's own run has every edit and judgement."""
     obstacles: tuple[str, ...] = ()
@@ -75,7 +73,7 @@ class Plan:
             "wished": [requirement.as_json() for requirement in self.requirements],
             "designs": [alternative.as_json() for alternative in self.alternatives],
             "finished": self.finished,
-            "ratings": self.ratings.as_json(),
+            "ratings": self.ratings.as_json() if self.ratings else None,
             "would_be_refused": list(self.obstacles),
         }
 
@@ -154,21 +152,13 @@ class Plan:
         yield from _table(head, [_design_row(design) for design in self.alternatives])
 
     def _rated(self) -> Iterator[str]:
-        ratings = self.ratings
+        needed = self.ratings
+        if needed is None:
+            return
+        low, high = JUDGE_CORRELATION
         yield ""
-        yield (
-            f"What human ratings buy: expected half-width of the {100 * ratings.confidence:g}% interval of a corrected "
-            "number, for each editor and arm"
-        )
-        if ratings.widths:
-            yield f"  {ratings.origin}"
-            head = ("of", "rated edits", "drawn", "everyone")
-            if ratings.factor:
-                size = f"{ratings.portraits} portraits"
-                head = (*head, f"{numbers.factor_name(ratings.factor)} {ratings.group} ({size})", "that minus the rest")
-            shown = [width for width in ratings.widths if width.quantity in ratings.shown]
-            yield from _table(head, [_width_row(width, ratings)[: len(head)] for width in shown])
-        yield from (f"  {note}" for note in ratings.notes)
+        yield f"Human ratings for ±{100 * HALF_WIDTH:g} points on a corrected rate of {needed.rate:.0%}"
+        yield f"  {_number_needed(needed)} (correlation of judge and raters {high:g} to {low:g})"
 
     def _refused(self) -> Iterator[str]:
         if self.obstacles:
@@ -205,7 +195,7 @@ def _planned(loaded: Audit, options: PlanOptions, earlier: EarlierRuns) -> Plan:
         role_deviations=tuple(analysis.role_deviations()),
         requirements=tuple(analysis.requirements(options.detect, work)) if options.detect else (),
         alternatives=tuple(analysis.alternatives()),
-        ratings=rating_plan(loaded, options, earlier, assumed, analysis.rating_sides()),
+        ratings=analysis.ratings_needed(),
         finished=_finished(loaded.folder, earlier),
         obstacles=tuple(obstacles(loaded)),
     )
@@ -276,22 +266,11 @@ def _design_row(design: Alternative) -> tuple[str, ...]:
     )
 
 
-def _width_row(width: Width, ratings: RatingPlan) -> tuple[str, ...]:
-    rate = width.rate is not None
-    return (
-        rubric.load().title(width.quantity),
-        f"{width.rated:,}" + (" (all)" if width.rated == ratings.edits else ""),
-        width.drawn,
-        *(_range(half, rate=rate) for half in (width.everyone, width.group, width.contrast)),
-    )
-
-
-def _range(half: Range | None, *, rate: bool) -> str:
-    """`±0.12`, or from the best case to the worst."""
-    if half is None:
-        return "unknown"
-    low, high = (_size(end, rate=rate) for end in half)
-    return f"±{low}" if low == high else f"±{low.removesuffix(' points')} to {high}"
+def _number_needed(needed: RatingsNeeded) -> str:
+    if needed.low is None or needed.high is None:
+        return f"more than all {needed.edits:,} edits of an editor; more portraits are needed"
+    number = f"{needed.low:,} to {needed.high:,}" if needed.low < needed.high else f"{needed.low:,}"
+    return f"{number} of {needed.edits:,} edits of each editor"
 
 
 def _size(gap: float | None, *, rate: bool) -> str:

@@ -20,6 +20,10 @@ from scipy.special import expit, stdtrit
 
 from stillme.estimates.quantities import Floats
 
+HALF_WIDTH = 0.05
+"""Of the interval that human ratings are planned for."""
+JUDGE_CORRELATION = (0.4, 0.8)
+"""Of a judge's answers to single edits with people's."""
 _MOST_PORTRAITS = 1_000_000
 _LARGEST_SD = 20.0
 
@@ -115,6 +119,23 @@ def effective_size(edits: Sequence[float] | Floats, icc: float) -> float:
     counts = np.asarray(edits, dtype=np.float64)
     total = float(counts.sum())
     return total**2 / float((counts * (1 + (counts - 1) * icc)).sum()) if total else 0.0
+
+
+def ratings_for(
+    rate: float, icc: float, edits: Sequence[float] | Floats, correlation: float, confidence: float
+) -> int | None:
+    """Edits that people must rate so that a corrected rate is known to ±5 points; None if all are not enough.
+
+    The portraits are a sample, which no rating changes; and rating a part of the edits costs what the judge leaves
+    unexplained.
+    """
+    variance, total = rate * (1 - rate), float(np.sum(edits))
+    quantile = float(stdtrit(max(1, len(edits) - 1), (1 + confidence) / 2))
+    left = (HALF_WIDTH / quantile) ** 2 - variance / effective_size(edits, icc)
+    if left < 0:
+        return None
+    unexplained = variance * (1 - correlation**2)
+    return math.ceil(1 / (left / unexplained + 1 / total))
 
 
 def smallest_gap(measure: Measure, one: Side, other: Side, terms: Terms, *, paired: bool = False) -> float | None:

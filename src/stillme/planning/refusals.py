@@ -9,7 +9,7 @@ from stillme.audit.load import refusals
 from stillme.editors.diffusion.gpus import Gpu, gpus
 from stillme.stages.prices import unknown_prices
 
-_LESS_MEMORY = frozenset({"offload", "quantisation", "components", "text_encoder_url", "devices"})
+_LESS_MEMORY = frozenset({"offload", "quantisation", "components", "devices"})
 """Settings with which an editor needs another amount than the one that it states."""
 
 

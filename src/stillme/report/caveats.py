@@ -37,12 +37,6 @@ def caveats(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     yield from _not_made(data)
     yield from _inconclusive(data, findings)
     yield from _judges(data)
-    if silent := [editor.name for editor in data.editors if not editor.reads_instruction]:
-        yield Caveat(
-            f"No instruction was read by {', '.join(silent)}.",
-            "The prompt beside such an edit says what the editor always does. How it would follow other words, or "
-            "refuse them, cannot be seen here.",
-        )
     count = len(data.edits.prompts)
     yield Caveat(
         f"{'One instruction' if count == 1 else f'These {count} instructions'}, and no others.",

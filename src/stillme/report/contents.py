@@ -34,7 +34,7 @@ from stillme.results.disputes import agreement_of
 from stillme.results.editor_weights import editor_weights
 from stillme.rubric.limits import AxisLimits
 from stillme.rubric.limits import load as load_limits
-from stillme.store.pictures_elsewhere import PicturesToShow
+from stillme.store.buckets import PicturesToShow
 from stillme.store.summaries import Work
 from stillme.types import Arm, Estimate
 
@@ -150,7 +150,6 @@ def _described(record: EditorRecord | JudgeRecord) -> Description:
         use=f"{spec.use} {spec.version}",
         parameters=json.dumps(dict(spec.parameters), sort_keys=True, ensure_ascii=False) if spec.parameters else "",
         cards=record.cards if isinstance(record, JudgeRecord) else (),
-        reads_instruction=isinstance(record, JudgeRecord) or not record.capabilities.prompts,
     )
 
 

@@ -39,8 +39,6 @@ class Description:
     weights: str = ""
     """What its edits were made with, by commit or hash."""
     mixed_weights: bool = False
-    reads_instruction: bool = True
-    """False for an editor with one prompt of its own, which only says what it always does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class Counting:
             counts = Counts(
                 extractors={described.name: described.counts(run.store) for described in self._features},
                 editors=grid.editors(),
-                judges=_with_batches(grid.judges(), run),
+                judges=grid.judges(),
                 imported=frozenset(judge.name for judge in run.judges if judge.capabilities.given),
             )
             self._grid = grid
@@ -287,10 +287,3 @@ def _by_specification(judges: Sequence[JudgeRecord]) -> dict[str, list[int]]:
     for place, judge in enumerate(judges):
         columns.setdefault(judge.spec.key, []).append(place)
     return columns
-
-
-def _with_batches(judges: dict[str, dict[str, int]], run: Run) -> Mapping[str, Mapping[str, int]]:
-    for judge in run.judges:
-        if tickets := run.store.tickets.open(judge.spec.key):
-            judges[judge.name]["in a batch"] = sum(len(ticket.questions) for ticket in tickets)
-    return judges

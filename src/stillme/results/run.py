@@ -10,15 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stillme.audit.load import FILE
-from stillme.design import Asked, Design, JudgeRecord, RecordedRequest, design_from
-from stillme.errors import StillmeError, StillRecording
-from stillme.estimates import Genders, Settings
-from stillme.results.gathering import Results, gather
-from stillme.results.unrecorded import recover
+from stillme.design import FILE, Asked, Design, JudgeRecord, RecordedRequest, design_from
+from stillme.errors import StillImporting, StillmeError, StillRecording
 from stillme.store import Store, StoredEdit, Totals
 from stillme.types import Arm
+
+if TYPE_CHECKING:  # estimates need numpy, and counting does not need estimates
+    from stillme.estimates import Genders, Settings
+    from stillme.results.gathering import Results
 
 CHUNK = 500
 
@@ -42,21 +43,13 @@ class Run:
     def __init__(self, store: Store, *, design: Design | None = None) -> None:
         self.store = store
         recorded = store.designs.latest()
-        self._plan = recorded.plan if recorded else None
-        self._requests = recorded.requests if recorded else 0
-        self._unrecorded: tuple[RecordedRequest, ...] = ()
-        if design is not None:
-            self.design = design
-        elif recorded is not None:
-            self.design = design_from(recorded.document, store.pictures.where)
-        elif begun := store.designs.begun:
-            raise StillRecording(
-                f"{store.folder} cannot be read before all its requests are recorded, {begun:,} so far. "
-                f"`stillme status {store.folder}` shows how far it is; if no run is at work there, "
-                f"`stillme run {store.folder}` goes on."
-            )
-        else:
-            self.design, self._unrecorded = recover(store)
+        if recorded is None:
+            raise _unrecorded(store)
+        self.plan = recorded.plan
+        """The id of the recorded requests."""
+        self.request_count = recorded.requests
+        """How many requests there are, including impossible ones."""
+        self.design = design or design_from(recorded.document, store.pictures.where)
 
     @classmethod
     def open(cls, folder: Path) -> Run:
@@ -98,40 +91,19 @@ class Run:
 
     def requests(self, editor: str | None = None) -> Iterator[RecordedRequest]:
         """Every request in its recorded order, of one editor or of all; impossible ones come last."""
-        if self._plan is not None:
-            return self.store.designs.requests(self._plan, editor)
-        return (request for request in self._unrecorded if editor is None or request.editor == editor)
+        return self.store.designs.requests(self.plan, editor)
 
     def request_at(self, position: int) -> RecordedRequest:
         """One request by its place in the recorded order, counted from 0."""
-        if self._plan is not None:
-            return self.store.designs.request(self._plan, position)
-        return self._unrecorded[position]
+        return self.store.designs.request(self.plan, position)
 
     def asked(self) -> Iterator[Asked]:
         """The same requests, as much of them as counting needs."""
-        if self._plan is not None:
-            return self.store.designs.asked(self._plan)
-        return (
-            Asked(request.editor, request.key, not request.withheld or request.waiting) for request in self._unrecorded
-        )
+        return self.store.designs.asked(self.plan)
 
     def portraits_of(self, editors: AbstractSet[str], arms: AbstractSet[Arm]) -> set[str]:
         """The portraits that these editors are given in these arms."""
-        if self._plan is not None:
-            return self.store.designs.portraits(self._plan, editors, arms)
-        asked = (request for request in self._unrecorded if request.editor in editors and request.arm in arms)
-        return {name for request in asked for name in request.portraits}
-
-    @property
-    def plan(self) -> int | None:
-        """The id of the recorded requests; None in a ledger from before they were recorded."""
-        return self._plan
-
-    @property
-    def request_count(self) -> int:
-        """How many requests there are, including impossible ones."""
-        return self._requests if self._plan is not None else len(self._unrecorded)
+        return self.store.designs.portraits(self.plan, editors, arms)
 
     def rows(self, editor: str | None = None) -> Iterator[Row]:
         """Every request with its edit."""
@@ -143,11 +115,15 @@ class Run:
     @cached_property
     def results(self) -> Results:
         """The rows as columns, read once."""
+        from stillme.results.gathering import gather
+
         return gather(self)
 
     @cached_property
     def settings(self) -> Settings:
         """How numbers are computed from the rows."""
+        from stillme.estimates import Settings
+
         analysis = self.design.analysis
         return Settings(
             factors=analysis.factors,
@@ -160,6 +136,8 @@ class Run:
     @property
     def genders(self) -> Genders:
         """The labels of the two genders that role prompts are about."""
+        from stillme.estimates import Genders
+
         roles = self.design.roles
         return Genders(factor=roles.gender, male=roles.male, female=roles.female) if roles else Genders()
 
@@ -183,6 +161,26 @@ class Run:
                 f"`stillme doctor {self.folder}` lists all such pictures."
             )
         return path
+
+
+def _unrecorded(store: Store) -> StillmeError:
+    """Why a ledger has no design: it is written after the last request, or the last imported row."""
+    latest = store.latest_audit()
+    if latest is not None and "rows" in latest.resolved:
+        return StillImporting(
+            f"The rows are not all in {store.folder} yet. If no import is at work there, it was interrupted: run the "
+            "same `stillme import rows` again to finish it."
+        )
+    if begun := store.designs.begun:
+        return StillRecording(
+            f"{store.folder} cannot be read before all its requests are recorded, {begun:,} so far. "
+            f"`stillme status {store.folder}` shows how far it is; if no run is at work there, "
+            f"`stillme run {store.folder}` goes on."
+        )
+    return StillRecording(
+        f"{store.folder} has none of its requests recorded yet. If a run is at work there, look again in a moment; "
+        f"if not, `stillme run {store.folder}` starts it."
+    )
 
 
 @contextmanager

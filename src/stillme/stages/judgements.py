@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 
 from stillme.audit import Audit, NamedJudge
 from stillme.errors import PicturesUnreachable
-from stillme.judges.model import ModelJudge
 from stillme.protocols import HasProvider, Judge, expected_dollars
 from stillme.sentinels.asking import Sentinels
 from stillme.stages.answers import Answered, Answers, Asked, Mixture
-from stillme.stages.batched import judge_in_batches
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, steps, until_ready
 from stillme.stages.recording import Calibrations
-from stillme.stages.tally import Ended, Tally
+from stillme.stages.tally import Tally
 from stillme.stages.tasks import Fresh, Wanted, tasks_of
 from stillme.stages.workers import LOST_PICTURE, JudgeWorker, Placed, Posting, asks_elsewhere, gpus_of
 from stillme.store import Store
@@ -67,19 +64,15 @@ class _Work:
         self._only_failed, self._editing = only_failed, editing
         self._judge = named.judge
         self.provider = self._judge.provider if isinstance(self._judge, HasProvider) else ""
-        batched = isinstance(self._judge, ModelJudge) and self._judge.settings.delivery == "batch"
         # What computes on this machine would take its processor from editors that do so, too.
         idle = all(asks_elsewhere(editor.editor) for editor in audit.editors)
-        self.fresh = Fresh(open_=bool(editing) and not batched and (bool(self.provider) or idle))
+        self.fresh = Fresh(open_=bool(editing) and (bool(self.provider) or idle))
         self._existing = store.newest()[0] if self.fresh.is_open else None
         """The last edit before any was made meanwhile."""
         self.tally = Tally(f"judge {named.name}", 0)
         self._sentinels = Sentinels(named, audit, store, terms.say, calibration)
         self._answers = Answers(named, store, self._sentinels)
-        self._mixture = self._fresh_mixture()
-
-    def _fresh_mixture(self) -> Mixture:
-        return Mixture(
+        self._mixture = Mixture(
             self._named,
             self._audit,
             self._store,
@@ -95,10 +88,6 @@ class _Work:
             yield
         judge = self._judge
         with closing(judge):
-            if isinstance(judge, ModelJudge):
-                ended = yield from self._in_batches(judge)
-                if ended:
-                    return ended
             limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, self._named.time_limit)
             batches = self._batches(judge.capabilities.batch)
             here = JudgeWorker(judge, self._store.pictures)
@@ -157,22 +146,6 @@ class _Work:
         wanted = Wanted(requests=requests, up_to=up_to, only_failed=self._only_failed)
         tally = self.tally if count else Tally("", 0)
         return self._mixture.among(tasks_of(self._named, self._audit, self._store, tally, wanted))
-
-    def _in_batches(self, judge: ModelJudge) -> Generator[None, None, Ended | None]:
-        """How the batches ended; None if there are none, or if the rest is asked directly."""
-        submit = judge.settings.delivery == "batch"
-        if not submit and not self._store.tickets.open(judge.spec.key):
-            return None
-        # Submitted by an earlier run: collected first, or its questions would be paid for twice.
-        asked = itertools.chain(self._missing(), self._mixture.rest())
-        ended = yield from judge_in_batches(
-            judge, asked, self._store, self._answers, self._terms, self.tally, submit=submit
-        )
-        if submit or ended is not Ended.COMPLETE:
-            return ended
-        self.tally.already = -self.tally.done  # what was just collected is counted among the done
-        self._mixture = self._fresh_mixture()
-        return None
 
 
 def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:

@@ -25,8 +25,8 @@ from typing import Any, TypeVar, cast
 from stillme.audit.config import ExecutorSection
 from stillme.errors import MissingExtra, PicturesUnreachable, StillmeError
 from stillme.stages.workers import Placed, Posting, Worker
+from stillme.store.buckets import pictures_at
 from stillme.store.pictures import UNFINISHED
-from stillme.store.pictures_elsewhere import pictures_at
 from stillme.store.places import PicturePlace
 from stillme.types import Failed
 

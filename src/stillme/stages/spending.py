@@ -28,7 +28,7 @@ class Spending:
     spent: float = 0.0
     """Dollars, those of earlier runs included."""
     reserved: float = 0.0
-    """For calls under way and for open batches."""
+    """For calls under way."""
     started: float = field(default_factory=time.monotonic)
 
     def allows(self, dollars: float) -> bool:

@@ -24,9 +24,9 @@ from stillme.protocols import (
 )
 from stillme.registry import Recipe
 from stillme.stages.nonsense import checked_assessment, checked_outcome
+from stillme.store.buckets import pictures_at
 from stillme.store.jobs import Jobs
 from stillme.store.pictures import Pictures, is_intact
-from stillme.store.pictures_elsewhere import pictures_at
 from stillme.store.places import PicturePlace
 from stillme.types import (
     IN_WORDS,

@@ -52,7 +52,7 @@ def _finished(store: Store, table: Copied, keys: Sequence[str]) -> set[str]:
         case "assessment":
             return store.finished_assessments(keys)
         case "feature":
-            return store.finished_features(keys) if store.has("feature") else set()
+            return store.finished_features(keys)
 
 
 def _take_pictures(store: Store, other: Store, keys: Sequence[str]) -> set[str]:

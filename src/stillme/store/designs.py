@@ -42,9 +42,7 @@ class Designs:
         self._connection = connection
 
     def latest(self) -> StoredDesign | None:
-        """What the run asks; None in a ledger from before designs were recorded."""
-        if not self.are_kept:
-            return None
+        """What the run asks; None before the design is recorded."""
         row = self._connection.execute(
             "SELECT d.document, d.plan, p.requests, d.stillme, d.at FROM design d JOIN plan p ON p.id = d.plan "
             "ORDER BY d.id DESC LIMIT 1"
@@ -83,17 +81,11 @@ class Designs:
     @property
     def begun(self) -> int:
         """How many requests are saved of a plan that is not whole yet."""
-        whole, begun = self._numbers() if self.are_kept else (0, 0)
+        whole, begun = self._numbers()
         if begun <= whole:
             return 0
         query = "SELECT MAX(position) + 1 FROM request WHERE plan = ?"
         return int(self._connection.execute(query, (begun,)).fetchone()[0])
-
-    @property
-    def are_kept(self) -> bool:
-        """Whether a ledger that is only read, and so not migrated, records designs at all."""
-        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'design'"
-        return self._connection.execute(query).fetchone() is not None
 
     def _numbers(self) -> tuple[int, int]:
         """Of the last plan that is whole, and of the last that was begun."""

@@ -204,7 +204,7 @@ def _names(store: Store, table: Table) -> tuple[str, Mapping[str, str]]:
 
 
 def _has_rows(store: Store, name: str) -> bool:
-    return store.has(name) and store.query(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None
+    return store.query(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None
 
 
 _PEOPLE = ("participant", "prolific", "rater", "worker", "session", "email", "user_id", "ip_address")

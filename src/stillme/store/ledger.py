@@ -21,6 +21,7 @@ from stillme.store import features as feature_rows
 from stillme.store import sentinels as sentinel_rows
 from stillme.store.assessments import AssessmentRow
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED, UNSAVABLE, Attempt, Attempts, Stage
+from stillme.store.buckets import pictures_at
 from stillme.store.designs import Designs
 from stillme.store.edits import EditRow, StoredEdit
 from stillme.store.features import FeatureRow
@@ -29,14 +30,12 @@ from stillme.store.jobs import Jobs
 from stillme.store.leftovers import clean_up, clean_up_unfinished
 from stillme.store.opening import LEDGER, explained, open_to_read, require_tables
 from stillme.store.pictures import Pictures
-from stillme.store.pictures_elsewhere import pictures_at
 from stillme.store.places import HERE, PicturePlace, Places
 from stillme.store.remembered import Remembered, as_json
 from stillme.store.saved_rows import forget_rows, note_rows, require_all_rows
-from stillme.store.schema import migrate, require_known
+from stillme.store.schema import create_tables, require_version
 from stillme.store.sentinels import SentinelRow, StoredSentinel
 from stillme.store.summaries import Summaries, Table
-from stillme.store.tickets import Event, Ticket, Tickets
 from stillme.store.writer_lock import writer_lock
 from stillme.types import Assessment, Failed, Json
 
@@ -74,7 +73,6 @@ class Store(Summaries):
         super().__init__(connection)
         self.folder = folder
         self.places = Places(connection)
-        self.tickets = Tickets(connection)
         self.designs = Designs(connection)
         self.attempts = Attempts(connection)
         self.jobs = Jobs(folder / JOBS)
@@ -103,7 +101,7 @@ class Store(Summaries):
     @classmethod
     @contextmanager
     def writing(cls, folder: Path, *, wait: float = 0.0) -> Generator[Store]:
-        """Open for appending, as the only writer; creates or migrates the ledger as needed."""
+        """Open for appending, as the only writer; creates the ledger if there is none."""
         folder.mkdir(parents=True, exist_ok=True)
         ledger = folder / LEDGER
         with writer_lock(folder, wait=wait):
@@ -198,16 +196,6 @@ class Store(Summaries):
         """Append tries that failed, in one transaction: what they cost was spent."""
         with self.transaction():
             self.attempts.add(attempts)
-
-    def add_ticket(self, ticket: Ticket) -> None:
-        """Record that questions are about to be submitted."""
-        with self.transaction():
-            self.tickets.add(ticket)
-
-    def add_ticket_event(self, ticket: Ticket, event: Event, detail: str = "") -> None:
-        """Record what became of a ticket."""
-        with self.transaction():
-            self.tickets.add_event(ticket, event, detail)
 
     # -- edits ----------------------------------------------------------------------------------------------------
 
@@ -323,8 +311,6 @@ class Store(Summaries):
 
     def sentinels(self, judge: str) -> list[StoredSentinel]:
         """What a judge's specification answered to pairs of known truth, in the order of saving."""
-        if not self.has("sentinel"):
-            return []
         query = f"SELECT {sentinel_rows.READ} FROM sentinel WHERE judge = ? AND final = 1 ORDER BY id"
         return [sentinel_rows.stored(*columns) for columns in self._connection.execute(query, (judge,))]
 
@@ -354,8 +340,6 @@ class Store(Summaries):
 
     def features(self, keys: Sequence[str]) -> dict[str, Extraction]:
         """The latest outcome of each extraction; those never tried are absent."""
-        if not self.has("feature"):
-            return {}
         extractions: dict[str, Extraction] = {}
         # Failures first, so that a later final row for the same key replaces them.
         for final in (0, 1):
@@ -451,7 +435,7 @@ class Store(Summaries):
         return str(self._connection.execute(query, (key,)).fetchone()[0])
 
     def _finished(self, table: Table, keys: Sequence[str]) -> set[str]:
-        query = f"SELECT key FROM {table} WHERE final = 1 AND {self._not_failed(table)} AND key IN ({{marks}})"
+        query = f"SELECT key FROM {table} WHERE final = 1 AND key IN ({{marks}})"
         return {key for (key,) in self._by_keys(query, keys)}
 
     def _failed(self, table: Table, keys: Sequence[str]) -> set[str]:
@@ -468,17 +452,16 @@ def _create(ledger: Path) -> None:
     """Make a ledger that has all its tables from the moment when others can see it."""
     with explained(ledger), whole(ledger) as draft, closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = MEMORY")  # a killed run leaves at most the draft
-        migrate(connection)
+        create_tables(connection)
 
 
 def _prepare(connection: sqlite3.Connection, ledger: Path) -> None:
     """Make a ledger ready for rows."""
-    require_known(connection, str(ledger))
+    require_version(connection, str(ledger))
     require_tables(connection, ledger)
     connection.execute("PRAGMA journal_mode = WAL")
     # Rows are paid for: they must survive a power cut, not only a crash of ours.
     connection.execute("PRAGMA synchronous = FULL")
-    migrate(connection)
 
 
 def _now() -> str:

@@ -61,10 +61,6 @@ def merge(folders: Sequence[Path], into: Path) -> Merged:
 
 
 def _require_whole(source: Store) -> None:
-    if source.tickets.open():
-        raise StillmeError(
-            f"{source.folder} waits for a provider's batch. Run its command again until it is collected, then merge."
-        )
     if source.designs.latest() is None:
         raise StillmeError(f"{source.folder} has no recorded design. Run it once with this stillme, then merge.")
 
@@ -91,7 +87,7 @@ def _merge_rows(target: Store, source: Store, merged: Merged) -> None:
     for table in _REFERENCES:
         for row in _rows(source, f"SELECT * FROM {table}"):
             _insert(target, table, row)
-    for table in (name for name in _WORK if source.has(name)):
+    for table in _WORK:
         for row in _rows(source, f"SELECT * FROM {table} ORDER BY id"):
             number = row.pop("id")
             if _is_there(target, table, row):

@@ -6,12 +6,12 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from stillme.errors import StillmeError, StoreDamaged, StoreUnwritable
 from stillme.store.saved_rows import require_all_rows
-from stillme.store.schema import require_known, version_of
+from stillme.store.schema import require_version, version_of
 
 LEDGER = "stillme.sqlite"
 _OF_THE_MACHINE = frozenset(
@@ -29,6 +29,7 @@ _OF_THE_MACHINE = frozenset(
 _PRIMARY_CODE = 0xFF
 """SQLite's further codes are these with more in the higher bits."""
 _NOT_A_LEDGER = "SELECT COUNT(*) FROM sqlite_master"
+_FAULTS_SHOWN = 5
 
 
 def open_to_read(ledger: Path) -> sqlite3.Connection:
@@ -56,7 +57,8 @@ def explained(ledger: Path) -> Generator[None]:
                 "same command."
             ) from None
         raise StoreDamaged(
-            f"{ledger} is damaged ({error}). `stillme doctor {ledger.parent}` shows what is whole, `--repair` saves it."
+            f"{ledger} is damaged ({error}). Put it back from a copy; `stillme doctor {ledger.parent}` shows the "
+            "damage and what else can be done."
         ) from None
 
 
@@ -64,6 +66,21 @@ def is_fault_of_the_machine(error: sqlite3.Error) -> bool:
     """Whether the disk, the folder or another process is at fault, not the content of the ledger."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return (code & _PRIMARY_CODE) in _OF_THE_MACHINE
+
+
+def require_whole(ledger: Path) -> None:
+    """Refuse a ledger in which SQLite's integrity check finds a fault, with the way to save what it can read."""
+    with closing(sqlite3.connect(f"{ledger.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            faults = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_FAULTS_SHOWN})")]
+        except sqlite3.DatabaseError as error:
+            faults = [str(error)]
+    if faults != ["ok"]:
+        raise StoreDamaged(
+            f"{'; '.join(faults)}. Put {ledger.name} back from a copy. Without one, `sqlite3 {ledger} .recover | "
+            f"sqlite3 {ledger.with_name('recovered.sqlite')}` saves the rows that SQLite can read: put that file in "
+            f"the place of {ledger.name}, delete {ledger.name}-wal, and run `stillme doctor {ledger.parent}` again"
+        )
 
 
 def require_tables(connection: sqlite3.Connection, ledger: Path) -> None:
@@ -98,7 +115,7 @@ def _connect(uri: str) -> sqlite3.Connection:
 def _checked(connection: sqlite3.Connection, ledger: Path) -> sqlite3.Connection:
     try:
         connection.execute(_NOT_A_LEDGER).fetchone()
-        require_known(connection, str(ledger))
+        require_version(connection, str(ledger))
         require_tables(connection, ledger)
         require_all_rows(connection, ledger)
     except BaseException:

@@ -40,9 +40,6 @@ class Places:
 
     def addresses(self) -> tuple[str, ...]:
         """Every address once, the latest first; empty where pictures were never kept elsewhere."""
-        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'place'"
-        if self._connection.execute(query).fetchone() is None:
-            return ()
         rows = self._connection.execute("SELECT address FROM place ORDER BY id DESC")
         return tuple(dict.fromkeys(address for (address,) in rows))
 

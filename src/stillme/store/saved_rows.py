@@ -22,10 +22,8 @@ _GROWING: Mapping[str, str] = {
     "feature": "descriptions",
     "sentinel": "known answers",
     "attempt": "failed tries",
-    "ticket_event": "events of batches",
 }
 """Tables whose rows are numbered, with the word for their rows."""
-_TICKETS = "batches"
 
 
 def note_rows(connection: sqlite3.Connection, folder: Path) -> None:
@@ -51,15 +49,14 @@ def require_all_rows(connection: sqlite3.Connection, ledger: Path) -> None:
     present = _counts(connection)
     lacking = {table: count - present.get(table, 0) for table, count in saved.items() if count > present.get(table, 0)}
     if lacking:
-        rows = ", ".join(f"{count:,} {_GROWING.get(table, _TICKETS)}" for table, count in lacking.items())
+        rows = ", ".join(f"{count:,} {_GROWING[table]}" for table, count in lacking.items())
         raise StoreDamaged(
             f"{ledger} lacks {rows} that were saved: {ledger.name}-wal was deleted or cut off after a run was killed. "
-            f"Put it back from a copy, or go on without those rows: `stillme doctor {ledger.parent} --repair`."
+            f"Put it back from a copy, or go on without those rows: `stillme doctor {ledger.parent} --accept-loss`."
         )
 
 
 def _counts(connection: sqlite3.Connection) -> dict[str, int]:
     queries = {table: f"SELECT COALESCE(MAX(id), 0) FROM {table}" for table in _GROWING}
-    queries["ticket"] = "SELECT COUNT(*) FROM ticket"
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return {table: int(connection.execute(query).fetchone()[0]) for table, query in queries.items() if table in tables}

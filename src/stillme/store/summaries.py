@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED
-from stillme.store.schema import FAILURES_ARE_NOT_FINAL, version_of
 from stillme.types import IN_WORDS, Json
 
 Work = Literal["edit", "assessment"]
 Table = Literal["edit", "assessment", "feature", "sentinel"]
 _UNPRICED = "json_extract(effective, '$.cost') = 'unknown'"
-_ASTRAY = {
+_DANGLING = {
     "judgements without their assessment": (
         "SELECT COUNT(*) FROM judgement WHERE assessment NOT IN (SELECT id FROM assessment)"
     ),
@@ -164,22 +163,13 @@ class Summaries:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._failures_are_not_final = version_of(connection) >= FAILURES_ARE_NOT_FINAL
         self.sums = Sums()
         """May be replaced by those of an earlier connection to the same ledger, to go on from there."""
-
-    def has(self, table: str) -> bool:
-        """Whether a ledger that is only read, and so not migrated, has the table."""
-        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-        return self._connection.execute(query, (table,)).fetchone() is not None
 
     def totals(self) -> Totals:
         """Counts, seconds and dollars of the whole run. Asked again, it reads only the rows that came since."""
         sums = self._sum_up()
         assessments = sums["assessment"].final
-        if not self._failures_are_not_final:
-            query = f"SELECT COUNT(*) FROM assessment WHERE final = 1 AND {self._not_failed('assessment')}"
-            (assessments,) = self._connection.execute(query).fetchone()
         edits = {
             "edited": sums["edit"].edited,
             "to retry": self._to_retry("edit"),
@@ -211,14 +201,12 @@ class Summaries:
     def assessments_after(self, number: int) -> Iterator[AddedAssessment]:
         """The assessments that came after the row of this number and need no more work, in the order of saving."""
         return self._connection.execute(
-            "SELECT id, key, edit, judge, epoch FROM assessment NOT INDEXED "
-            f"WHERE id > ? AND final = 1 AND {self._not_failed('assessment')} ORDER BY id",
+            "SELECT id, key, edit, judge, epoch FROM assessment NOT INDEXED WHERE id > ? AND final = 1 ORDER BY id",
             (number,),
         )
 
     def _sum_up(self) -> dict[Table, TableSums]:
-        later: tuple[Table, ...] = ("feature", "sentinel")
-        worked: list[Table] = ["edit", "assessment", *(table for table in later if self.has(table))]
+        worked: tuple[Table, ...] = ("edit", "assessment", "feature", "sentinel")
         return {table: self._summed_up(table) for table in worked}
 
     def _summed_up(self, table: Table) -> TableSums:
@@ -262,20 +250,18 @@ class Summaries:
         return sorted(counted, key=lambda failure: (-failure.count, failure.reason))
 
     def _failed_sentinels(self) -> list[tuple[Literal["judge"], str, int]]:
-        if not self.has("sentinel"):
-            return []
         last = self._lasting_failures("sentinel")
         query = f"SELECT 'judge', error, COUNT(*) FROM sentinel WHERE id IN ({last}) GROUP BY error"
         return list(self._connection.execute(query))
 
     def count_answers(self, judge: str) -> int:
         """Assessments by this judge specification that need no more work."""
-        query = f"SELECT COUNT(*) FROM assessment WHERE judge = ? AND final = 1 AND {self._not_failed('assessment')}"
+        query = "SELECT COUNT(*) FROM assessment WHERE judge = ? AND final = 1"
         return int(self._connection.execute(query, (judge,)).fetchone()[0])
 
     def count_edits(self) -> int:
         """Requests that need no more work, of any configuration."""
-        query = f"SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1 AND {self._not_failed('edit')}"
+        query = "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1"
         return int(self._connection.execute(query).fetchone()[0])
 
     def count_pictures(self, editors: Sequence[str]) -> int:
@@ -290,9 +276,9 @@ class Summaries:
         edit, assessment = self._connection.execute(query).fetchone()
         return edit, assessment
 
-    def astray(self) -> Iterator[tuple[str, int]]:
+    def dangling_rows(self) -> Iterator[tuple[str, int]]:
         """Rows that refer to what is not there, by kind."""
-        for what, query in _ASTRAY.items():
+        for what, query in _DANGLING.items():
             yield what, int(self._connection.execute(query).fetchone()[0])
 
     def assessments_without_edit(self) -> int:
@@ -302,9 +288,12 @@ class Summaries:
 
     def pictures_named(self) -> Iterator[str]:
         """Every picture that any row names, of any configuration."""
-        queries = ["SELECT image FROM edit WHERE image IS NOT NULL", "SELECT sha256 FROM portrait"]
-        if self.has("sentinel"):
-            queries += ["SELECT source FROM sentinel", "SELECT edited FROM sentinel"]
+        queries = (
+            "SELECT image FROM edit WHERE image IS NOT NULL",
+            "SELECT sha256 FROM portrait",
+            "SELECT source FROM sentinel",
+            "SELECT edited FROM sentinel",
+        )
         for query in queries:
             yield from (name for (name,) in self._connection.execute(query))
 
@@ -410,45 +399,19 @@ class Summaries:
             by_judge[places[judge]] = by_judge[places[judge]] or row not in unscored
         return Counter(tuple(map(bool, by_judge)) for by_judge in scored.values() if None not in by_judge)
 
-    def keys_by_cell(self) -> dict[tuple[str, str, str, str, int], str]:
-        """Keys of edits by `(editor's specification, portraits, prompt, arm, seed)`, the latest of each.
-
-        For ledgers from before requests were recorded.
-        """
-        rows = self._connection.execute(
-            "SELECT e.editor, (SELECT json_group_array(p.id) FROM json_each(e.portraits) j "
-            "JOIN portrait p ON p.key = j.value), t.id, e.arm, e.seed, e.key "
-            "FROM edit e JOIN prompt t ON t.key = e.prompt ORDER BY e.id"
-        )
-        return {
-            (editor, json.dumps(json.loads(portraits)), prompt, arm, seed): key
-            for editor, portraits, prompt, arm, seed, key in rows
-        }
-
     def _to_retry(self, table: Table) -> int:
         query = f"SELECT COUNT(*) FROM ({self._lasting_failures(table)})"
         return int(self._connection.execute(query).fetchone()[0])
 
     def _lasting_failures(self, table: Table) -> str:
         """A query for the last failure under each key that has no final row; by index, as failures are few."""
-        final = "final = 0" if self._failures_are_not_final else f"(final = 0 OR NOT ({self._not_failed(table)}))"
         return (
-            f"SELECT MAX(id) FROM {table} t WHERE {final} AND NOT EXISTS (SELECT 1 FROM {table} f WHERE f.key = t.key "
-            f"AND f.final = 1 AND {self._not_failed(table)}) GROUP BY key"
+            f"SELECT MAX(id) FROM {table} t WHERE final = 0 AND NOT EXISTS "
+            f"(SELECT 1 FROM {table} f WHERE f.key = t.key AND f.final = 1) GROUP BY key"
         )
-
-    def _not_failed(self, table: Table) -> str:
-        """The condition that a final row is no failure: earlier versions marked some failures as final."""
-        if self._failures_are_not_final or table == "sentinel":
-            return "1"
-        if table == "assessment":
-            return "id NOT IN (SELECT assessment FROM judgement WHERE outcome = 'failed')"
-        return "outcome != 'failed'"
 
     def _lost(self) -> float:
         """Dollars of tries that no row tells of, because the run was killed before the next try."""
-        if not self.has("attempt"):
-            return 0.0
         sums = self.sums
         stages: dict[str, tuple[Table, ...]] = {
             "edit": ("edit",),
@@ -463,13 +426,10 @@ class Summaries:
         # Once a row tells of a try, it always will.
         waiting, untold = json.dumps(list(sums.untold)), dict[int, float]()
         for stage, named in stages.items():
-            tables = [table for table in named if self.has(table)]
-            if not tables:
-                continue
             # Two conditions, because each has its index.
             rows = " AND ".join(
                 f"NOT EXISTS (SELECT 1 FROM {table} r WHERE r.key = a.key AND r.final = {final} AND r.at >= a.at)"
-                for table in tables
+                for table in named
                 for final in (0, 1)
             )
             for which, values in (

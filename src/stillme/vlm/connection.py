@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 import warnings
@@ -38,7 +37,7 @@ class _DryRunAnswer(BaseModel):
     score: int = Field(ge=1, le=5)
 
 
-DRY_RUN_QUESTION = Question(system="-", parts=("-",), answer=_DryRunAnswer)
+_DRY_RUN_QUESTION = Question(system="-", parts=("-",), answer=_DryRunAnswer)
 """A question that is never sent."""
 
 
@@ -65,16 +64,11 @@ class Connection:
         """One request, one response."""
         from pydantic_ai.direct import model_request
 
-        from stillme.vlm.wire import IMAGES
-
-        images = (part for part in parts if isinstance(part, EncodedImage))
-        # Every question is sent in a task of its own, so its images are seen by no other.
-        IMAGES.set({base64.b64encode(image.placeholder): image.base64 for image in images})
         return await model_request(
             self.client,
-            [message_of(question, parts, self.settings, placeholders=True)],
-            model_settings=request_settings(self.settings),  # pyright: ignore[reportArgumentType]
-            model_request_parameters=schema_of(question),
+            [_message_of(question, parts, self.settings)],
+            model_settings=_request_settings(self.settings),  # pyright: ignore[reportArgumentType]
+            model_request_parameters=_schema_of(question),
         )
 
     async def close(self) -> None:
@@ -106,9 +100,7 @@ def dry_run(settings: ModelSettings) -> DryRun:
     return DryRun(sent=sent, problems=problems)
 
 
-def message_of(
-    question: Question, parts: Sequence[str | EncodedImage], settings: ModelSettings, *, placeholders: bool = False
-) -> ModelRequest:
+def _message_of(question: Question, parts: Sequence[str | EncodedImage], settings: ModelSettings) -> ModelRequest:
     """The question for pydantic-ai: instructions in the system channel, the rest in order."""
     from pydantic_ai.messages import BinaryContent, ModelRequest, UserPromptPart
 
@@ -117,7 +109,7 @@ def message_of(
         part
         if isinstance(part, str)
         else BinaryContent(
-            data=part.placeholder if placeholders else part.data,
+            data=part.data,
             media_type=part.mime,
             vendor_metadata={"detail": detail} if detail else None,
         )
@@ -126,7 +118,7 @@ def message_of(
     return ModelRequest(parts=[UserPromptPart(content=content)], instructions=question.system)
 
 
-def request_settings(settings: ModelSettings) -> dict[str, Any]:
+def _request_settings(settings: ModelSettings) -> dict[str, Any]:
     """All settings under pydantic-ai's names."""
     named = {
         "max_tokens": settings.max_tokens,
@@ -136,7 +128,7 @@ def request_settings(settings: ModelSettings) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def schema_of(question: Question) -> ModelRequestParameters:
+def _schema_of(question: Question) -> ModelRequestParameters:
     """The provider's own structured output, by JSON schema."""
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
@@ -162,14 +154,14 @@ async def _intercepted(settings: ModelSettings) -> Json:
         bodies.append(json.loads(request.content))
         return httpx2.Response(400, json={"error": {"message": "a dry run is not sent"}})
 
-    blank = EncodedImage(base64=b"-", size=(1, 1))
+    blank = EncodedImage(data=b"-", size=(1, 1))
     async with _http(settings, httpx2.MockTransport(intercept)) as http:
         connection = Connection(settings, _adapter(settings).client(settings, "none", http), http, {})
         try:
             with warnings.catch_warnings():
                 # The request itself shows what is dropped, whether or not the client warns.
                 warnings.simplefilter("ignore")
-                await connection.send(DRY_RUN_QUESTION, ("-", blank))
+                await connection.send(_DRY_RUN_QUESTION, ("-", blank))
         except Exception as error:
             if not bodies:
                 raise StillmeError(f"No request to {settings.model!r} can be built: {error}") from error
@@ -185,7 +177,7 @@ def _http(settings: ModelSettings, transport: AsyncBaseTransport | None = None) 
     # `Model` ends a question after `timeout` seconds in all; the client's timeout, per chunk, must not be shorter.
     timeout = httpx2.Timeout(settings.timeout + 1, connect=min(10.0, settings.timeout))
     adapter = _adapter(settings)
-    return QuestionClient(adapter.endpoint, adapter.required, limits=limits, timeout=timeout, transport=transport)
+    return QuestionClient(adapter.required, limits=limits, timeout=timeout, transport=transport)
 
 
 def _adapter(settings: ModelSettings) -> ProviderAdapter:

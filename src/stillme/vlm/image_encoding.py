@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import os
-import secrets
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from PIL import Image
@@ -26,17 +24,10 @@ _ENCODERS = threading.BoundedSemaphore(os.cpu_count() or 1)
 class EncodedImage:
     """An image ready to send. Carries no file name, which could reveal the group."""
 
-    base64: bytes
+    data: bytes
+    """The image's file."""
     size: tuple[int, int]
     mime: str = "image/jpeg"
-    # Hexadecimal, because its base64 is then the same in both alphabets, with and without `-_`.
-    placeholder: bytes = field(default_factory=lambda: secrets.token_hex(24).encode(), compare=False)
-    """What the client gets in place of the image; see `wire.py`."""
-
-    @property
-    def data(self) -> bytes:
-        """The image's file."""
-        return base64.b64decode(self.base64)
 
 
 class _Key(NamedTuple):
@@ -75,7 +66,7 @@ class ImageEncoder:
             mine.set_exception(error)
             raise
         mine.set_result(encoded)
-        self._make_room(len(encoded.base64))
+        self._make_room(len(encoded.data))
         return encoded
 
     def _make_room(self, added: int) -> None:
@@ -86,7 +77,7 @@ class ImageEncoder:
                 if self._bytes <= self._cache_bytes:
                     break
                 if self._cache[key].done():
-                    self._bytes -= len(self._cache.pop(key).result().base64)
+                    self._bytes -= len(self._cache.pop(key).result().data)
 
 
 SHARED = ImageEncoder()
@@ -102,4 +93,4 @@ def _encoded(image: ImageFile, side: int, quality: int) -> EncodedImage:
         buffer = io.BytesIO()
         # No chroma subsampling: it would alter skin tones.
         picture.save(buffer, "JPEG", quality=quality, subsampling=0)
-    return EncodedImage(base64=base64.b64encode(buffer.getvalue()), size=picture.size)
+    return EncodedImage(data=buffer.getvalue(), size=picture.size)

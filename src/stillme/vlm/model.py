@@ -53,11 +53,7 @@ class Model:
     def ask(self, question: Question) -> Reply:
         """Ask, and once more if the answer is malformed. Failures are values, not exceptions."""
         first = self._ask_once(question)
-        return self.ask_again(question, first) if isinstance(first, Malformed) else first
-
-    def ask_again(self, question: Question, first: Malformed) -> Reply:
-        """Ask a second and last time, after a malformed answer."""
-        return _with_first_attempt(self._ask_once(question), first)
+        return _with_first_attempt(self._ask_once(question), first) if isinstance(first, Malformed) else first
 
     def prepare(self, question: Question) -> PreparedQuestion:
         """Encode the question's images, or take them from the cache."""
@@ -78,12 +74,10 @@ class Model:
                 self._connection = connect(self.settings, key_of(self.settings))
             return self._connection
 
-    def reply_of(
-        self, response: ModelResponse, prepared: PreparedQuestion, connection: Connection, *, batch: bool = False
-    ) -> Reply:
+    def _reply(self, response: ModelResponse, prepared: PreparedQuestion, connection: Connection) -> Reply:
         """Read a response, with its cost and the settings that really applied."""
-        cost = prices.dollars(self.settings, response, batch=batch)
-        effective = _effective(response, prepared, connection, batch=batch)
+        cost = prices.dollars(self.settings, response)
+        effective = _effective(response, prepared, connection)
         if cost is None:
             effective["cost"] = "unknown"
         reply = read(response, prepared.question.answer, effective, cost or 0.0)
@@ -113,7 +107,7 @@ class Model:
         except Exception as error:
             return fault_of(error, self.settings)
         self._limiter.settle(turn, response.usage.total_tokens)
-        return self.reply_of(response, prepared, connection)
+        return self._reply(response, prepared, connection)
 
 
 def _with_first_attempt(second: Reply, first: Malformed) -> Reply:
@@ -129,9 +123,7 @@ def _with_first_attempt(second: Reply, first: Malformed) -> Reply:
             return replace(second, earlier=first.text, effective=effective, cost=cost)
 
 
-def _effective(
-    response: ModelResponse, prepared: PreparedQuestion, connection: Connection, *, batch: bool
-) -> dict[str, Json]:
+def _effective(response: ModelResponse, prepared: PreparedQuestion, connection: Connection) -> dict[str, Json]:
     details: dict[str, Any] = response.provider_details or {}
     used = response.usage
     effective: dict[str, Json] = {
@@ -146,8 +138,6 @@ def _effective(
         effective["service_tier"] = tier
     if response.provider_response_id:
         effective["response"] = response.provider_response_id
-    if batch:
-        effective["delivery"] = "batch"
     return effective
 
 

@@ -13,14 +13,14 @@ TYPICAL_TOKENS = (3000, 600)
 """Input and output of one judged pair, for estimates before the first answer."""
 
 
-def dollars(settings: ModelSettings, response: ModelResponse, *, batch: bool = False) -> float | None:
+def dollars(settings: ModelSettings, response: ModelResponse) -> float | None:
     """What the call cost; None if unknown."""
     used = response.usage
     if not used.input_tokens or (response.text and not used.output_tokens):
         # Nothing is asked or answered without tokens, so the server did not count them.
         return None
     if settings.price is not None:
-        return _by_own_price(settings, used.input_tokens, used.output_tokens, batch=batch)
+        return _by_own_price(settings, used.input_tokens, used.output_tokens)
     if settings.provider == "openai-chat":
         # A self-hosted model may bear the name of one that a vendor sells.
         return None
@@ -30,11 +30,11 @@ def dollars(settings: ModelSettings, response: ModelResponse, *, batch: bool = F
         return None
 
 
-def expected(settings: ModelSettings, questions: int = 1, *, batch: bool = False) -> float | None:
-    """The approximate cost of that many questions about a pair; None if unknown."""
+def expected(settings: ModelSettings) -> float | None:
+    """The approximate cost of one question about a pair; None if unknown."""
     input_tokens, output_tokens = TYPICAL_TOKENS
     if settings.price is not None:
-        return questions * _by_own_price(settings, input_tokens, output_tokens, batch=batch)
+        return _by_own_price(settings, input_tokens, output_tokens)
     if settings.provider == "openai-chat":
         return None
     from genai_prices import Usage, calc_price
@@ -44,14 +44,14 @@ def expected(settings: ModelSettings, questions: int = 1, *, batch: bool = False
             Usage(input_tokens=input_tokens, output_tokens=output_tokens),
             settings.model,
             provider_id=settings.provider,
+            price_context={"service_tier": settings.service_tier} if settings.service_tier else None,
         )
     except (LookupError, ValueError):
         return None
-    discount = 0.5 if batch or settings.service_tier == "flex" else 1.0
-    return questions * float(price.total_price) * discount
+    return float(price.total_price)
 
 
-def _by_own_price(settings: ModelSettings, input_tokens: int, output_tokens: int, *, batch: bool) -> float:
+def _by_own_price(settings: ModelSettings, input_tokens: int, output_tokens: int) -> float:
     assert settings.price is not None
     full = (settings.price.input * input_tokens + settings.price.output * output_tokens) / 1e6
-    return full * (settings.price.batch if batch or settings.service_tier == "flex" else 1.0)
+    return full * (settings.price.flex if settings.service_tier == "flex" else 1.0)

@@ -23,8 +23,6 @@ class ProviderAdapter(Protocol):
 
     detail_per_image: bool
     """Whether `detail` is sent with each image instead of once per request."""
-    endpoint: str
-    """How the path that takes questions ends."""
     required: Sequence[str]
     """Fields of a response without which its client cannot read it."""
 
@@ -43,7 +41,6 @@ class ProviderAdapter(Protocol):
 
 class _OpenAIResponses:
     detail_per_image = True
-    endpoint = "/responses"
     required: Sequence[str] = ("output",)
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
@@ -78,7 +75,6 @@ class _OpenAIResponses:
 
 class _OpenAIChat:
     detail_per_image = True
-    endpoint = "/chat/completions"
     required: Sequence[str] = ("choices",)
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
@@ -114,7 +110,6 @@ class _OpenAIChat:
 
 class _Gemini:
     detail_per_image = False
-    endpoint = ":generateContent"
     required: Sequence[str] = ()
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
@@ -149,7 +144,6 @@ class _Gemini:
 
 class _Anthropic:
     detail_per_image = False
-    endpoint = "/messages"
     required: Sequence[str] = ("content", "usage")
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:

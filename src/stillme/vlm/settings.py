@@ -25,8 +25,8 @@ class TokenPrice(Parameters):
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
-    batch: float = Field(default=0.5, ge=0, le=1)
-    """The price of a batch or of the flex tier, as a share of the full price."""
+    flex: float = Field(default=0.5, ge=0, le=1)
+    """The price of the flex tier, as a share of the full price."""
 
 
 class ModelSettings(Parameters):

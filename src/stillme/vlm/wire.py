@@ -1,13 +1,8 @@
-"""The last step before the network: images join the request, and an error inside a 200 becomes an error.
-
-Clients copy, encode and escape the whole request several times, which takes most of the CPU time of a question. So they
-get a short placeholder for each image, and the image's base64, encoded once, takes its place in the finished request.
-"""
+"""The last step before an answer is read: an error inside a 200 becomes an error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Any
 
 import httpx2
@@ -15,40 +10,25 @@ import httpx2
 from stillme.json_paths import dig
 from stillme.types import Json
 
-IMAGES: ContextVar[Mapping[bytes, bytes]] = ContextVar("IMAGES")
-"""Of the question that the current task sends: base64 of the placeholder to base64 of the image."""
 _LONGEST_BODY = 200
 """Characters of a body that is no answer."""
 _RATE_LIMITS = frozenset({"rate_limit_exceeded", "rate_limit_error", "insufficient_quota"})
 
 
 class QuestionClient(httpx2.AsyncClient):
-    """The HTTP client of one model. Only questions are changed, not files and batches."""
+    """The HTTP client of one model."""
 
-    def __init__(self, endpoint: str, required: Sequence[str], **options: Any) -> None:
+    def __init__(self, required: Sequence[str], **options: Any) -> None:
         super().__init__(**options)
-        self._endpoint, self._required = endpoint, required
+        self._required = required
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; for a question, with its images, and with an honest status in return."""
-        if not request.url.path.endswith(self._endpoint):
-            return await super().send(request, **options)
-        _insert_images(request, IMAGES.get({}))
+        """Send a question, with an honest status in return."""
         response = await super().send(request, **options)
         if response.status_code != httpx2.codes.OK:
             return response
         await response.aread()
         return _with_honest_status(response, self._required)
-
-
-def _insert_images(request: httpx2.Request, images: Mapping[bytes, bytes]) -> None:
-    content = request.content
-    for placeholder, image in images.items():
-        if placeholder not in content:
-            raise RuntimeError("the client did not put an image into the request as base64")
-        content = content.replace(placeholder, image)
-    request.stream = httpx2.ByteStream(content)
-    request.headers["Content-Length"] = str(len(content))
 
 
 def _with_honest_status(response: httpx2.Response, required: Sequence[str]) -> httpx2.Response:

@@ -26,7 +26,7 @@ CLASSES = {
     "flux2": named.Flux2Dev,
     "klein": named.Flux2Klein,
     "qwen": named.QwenImageEdit2511,
-    "longcat": named.LongCatImageEdit,
+    "longcat": Diffusers,
     "pix2pix": named.InstructPix2Pix,
     "kontext": named.Flux1Kontext,
 }

@@ -1,20 +1,13 @@
-"""Weights from several places: replaced components, fused checkpoints, GGUF, adapters, a remote text encoder."""
+"""Weights from several places: replaced components, fused checkpoints, GGUF, adapters."""
 
 from __future__ import annotations
 
-import io
-import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from stillme.editors.diffusion import loading
-from stillme.editors.diffusion.remote_text import is_of_the_hub
 from stillme.types import Edited, Failed
 from tests.editors.diffusion import tiny
 from tests.editors.diffusion.conftest import THIRD_PARTY, Ask
@@ -127,89 +120,3 @@ def test_adapters_are_loaded_by_commit_and_weighted(
     before = editor.spec.key
     (tmp_path / "mine" / "a.safetensors").write_bytes(b"2")
     assert tiny_editor(offline, "flux2", lora=adapters).spec.key != before
-
-
-@pytest.fixture
-def encoder(offline: Folders) -> Iterator[Any]:
-    """A service that encodes prompts with the tiny pipeline's own text encoder."""
-    import torch
-
-    reader: Any = tiny_editor(offline, "flux2")
-    loaded = reader._ready()
-    asked: list[str] = []
-    tokens: list[str | None] = []
-
-    class Service(BaseHTTPRequestHandler):
-        status = 200
-
-        def do_POST(self) -> None:
-            prompt = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["prompt"]
-            asked.append(prompt)
-            tokens.append(self.headers["Authorization"])
-            buffer = io.BytesIO()
-            with torch.no_grad():
-                embeddings, _ = loaded.pipe.encode_prompt(prompt, text_encoder_out_layers=(1, 2, 3))
-            torch.save(embeddings, buffer)
-            self.send_response(Service.status)
-            self.send_header("Location", "/elsewhere")
-            self.end_headers()
-            self.wfile.write(buffer.getvalue())
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    service: Any = Service
-    service.asked, service.tokens, service.url = asked, tokens, f"http://127.0.0.1:{server.server_port}/predict"
-    yield service
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_remote_text_encoder_gives_the_same_edit(offline: Folders, ask: Ask, encoder: Any) -> None:
-    requests = [ask("Add a hat."), ask("Smile.", seed=1)]
-    here = list(tiny_editor(offline, "flux2").edit(requests))
-    remote = tiny_editor(offline, "flux2", text_encoder_url=encoder.url, extra={})
-    there = list(remote.edit([*requests, *requests]))
-    for left, right in zip([*here, *here], there, strict=True):
-        assert np.abs(rgb(left) - rgb(right)).max() <= 1
-    assert encoder.asked == ["Add a hat.", "Smile."], "each prompt once"
-    loaded: Any = remote._ready()
-    assert isinstance(loaded, loading.Loaded)
-    assert loaded.pipe.text_encoder is None, "which is the point"
-    assert isinstance(there[0], Edited)
-    assert there[0].effective["text_encoder"] == encoder.url
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"),
-    [(302, "retryable"), (503, "retryable"), (429, "throttled"), (401, "fatal"), (404, "fatal"), (422, "rejected")],
-)
-def test_a_service_s_faults_are_told_apart(offline: Folders, ask: Ask, encoder: Any, status: int, kind: str) -> None:
-    encoder.status = status
-    outcome = edit_one(tiny_editor(offline, "flux2", text_encoder_url=encoder.url, extra={}), ask())
-    assert isinstance(outcome, Failed)
-    assert f"answers HTTP {status}" in outcome.error
-    assert (outcome.retryable, outcome.throttled, outcome.fatal) == (
-        kind in ("retryable", "throttled"),
-        kind == "throttled",
-        kind == "fatal",
-    )
-
-
-def test_the_hub_s_token_is_sent_to_the_hub_only(
-    offline: Folders, ask: Ask, encoder: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_loopback0123456789")
-    assert isinstance(edit_one(tiny_editor(offline, "flux2", text_encoder_url=encoder.url, extra={}), ask()), Edited)
-    assert encoder.tokens == [None]
-    assert is_of_the_hub("https://remote-text-encoder-flux-2.huggingface.co/predict")
-    for other in ("http://a.huggingface.co/", "https://huggingface.co.example/", "https://ahuggingface.co/"):
-        assert not is_of_the_hub(other)
-
-
-def test_an_encoder_s_address_has_no_credentials(offline: Folders) -> None:
-    editor = tiny_editor(offline, "flux2", text_encoder_url="https://me:secret@encoder.example/", extra={})
-    (problem,) = (text for text in editor.problems([], []) if "credentials" in text)
-    assert "secret" not in problem

@@ -55,53 +55,19 @@ def test_any_byte_of_any_file_counts(tmp_path: Path, place: int) -> None:
     assert content_hash(folder) != before
 
 
-def test_what_was_read_once_is_not_read_again_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing, "_SETTLED_SECONDS", -1.0)
-    folder = weights_folder(tmp_path / "weights")
-    before = content_hash(folder)
-    read: list[str] = []
-    real = hashing._sha256
-    monkeypatch.setattr(hashing, "_sha256", lambda file: (read.append(file.name), real(file))[1])
-    assert content_hash(folder) == before
-    assert read == []
-    change(folder / "transformer" / "model.safetensors", MEBIBYTE)
-    assert content_hash(folder) != before
-    assert read == ["model.safetensors"]
-
-
-def test_a_file_that_was_written_just_now_is_not_trusted(tmp_path: Path) -> None:
-    content_hash(weights_folder(tmp_path / "weights"))
-    assert not hashing._cache_file().exists()
-
-
-def test_a_damaged_cache_is_an_empty_one(tmp_path: Path) -> None:
-    hashing._cache_file().parent.mkdir(parents=True, exist_ok=True)
-    hashing._cache_file().write_text("[broken")
-    assert content_hash(weights_folder(tmp_path / "weights"))
-
-
 def test_the_hub_s_own_hashes_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = weights_folder(tmp_path / "plain")
-    sha256 = hashing._sha256(plain / "transformer" / "model.safetensors")
+    sha256 = hashing.sha256_of(plain / "transformer" / "model.safetensors")
     linked = weights_folder(tmp_path / "linked")
     (tmp_path / "blobs").mkdir()
     (linked / "transformer" / "model.safetensors").rename(tmp_path / "blobs" / sha256)
     (linked / "transformer" / "model.safetensors").symlink_to(tmp_path / "blobs" / sha256)
     expected = content_hash(plain)
-    real = hashing._sha256
+    real = hashing.sha256_of
     monkeypatch.setattr(
-        hashing, "_sha256", lambda file: real(file) if file.suffix == ".json" else pytest.fail(file.name)
+        hashing, "sha256_of", lambda file: real(file) if file.suffix == ".json" else pytest.fail(file.name)
     )
     assert content_hash(linked) == expected
-
-
-def test_reading_much_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(hashing, "_ANNOUNCED", 1.0)
-    monkeypatch.setattr(hashing, "_SECONDS_BETWEEN_LINES", 0.0)
-    with caplog.at_level("WARNING"):
-        content_hash(weights_folder(tmp_path / "weights"))
-    assert "of weights to identify them" in caplog.text
-    assert "GB read" in caplog.text
 
 
 # -- commits ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from stillme.editors.diffusion.gpus import gpus
 from stillme.editors.diffusion.log_capture import captured_warnings
 from stillme.editors.diffusion.parameters import DiffusionParameters, OpenParameters, parameters_of
 from stillme.editors.diffusion.pixels import NotFinite, to_rgb
-from stillme.editors.diffusion.remote_text import EncodingFailed, RemoteTextEncoder
 from stillme.editors.diffusion.traits import Preset, Traits, pipelines, presets
 from stillme.editors.diffusion.weights import Weights
 from stillme.errors import StillmeError, UnreadableImage
@@ -29,7 +28,6 @@ from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, R
 
 _VERSION = "1"
 _NEEDED = ("torch", "diffusers", "transformers", "accelerate")
-_ADDED_LATER = ("components", "lora", "text_encoder_url")
 
 
 class DiffusersEditor:
@@ -65,7 +63,6 @@ class DiffusersEditor:
         self._devices = _devices_of(parameters)
         self.capabilities = traits.capabilities(batch=parameters.batch, concurrency=max(1, len(self._devices)))
         self._recorded: Sequence[Mapping[str, Json]] = ()
-        self._text_encoder = RemoteTextEncoder(parameters.text_encoder_url) if parameters.text_encoder_url else None
         self._starting = threading.Lock()
         self._time_limit: float | None = None
         self._forget()
@@ -245,8 +242,6 @@ class DiffusersEditor:
             return self._call(ready, batch)
         except UnreadableImage as error:
             return [Failed(error=str(error), retryable=False) for _ in batch]
-        except EncodingFailed as error:
-            return [_encoding_failure(error) for _ in batch]
         except Exception as error:
             does_not_fit = loading.is_out_of_memory(error)
             failed = self._failure(error)
@@ -286,7 +281,7 @@ class DiffusersEditor:
         with captured_warnings() as warnings:
             output = ready.pipe(
                 image=self._as_passed(pictures, len(batch)),
-                **self._prompted(instructions),
+                prompt=instructions if self._traits.batching == "shared_image" else instructions[0],
                 generator=generators,
                 output_type="np",
                 **calls.arguments(self._parameters, self._traits),
@@ -305,12 +300,6 @@ class DiffusersEditor:
             effective = {**common, **self._counted(ready.pipe, request.instruction)}
             outcomes.append(_outcome(pixels, effective, is_blocked=bool(is_blocked)))
         return outcomes
-
-    def _prompted(self, instructions: list[str]) -> dict[str, Any]:
-        if self._text_encoder:
-            dtype = getattr(import_module("torch"), self._parameters.dtype)
-            return {"prompt_embeds": self._text_encoder.encode(instructions, dtype)}
-        return {"prompt": instructions if self._traits.batching == "shared_image" else instructions[0]}
 
     def _as_passed(self, pictures: list[Image.Image], prompts: int) -> Any:
         match self._traits.images:
@@ -389,17 +378,6 @@ def _outcome(pixels: Any, effective: dict[str, Json], *, is_blocked: bool) -> Ed
     return Edited(image=images.encode_png(rgb), effective={**effective, "size": [rgb.shape[1], rgb.shape[0]]})
 
 
-def _encoding_failure(error: EncodingFailed) -> Failed:
-    """A service's fault passes, a wrong token does not."""
-    return Failed(
-        error=f"the prompt could not be encoded: {error}",
-        retryable=error.status not in (400, 401, 403, 404, 422),
-        fatal=error.status in (401, 403, 404),
-        throttled=error.status == 429,
-        status=str(error.status or ""),
-    )
-
-
 def _stated(parameters: DiffusionParameters, pipeline: str, sources: Sequence[Weights]) -> dict[str, Json]:
     """What is part of the key; weights by what identifies them."""
     stated: dict[str, Json] = {**parameters.model_dump(mode="json"), "pipeline": pipeline, **sources[0].identity()}
@@ -408,8 +386,7 @@ def _stated(parameters: DiffusionParameters, pipeline: str, sources: Sequence[We
         stated["components"][name] |= next(others).identity()
     for adapter, source in zip(stated["lora"], others, strict=True):
         adapter |= source.identity()
-    # Added later: left out where unused, so that the keys of older runs stay.
-    return {name: value for name, value in stated.items() if value or name not in _ADDED_LATER}
+    return stated
 
 
 def _devices_of(parameters: DiffusionParameters) -> tuple[str, ...]:

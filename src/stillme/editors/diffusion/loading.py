@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from stillme.addresses import problems_of
 from stillme.editors.diffusion import hub
 from stillme.editors.diffusion.hub import Unusable
 from stillme.editors.diffusion.log_capture import captured_warnings
@@ -71,7 +70,6 @@ def load(recipe: Recipe, commits: Sequence[str], device: str) -> Loaded:
     about: dict[str, Json] = {
         "pipeline": type(pipe).__name__,
         "weights": hub.record_of(recipe.sources, commits),
-        **({"text_encoder": parameters.text_encoder_url} if parameters.text_encoder_url else {}),
         "device": _described(torch, target),
         "dtype": parameters.dtype,
         "libraries": {name: installed for name in _LIBRARIES if (installed := _version(name))},
@@ -107,12 +105,6 @@ def option_problems(parameters: DiffusionParameters, traits: Traits) -> Iterator
         yield "a component's file is a GGUF, which needs gguf: run `pip install gguf`"
     if parameters.lora and find_spec("peft") is None:
         yield "`lora` needs peft: run `pip install peft`"
-    if parameters.text_encoder_url and not traits.takes_embeddings:
-        yield "`text_encoder_url` does not work with this pipeline, which cannot be called without its text encoder"
-    if parameters.text_encoder_url and "text_encoder" in parameters.components:
-        yield "`components.text_encoder` would be ignored beside `text_encoder_url`; remove one of them"
-    for problem in problems_of(parameters.text_encoder_url, key="", insecure_http=True):
-        yield f"`text_encoder_url`: {problem}"
     if parameters.devices and parameters.devices != "all":
         kinds = {device.partition(":")[0] for device in parameters.devices}
         if "auto" in kinds or len(kinds) > 1:
@@ -175,8 +167,6 @@ def _refuse_silent_cpu(recipe: Recipe, commit: str, wanted: str, target: Any) ->
 def _assembled(diffusers: Any, recipe: Recipe, commits: Sequence[str], index: dict[str, Any], dtype: Any) -> Any:
     parameters, weights = recipe.parameters, recipe.sources[0]
     replaced: dict[str, Any] = {}
-    if parameters.text_encoder_url:
-        replaced["text_encoder"] = None
     names = sorted(parameters.components)
     for name, source, commit in zip(names, recipe.sources[1:], commits[1:], strict=False):
         replaced[name] = _component(name, index[name], source, commit, recipe, commits[0], dtype)

@@ -44,8 +44,6 @@ class DiffusionParameters(Parameters):
     components: dict[str, Source] = {}
     """Parts that come from elsewhere, such as a quantised `transformer`."""
     lora: tuple[Lora, ...] = ()
-    text_encoder_url: str = Field(default="", pattern=r"^(https?://.+)?$")
-    """A service that encodes prompts, so that the text encoder needs no memory here. Nobody can pin its weights."""
 
     steps: int | None = Field(default=None, ge=1, le=1000)
     guidance_scale: float | None = Field(default=None, ge=0)

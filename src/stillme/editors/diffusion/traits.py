@@ -77,8 +77,6 @@ class Traits(Parameters):
     cfg: Cfg | None = None
     tokens: Tokens | None = None
     caches: tuple[str, ...] = ()
-    takes_embeddings: bool = False
-    """Whether it can be called with an encoded prompt alone, without its text encoder."""
     denoiser: str = "transformer"
     can_refuse: bool = False
 
