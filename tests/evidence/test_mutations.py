@@ -273,7 +273,7 @@ def test_every_file(members: Members, tmp_path: Path):
 
 
 def test_every_cell_of_every_table(members: Members, tmp_path: Path):
-    tables = [name for name in members if name.startswith("tables/")]
+    tables = [name for name in members if name.startswith("tables/") and name.endswith(".csv")]
     assert len(tables) == 3
     for name in tables:
         head, *rows = csv.reader(io.StringIO(members[name].decode()))
@@ -287,6 +287,19 @@ def test_every_cell_of_every_table(members: Members, tmp_path: Path):
             stream = io.StringIO()
             csv.writer(stream, lineterminator="\n").writerows(wrong)
             assert noticed(members | {name: stream.getvalue().encode()}, tmp_path)
+
+
+def test_every_part_of_every_finding(members: Members, tmp_path: Path):
+    name = "tables/findings.json"
+    records = json.loads(members[name])
+    assert records
+    changed = [{key: _other_cell(str(value)) for key, value in record.items()} for record in records]
+    file = write_bundle(tmp_path / "x.zip", members | {name: json.dumps(changed).encode()})
+    places = {(difference.row, difference.column) for difference in verify(file).differences}
+    assert places == {(number, key) for number in range(1, len(records) + 1) for key in records[0]}
+    for wrong in (records[1:], [*records, records[-1]], {"records": records}, [1], "no JSON"):
+        text = wrong if isinstance(wrong, str) else json.dumps(wrong)
+        assert noticed(members | {name: text.encode()}, tmp_path)
 
 
 def _other_cell(cell: str) -> str:

@@ -127,7 +127,7 @@ def _counterbalanced(folder: Path, people: Path) -> Path:
 
 
 def _template(name: Experiment, people: Path) -> dict[str, Any]:
-    """An experiment's audit.toml, with judges that are never asked and fewer resamples."""
+    """An experiment's audit.toml, with judges that are never asked."""
     audit = tomllib.loads(experiment(name, f"{name}, smaller"))
     audit["portraits"]["source"] = str(people)
     axes = dict.fromkeys([*_AXES, "role_target"] if name == "roles" else _AXES, 1)

@@ -85,7 +85,7 @@ class GapChange:
     growth: Interval
     """How much larger the gap became that grew most, over all pairs."""
     p: float | None
-    """Adjusted for all pairs of the factor (max-T); None where no portrait differs from its group, so that there is no
+    """Adjusted for all pairs of the factor; None where no portrait differs from its group, so that there is no
     test."""
     others: int
     """How many more pairs of groups changed."""

@@ -92,7 +92,7 @@ def _variation(totals: Floats) -> Floats:
 
 
 def _adjusted(comparison: Comparison, groups: list[Comparison], totals: Floats) -> Floats:
-    """Resamples × groups × moments to the comparison's value at an equal baseline; not finite without variation."""
+    """Rows × groups × moments to the comparison's value at an equal baseline; not finite without variation."""
     pairs, base, change = (totals[:, :, column] for column in (_PAIRS, _BASE, _CHANGE))
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = (totals[:, :, _PRODUCT] - base * change / pairs).sum(axis=1) / _variation(totals)

@@ -1,4 +1,4 @@
-"""From rows to one sum and one count per portrait: the portrait is the unit, so nothing finer is resampled."""
+"""From rows to one sum and one count per portrait: the portrait is the unit, so nothing finer is looked at."""
 
 from __future__ import annotations
 

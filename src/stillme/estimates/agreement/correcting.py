@@ -230,9 +230,10 @@ def _corrected(
     needed = 2 if comparison.scope == "all" else MIN_RATED
     outcome: Outcome = NotEstimable(reason=f"people rated edits of {fewest} {plan.noun} here; it takes {needed}")
     people, judged = outcome, None
-    if fewest >= needed:
+    if all(side.units[:, _EDITS].any() for side in sides):
         means = [side.judged for side in sides]
         judged = rounded(means[0] - (means[1] if len(means) > 1 else 0.0))
+    if fewest >= needed:
         outcome = _interval(plan, sides, weight, "prediction-powered", bounds, settings)
         people = _interval(plan, sides, 0.0, "people alone", bounds, settings)
     inside = portraits[comparison.everyone]

@@ -45,7 +45,7 @@ def points(
         return
     xs, intervals = zip(*known, strict=True)
     colour = COLOURS[style % len(COLOURS)]
-    # A line, not an error bar: a bootstrap-t interval need not contain the value itself.
+    # A line, not an error bar: an interval need not contain the value itself.
     lows, highs = [interval.low for interval in intervals], [interval.high for interval in intervals]
     axes.vlines(xs, lows, highs, color=colour, linewidth=1.1)
     values = [interval.value for interval in intervals]
