@@ -170,12 +170,12 @@ def _correlation(one: _Spread, other: _Spread, at: Counts, at_other: Counts) -> 
     """How strongly the means of columns are correlated, and over how many blocks (or prompts) that was seen."""
     a, b = one.residuals[at], other.residuals[at_other]
     product, squares = (a * b).sum(axis=1), ((a**2).sum(axis=1), (b**2).sum(axis=1))
-    shared = np.count_nonzero(one.present[at] & other.present[at_other], axis=1)
+    shared: Counts = np.count_nonzero(one.present[at] & other.present[at_other], axis=1)
     if one.by_prompt is not None and other.by_prompt is not None and one.cells is not None and other.cells is not None:
         c, d = one.by_prompt[at], other.by_prompt[at_other]
         product = product + (c * d).sum(axis=1) - (one.cells[at] * other.cells[at_other]).sum(axis=(1, 2))
         squares = _both_ways(a, c, one.cells[at]), _both_ways(b, d, other.cells[at_other])
-        prompts = np.count_nonzero((c != 0) & (d != 0), axis=1)
+        prompts: Counts = np.count_nonzero((c != 0) & (d != 0), axis=1)
         shared = np.where(shared >= MIN_SHARED, np.minimum(shared, prompts), prompts)
     scale = np.sqrt(squares[0] * squares[1])
     return np.divide(product, scale, out=np.zeros_like(product), where=scale > 0), shared
@@ -458,8 +458,8 @@ def largest_gaps(plan: Plan, quantities: Sequence[Quantity], settings: Settings)
 
 def _largest_gaps(batch: Batch, levels: Sequence[Side], confidence: float) -> list[Outcome]:
     size, noun = len(batch.quantities), batch.plan.noun
-    few: Outcome = NotEstimable(reason=f"fewer than two groups of {batch.plan.factor} can be estimated")
-    found = [few] * size
+    few = NotEstimable(reason=f"fewer than two groups of {batch.plan.factor} can be estimated")
+    found: list[Outcome] = [few] * size
     usable = np.array([[not level.problem(place, noun) for level in levels] for place in range(size)], dtype=np.bool_)
     # Nearly always every level has an estimate, for every quantity.
     for pattern in np.unique(usable.reshape(size, len(levels)), axis=0):

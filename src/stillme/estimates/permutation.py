@@ -176,16 +176,17 @@ def _tests(design: PermutationDesign, values: Floats, *, with_ranges: bool = Tru
         ]
     arrangements, exact = _arrangements(design.level.tobytes(), design.within.tobytes())
     drawn = [np.empty((0, values.shape[1]))] * 2
-    open_, found = np.arange(values.shape[1]), [_Found(1.0, 1.0, 1.0, np.zeros(1))] * values.shape[1]
+    open_: list[int] = list(range(values.shape[1]))
+    found = [_Found(1.0, 1.0, 1.0, np.zeros(1))] * values.shape[1]
     for part in (arrangements,) if exact else (arrangements[:FIRST], arrangements[FIRST:]):
         new = _in_chunks(part, sizes, centred[:, open_])
         drawn = [np.concatenate([old, more]) for old, more in zip(drawn, new, strict=True)]
-        for column, place in enumerate(open_.tolist()):
+        for column, place in enumerate(open_):
             own = (drawn[0][:, column], drawn[1][:, column])
             found[place] = _found(own, (observed[place], ranges[place]), exact=exact)
-        going = np.array([_is_open(found[place], with_ranges) for place in open_.tolist()], dtype=np.bool_)
-        drawn, open_ = [kept[:, going] for kept in drawn], open_[going]
-        if not len(open_):
+        going = [column for column, place in enumerate(open_) if _is_open(found[place], with_ranges)]
+        drawn, open_ = [kept[:, going] for kept in drawn], [open_[column] for column in going]
+        if not open_:
             break
     return found
 

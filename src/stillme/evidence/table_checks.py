@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 from stillme.evidence.differences import Difference
 
@@ -44,12 +45,13 @@ def _read(file: Path) -> Rows:
 def _records(file: Path) -> Rows:
     """A list of records as a table; what is none has other columns than one."""
     try:
-        records = json.loads(file.read_text("utf-8"))
+        given: Any = json.loads(file.read_text("utf-8"))
     except ValueError:
         return [["unreadable"]]
-    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+    if not isinstance(given, list) or not all(isinstance(record, dict) for record in cast("list[Any]", given)):
         return [["unreadable"]]
-    heads = sorted({str(name) for record in records for name in record})
+    records = cast("list[dict[str, Any]]", given)
+    heads = sorted({name for record in records for name in record})
     return [heads, *([str(record.get(name)) for name in heads] for record in records)]
 
 

@@ -155,8 +155,8 @@ class _Influenced:
         share = min(1.0, max(0.0, (self.value - low) / width))
         spread = share * (1 - share) * width**2
         size = spread / variance if spread > 0 and variance > NOISE**2 else float(seen)
-        ends = wilson_limits(np.array(share), np.array(size), np.array(t))
-        return tuple(low + width * float(end) for end in ends)
+        lowest, highest = wilson_limits(np.array(share), np.array(size), np.array(t))
+        return low + width * float(lowest), low + width * float(highest)
 
     def minus(
         self, other: _Influenced, bounds: tuple[float, float] | None, confidence: float
