@@ -55,8 +55,8 @@ def test_the_notebook_draws_the_figures_of_a_run(tmp_path: Path, monkeypatch: py
     assert not any(cell.get("outputs") for cell in notebook.cells), "it is shipped without output"
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="stillme-test").execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 2
-    assert any("figure-04-rates-by-group" in output.get("text", "") for output in outputs)
+    assert sum("image/svg+xml" in output.get("data", {}) for output in outputs) >= 2
+    assert any("forest-skin_lightened" in output.get("text", "") for output in outputs)
 
 
 def _kernel(folder: Path) -> Path:

@@ -15,7 +15,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from stillme import audit as audits
 from stillme import estimates as numbers
@@ -84,12 +84,11 @@ class Run(RecordedRun):
 
         return reports.write(self.folder, self._shown())
 
-    def figures(self, *formats: Literal["pdf", "png", "svg"]) -> list[Path]:
-        """Draw the paper's figures and every forest plot into `figures` of the run; PNG by default."""
-        from stillme.pipeline import FIGURES
-        from stillme.report.manuscript import write_figures
+    def figures(self, to: str | Path | None = None) -> list[Path]:
+        """Write the report's drawings as SVG and grids of pictures as PNG; by default into `figures` of the run."""
+        from stillme.report.figure_files import write_figures
 
-        return list(write_figures(self.folder / FIGURES, self._shown(), formats or ("png",)).files)
+        return list(write_figures(Path(to) if to else self.folder / "figures", self._shown()).files)
 
     def _shown(self) -> ReportData:
         from stillme.report.contents import report_data
@@ -151,7 +150,7 @@ def run(
     *,
     watch: Callable[[Any], None] | None = None,
     say: Callable[[str], None] = print,
-    accept_changes: bool = False,
+    allow_changes: bool = False,
 ) -> Run:
     """Edit, judge, estimate and report, resuming where an earlier run stopped; the run when it is complete.
 
@@ -159,7 +158,7 @@ def run(
     finished is saved, and the same call goes on.
     """
     built = audits.load(Path(audit)) if isinstance(audit, str | Path) else audit
-    options = Options(watch=watch or (lambda _: None), say=say, accept_changes=accept_changes)
+    options = Options(watch=watch or (lambda _: None), say=say, allow_changes=allow_changes)
     summary: Summary = run_audit(built, options)
     if summary.ended is not Ended.COMPLETE:
         raise StillmeError(f"The run ended early ({summary.ended}). What is finished is saved; run it again to go on.")

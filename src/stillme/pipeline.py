@@ -15,7 +15,6 @@ from stillme.estimates.rows import EditState
 from stillme.home import remember_run
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
-from stillme.report.manuscript import Format, Written, write_figures
 from stillme.results import Run, disputes, folder_of
 from stillme.results.drift import drift, sentence
 from stillme.sentinels.reading import KnownAnswers
@@ -36,8 +35,6 @@ Name = Literal["edit", "judge", "estimate", "report"]
 _REASONS = 5
 _WORTH_SAYING = 300
 """Edits from which on estimates and a report take seconds."""
-FIGURES = "figures"
-"""The folder of figures for a manuscript, in the run folder."""
 
 
 _NEXT_STEP = {
@@ -58,30 +55,28 @@ class Options:
 
     out: Path | None = None
     wait: float = 0.0
-    accept_changes: bool = False
+    allow_changes: bool = False
     only_failed: bool = False
-    keep_going: bool = False
-    unknown_cost_ok: bool = False
+    allow_failures: bool = False
+    allow_unknown_cost: bool = False
     remake: bool = False
     shard: Shard | None = None
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
     redact: Redaction = "none"
-    """Whether the report and its figures show portraits."""
+    """Whether the report shows portraits."""
     judge: str = ""
-    """Whose scores the report's first screen and figures show; empty for the ensemble's, else every judge's."""
-    figures: tuple[Format, ...] = ()
-    """Formats in which figures for a manuscript are written beside the report."""
+    """Whose scores the report's first screen and drawings show; empty for the ensemble's, else every judge's."""
 
     @property
     def conditions(self) -> Conditions:
         """For the stages that work."""
         return Conditions(
             wait=self.wait,
-            accept_changes=self.accept_changes,
+            allow_changes=self.allow_changes,
             only_failed=self.only_failed,
-            keep_going=self.keep_going,
-            unknown_cost_ok=self.unknown_cost_ok,
+            allow_failures=self.allow_failures,
+            allow_unknown_cost=self.allow_unknown_cost,
             remake=self.remake,
             shard=self.shard,
             watch=self.watch,
@@ -108,7 +103,6 @@ class Summary:
     """What judges said to hidden pairs of known truth."""
     tables: list[Path] = field(default_factory=lambda: list[Path]())
     report: Path | None = None
-    figures: Written | None = None
 
     @property
     def finished(self) -> bool:
@@ -142,8 +136,6 @@ class Summary:
             "unpriced": self.unpriced,
             "tables": [str(path) for path in self.tables],
             "report": str(self.report) if self.report else None,
-            "figures": [str(path) for path in self.figures.files] if self.figures else [],
-            "figures_skipped": dict(self.figures.skipped) if self.figures else {},
         }
 
     def as_text(self) -> str:
@@ -166,10 +158,6 @@ class Summary:
             lines.append(f"tables: {self.tables[0].parent}")
         if self.report:
             lines.append(f"report: {self.report}")
-        if self.figures:
-            where = f" in {self.figures.files[0].parent}" if self.figures.files else ""
-            lines.append(f"figures: {len(self.figures.files)}{where}")
-            lines += [f"  without {name}: {reason}" for name, reason in self.figures.skipped]
         if self.ended is not Ended.COMPLETE:
             lines.append(f"{str(self.ended).capitalize()}. Everything finished is saved; {_NEXT_STEP[self.ended]}.")
         elif self.to_retry:
@@ -225,7 +213,7 @@ def _adopt(folder: Path, options: Options) -> None:
     """Take over what audit.toml says now, where that changes no row; else say what was recorded and is used."""
     try:
         with Store.writing(folder, wait=options.wait) as store:
-            if options.accept_changes:
+            if options.allow_changes:
                 audit = with_features(audits.load(folder, out=folder, ready=False), store)
                 record(audit, store, calibration.known_to_this_machine(audit), to_read_only=True)
                 return
@@ -254,5 +242,3 @@ def _estimate(run: Run, stages: Sequence[Name], options: Options, summary: Summa
         summary.report = report.write(run.folder, data)
         if reason := data.unreachable():
             options.say(f"The report lacks pictures. {reason}")
-        if options.figures:
-            summary.figures = write_figures(run.folder / FIGURES, data, options.figures)

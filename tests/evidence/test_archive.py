@@ -109,12 +109,37 @@ def test_nothing_is_packed_that_would_be_refused(tmp_path: Path, monkeypatch: py
         archive.pack(tmp_path / "x.tar", {"rows": tmp_path / "rows"}, ".tar")
 
 
-def test_a_zip_behind_a_tar_is_not_what_is_read(tmp_path: Path):
-    # `tar` and `unzip` would unpack two bundles from one file.
-    tar = tarred(tmp_path / "x.tar", ("a.txt", b"tar"))
+def archive_of(kind: str, folder: Path) -> bytes:
+    make = zipped if kind == "zip" else tarred
+    return make(folder / f"{kind}-{len(list(folder.iterdir()))}", (f"{kind}.txt", b"hello")).read_bytes()
+
+
+@pytest.mark.parametrize("first", ["zip", "tar"])
+@pytest.mark.parametrize("second", ["zip", "tar"])
+def test_an_archive_in_front_of_another_is_refused(tmp_path: Path, first: str, second: str):
+    # Two readers would unpack two bundles from one file.
     both = tmp_path / "both.zip"
-    both.write_bytes(tar.read_bytes() + zipped(tmp_path / "x.zip", ("b.txt", b"zip")).read_bytes())
-    assert archive.unpack(both, tmp_path / "out") == ["a.txt"]
+    both.write_bytes(archive_of(first, tmp_path) + archive_of(second, tmp_path))
+    with pytest.raises(StillmeError, match=r"none of its files|behind the end|not a complete"):
+        archive.unpack(both, tmp_path / "out")
+
+
+@pytest.mark.parametrize("place", ["between", "behind", "comment"])
+def test_a_zip_with_bytes_that_belong_to_no_file_is_refused(tmp_path: Path, place: str):
+    file = tmp_path / "x.zip"
+    with zipfile.ZipFile(file, "w") as target:
+        target.writestr("a.txt", b"a")
+        if place == "between":
+            hidden = archive_of("zip", tmp_path)
+            target.fp.write(hidden)  # type: ignore[union-attr]
+            target.start_dir += len(hidden)
+        target.writestr("b.txt", b"b")
+        if place == "comment":
+            target.comment = b"PK"
+    if place == "behind":
+        file.write_bytes(file.read_bytes() + bytes(200))
+    with pytest.raises(StillmeError, match=r"none of its files|not a complete"):
+        archive.unpack(file, tmp_path / "out")
 
 
 def test_every_way_to_open_a_bundle_refuses(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""What the judges themselves add has a section of its own: sentences first, then tables and drawings."""
+"""What a reader must know of the judges has a section of its own."""
 
 from __future__ import annotations
 
@@ -46,24 +46,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     return data_of(fill(folder, say))
 
 
-def test_every_habit_is_in_a_sentence_and_in_a_table(data: ReportData):
+def test_who_is_combined_and_who_decides_is_said(data: ReportData):
     section = behaviour_section(data)
     assert section is not None
     said = " ".join(section.sentences)
     assert "The ensemble (paper) combines mini and flash." in said
     assert "mini, the primary judge of Eq. 3, decides" in said
-    assert "With the edited picture first, flash rates “Race Change” 0." in said
-    assert "points higher than with the source first" in said
-    assert "Asked the same again, flash varies most on “Race Change”" in said
-    assert "Told the portraits’ labels, told rates “Race Change”" in said
-    assert "(“Race Change” by group), so for told they are part of the gaps" in said
-    assert [habit.title for habit in section.habits] == [
-        "Which picture comes first",
-        "The same question again",
-        "Blind and told",
-        "Combined scores that lack a judge",
-    ]
-    assert all(habit.by_group or habit.drawings for habit in section.habits)
 
 
 def test_missing_judges_and_changed_models_are_warnings(data: ReportData):
@@ -85,11 +73,11 @@ def test_the_page_is_well_formed_and_has_the_section(data: ReportData):
     assert "or not one model throughout" in words
 
 
-def test_nothing_is_said_of_repeats_and_orders_that_were_not_asked_for(tmp_path: Path):
+def test_one_model_that_gave_every_answer_is_named(tmp_path: Path):
     section = behaviour_section(data_of(fill(write_audit(tmp_path, judge("mini")), lambda *_: rated(race_change=1.0))))
     assert section is not None
     assert section.sentences == ("gpt-5.2 gave all 96 answers of mini.",)
-    assert section.habits == section.warnings == ()
+    assert section.warnings == ()
 
 
 def test_without_a_model_there_is_no_section(tmp_path: Path):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,13 +13,15 @@ from typing import Any
 import pytest
 import tomli_w
 
-from stillme.evidence import seal, verify
+from stillme.evidence import opened_bundle, seal, verify
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.planning import plan_audit
 from stillme.results import Run
 from stillme.store import Store
+from stillme.store.exported import JUDGEMENTS, rows_of
 from tests.editors.hosted.loopback import Asked, Loopback, serving
 from tests.judges.conftest import KEY, answer
+from tests.processes import Started
 from tests.vlm.servers import CHAT, ModelInput
 
 QUESTIONS = 25
@@ -109,11 +108,12 @@ def test_a_killed_run_asks_only_what_is_missing(tmp_path: Path, portraits: Path,
     server = serve()
     server.delay = 0.1
     folder = write(tmp_path / "run", portraits, parameters(server), 0.4)
-    with subprocess.Popen([sys.executable, "-m", "stillme", "run", str(folder), "--json"]) as process:
-        while not (Store.exists(folder) and hidden_rows(folder)):
-            assert process.poll() is None, "it ended before it could be killed"
-            time.sleep(0.05)
-        process.kill()
+    run = Started("run", folder, "--json")
+    while not (Store.exists(folder) and hidden_rows(folder)):
+        assert run.poll() is None, "it ended before it could be killed"
+        time.sleep(0.05)
+    run.kill()
+    run.wait()
     before = hidden_rows(folder)
     server.delay = 0.0
     assert judged(folder) is Ended.COMPLETE
@@ -134,9 +134,10 @@ def test_a_bundle_holds_and_recomputes_the_same_numbers(tmp_path: Path, portrait
             seal(run, tmp_path / f"{name}.zip")
         verification = verify(tmp_path / f"{name}.zip")
         assert verification.consistent, verification.differences
-        with zipfile.ZipFile(tmp_path / f"{name}.zip") as bundle:
-            judgements = [json.loads(line) for line in bundle.read("rows/judgements.jsonl").splitlines()]
-            rows.append(sorted((row["assessment"], row["axis"], row["score"]) for row in judgements))
+        with opened_bundle(tmp_path / f"{name}.zip") as run:
+            rows.append(
+                sorted((row["assessment"], row["axis"], row["score"]) for row in rows_of(run.store, JUDGEMENTS))
+            )
     assert rows[0] == rows[1]
     assert (tmp_path / "plain/tables/estimates.csv").read_bytes() == (
         tmp_path / "watched/tables/estimates.csv"

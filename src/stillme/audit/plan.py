@@ -12,6 +12,7 @@ from typing import cast
 from stillme.audit import roles
 from stillme.audit.arms import PairedArms
 from stillme.audit.config import Config, MitigationSection, SentinelSection
+from stillme.audit.grid import NOOP, Cell, Grid
 from stillme.audit.roles import Cast
 from stillme.audit.sampling import Sample
 from stillme.design import (
@@ -27,16 +28,13 @@ from stillme.design import (
     configuration_hash,
 )
 from stillme.judges.ensemble import primary_of
-from stillme.mitigation import NEEDS_FEATURES, NOOP_INSTRUCTION, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
+from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
 from stillme.protocols import Editor, Fingerprinted, HasProvider, HasValidityCards, Judge, KnowsAnswers, ValidityCard
 from stillme.registry import Recipe
 from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
 
 PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
 """Quantities that known-answer editors know in advance."""
-
-_NOOP = Prompt(id="noop", text=NOOP_INSTRUCTION, category="noop", subcategory="noop")
-"""Changing nothing does not depend on the prompt: one no-op request per portrait."""
 
 NOT_DESCRIBED = NoFeaturePrompt(reason="not described yet", retryable=True)
 """For a portrait that no extractor has described."""
@@ -229,7 +227,7 @@ class Audit:
     def treatments(self) -> Iterator[tuple[Arm, Prompt]]:
         """Every arm with every prompt that it is used with."""
         for arm in self.config.arms:
-            yield from ((arm, prompt) for prompt in ((_NOOP,) if arm is Arm.NOOP else self.prompts))
+            yield from ((arm, prompt) for prompt in ((NOOP,) if arm is Arm.NOOP else self.prompts))
 
     @cached_property
     def ensemble(self) -> tuple[str, ...]:
@@ -247,28 +245,19 @@ class Audit:
         section = self.config.roles
         return roles.expected_place(request.prompt, request.portraits, section) if section else 0
 
-    def cells(self, named: NamedEditor) -> Iterator[tuple[tuple[Portrait, ...], Arm, Prompt]]:
+    def cells(self, named: NamedEditor) -> Iterator[Cell]:
         """Which portraits are edited with which prompt under which arm, before instructions and seeds."""
-        for portrait in self.portraits:
-            subjects = list(self._subjects(named, portrait))
-            for arm in self.config.arms if subjects else ():
-                asked = [((portrait,), _NOOP)] if arm is Arm.NOOP else subjects
-                yield from ((portraits, arm, prompt) for portraits, prompt in asked)
-
-    def _subjects(self, named: NamedEditor, first: Portrait) -> Iterator[tuple[tuple[Portrait, ...], Prompt]]:
-        """Who is edited with which prompt, of all requests that begin with this portrait."""
-        for prompt in self.prompts:
-            acted = self.config.roles and prompt.target
-            if not acted and (self.sample is None or self.sample.holds(named.name, first, prompt)):
-                yield (first,), prompt
-        yield from ((role.portraits, role.prompt) for role in self._casts_by_first.get(first.id, ()))
+        return self._grid.cells(named.name)
 
     @cached_property
-    def _casts_by_first(self) -> Mapping[str, Sequence[Cast]]:
-        casts: dict[str, list[Cast]] = {}
-        for role in self.casts:
-            casts.setdefault(role.portraits[0].id, []).append(role)
-        return casts
+    def _grid(self) -> Grid:
+        return Grid(
+            portraits=self.portraits,
+            prompts=[prompt for prompt in self.prompts if not (self.config.roles and prompt.target)],
+            arms=self.config.arms,
+            sample=self.sample,
+            casts=self.casts,
+        )
 
     def pair(self, named: NamedJudge, request: Request, edited: ImageFile, epoch: int) -> Pair:
         """What a judge is shown of an edit: the labels only if it asks for them."""

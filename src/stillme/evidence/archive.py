@@ -31,6 +31,8 @@ _PART = r"[A-Za-z0-9_](?:[\w.-]*\w)?"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
 """Names that stillme writes: relative, without `.`, `..`, `\\` or anything that a file system reads in its own way."""
 _ENCRYPTED = 0x1
+_HEADER, _LISTED, _DESCRIPTOR, _END = 30, 46, 24, 98
+"""Bytes of a zip file: a member's header, its line in the list, what may follow its data, and the end of the list."""
 
 
 class Unsafe(StillmeError):
@@ -143,10 +145,11 @@ def _opened(file: Path) -> Generator[Iterator[tuple[str, IO[bytes]]]]:
             with tarfile.open(file, "r:") as source:
                 yield _tarred(file, source)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise StillmeError(f"{file} is no whole zip or tar archive ({error}). Fetch it again.") from None
+        raise StillmeError(f"{file} is not a complete zip or tar file ({error}). Fetch it again.") from None
 
 
 def _zipped(file: Path, source: zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes]]]:
+    _require_no_gaps(file, source)
     for entry in source.infolist():
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if entry.is_dir() and kind in (0, stat.S_IFDIR):
@@ -159,6 +162,27 @@ def _zipped(file: Path, source: zipfile.ZipFile) -> Iterator[tuple[str, IO[bytes
             yield entry.orig_filename, stream
 
 
+def _require_no_gaps(file: Path, source: zipfile.ZipFile) -> None:
+    """Members follow each other from the first byte on, and their list ends the file.
+
+    Before, between or behind them another archive could hide, which other readers would unpack.
+    """
+    entries = sorted(source.infolist(), key=lambda entry: entry.header_offset)
+    ends = [0]
+    with file.open("rb") as stream:
+        for entry in entries:
+            stream.seek(entry.header_offset)
+            header = stream.read(_HEADER)
+            names = sum(int.from_bytes(header[place : place + 2], "little") for place in (26, 28))
+            ends.append(entry.header_offset + _HEADER + names + entry.compress_size)
+    begins = [*(entry.header_offset for entry in entries), source.start_dir]
+    gaps = [begin - end for begin, end in zip(begins, ends, strict=True)]
+    listed = sum(_LISTED + len(entry.orig_filename.encode()) + len(entry.extra) for entry in entries)
+    rest = file.stat().st_size - source.start_dir - listed
+    if gaps[0] or not all(0 <= gap <= _DESCRIPTOR for gap in gaps) or source.comment or not 0 <= rest <= _END:
+        raise Unsafe(f"{file} holds bytes that belong to none of its files. {_DISTRUST}")
+
+
 def _tarred(file: Path, source: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
     for entry in source:
         if entry.isdir():
@@ -167,3 +191,8 @@ def _tarred(file: Path, source: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes
         if stream is None or entry.issparse():
             raise Unsafe(f"{file} holds {entry.name!r}, which is no plain file (a link or a device). {_DISTRUST}")
         yield entry.name, stream
+    with file.open("rb") as stream:
+        stream.seek(source.offset)
+        while block := stream.read(_BLOCK):
+            if block.strip(b"\0"):
+                raise Unsafe(f"{file} holds bytes behind the end of its files. {_DISTRUST}")

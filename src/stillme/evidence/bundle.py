@@ -1,117 +1,113 @@
-"""What a bundle is made of; unpacked, it is a run like any other."""
+"""What a bundle is made of. Unpacked, it is a run folder like any other."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, fields
+import tempfile
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-from stillme.design import RecordedRequest
 from stillme.errors import StillmeError
+from stillme.evidence import archive
+from stillme.evidence.differences import Difference
+from stillme.files import SUMS, read_sums, sha256_of, sums_of
 from stillme.results import Run
-from stillme.store import exported
-from stillme.store.rebuilding import NotRows, rebuild
-from stillme.types import Arm, Json
+from stillme.store.ledger_copy import require_ledger
+from stillme.store.opening import LEDGER
+from stillme.types import Json
 
-FORMAT = 3
+FORMAT = 4
 """Of the bundle; counts up when an older stillme could not read it any more."""
-
-ROWS = "rows"
-IMAGES = "images"
-REQUESTS = f"{ROWS}/requests.jsonl"
-EDITS = f"{ROWS}/edits.jsonl"
-JUDGEMENTS = f"{ROWS}/judgements.jsonl"
-DESIGN = "design.json"
 ABOUT = "evidence.json"
+IMAGES = "images"
 REPORT = "report.html"
-NEEDED = (ABOUT, DESIGN, REQUESTS, EDITS, JUDGEMENTS)
-_COLUMNS = {
-    REQUESTS: tuple(part.name for part in fields(RecordedRequest)),
-    EDITS: tuple(column.name for column in exported.EDITS.columns),
-    JUDGEMENTS: tuple(column.name for column in exported.JUDGEMENTS.columns),
-}
+_NEEDED = (ABOUT, LEDGER)
 
 
-class Unreadable(StillmeError):
-    """A bundle whose contents this stillme cannot make sense of."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """An unpacked bundle: what it says of itself, and the hashes of its files."""
 
+    folder: Path
+    names: frozenset[str]
+    sums: bytes
+    hashes: Mapping[str, str]
+    about: Mapping[str, Json]
+    """evidence.json; empty where it cannot be read."""
 
-def request_rows(run: Run) -> Iterator[dict[str, Json]]:
-    """Every request of a run, as its bundle keeps it."""
-    for request in run.requests():
-        yield asdict(request) | {"portraits": list(request.portraits)}
-
-
-def ledger_rows(run: Run, name: str) -> Iterator[dict[str, Json]]:
-    """The edits or judgements of a run, as its bundle keeps them."""
-    table = exported.EDITS if name == EDITS else exported.JUDGEMENTS
-    packed = {column.name for column in table.columns if column.kind == "json"}
-    for row in exported.rows_of(run.store, table):
-        yield {column: json.loads(value) if column in packed and value else value for column, value in row.items()}
-
-
-def as_run(folder: Path, into: Path) -> Run:
-    """The run of an unpacked bundle, with a ledger rebuilt in `into`."""
-    try:
-        rebuild(
-            into, read_json(folder, DESIGN), _requests(folder), read_rows(folder, EDITS), read_rows(folder, JUDGEMENTS)
+    @classmethod
+    def of(cls, file: Path, folder: Path) -> Contents:
+        """Unpack a bundle into a new `folder`; one of another format is refused."""
+        names = archive.unpack(file, folder)
+        if SUMS not in names:
+            raise StillmeError(f"{file} has no {SUMS}, so it is not an evidence bundle of stillme.")
+        sums = (folder / SUMS).read_bytes()
+        return cls(
+            folder=folder,
+            names=frozenset(names),
+            sums=sums,
+            hashes=read_sums(sums.decode("utf-8", "replace")),
+            about=_about(folder),
         )
-    except NotRows as error:
-        raise Unreadable(str(error)) from None
-    pictures = folder / IMAGES
-    if pictures.is_dir():
-        pictures.rename(into / IMAGES)
-    return Run.open(into)
+
+    @property
+    def root(self) -> str:
+        """The hash of SHA256SUMS, which names every byte of the bundle."""
+        return hashlib.sha256(self.sums).hexdigest()
+
+    @property
+    def sealed_by(self) -> str:
+        """The version of stillme that made it."""
+        return str(self.about.get("stillme", "an unknown version"))
+
+    def differences(self) -> Iterator[Difference]:
+        """Files that are missing, were added, or have other bytes than were sealed."""
+        if self.sums != sums_of(self.hashes).encode():
+            yield Difference(file=SUMS, what="has a name twice, or is not written as stillme writes it")
+        for name in sorted({*self.hashes, *_NEEDED}):
+            path, sha256 = self.folder / name, self.hashes.get(name)
+            if name not in self.names:
+                yield Difference(file=name, what="is missing")
+            elif sha256 and (actual := sha256_of(path)) != sha256:
+                yield Difference(file=name, what="is not the file that was sealed", expected=sha256, found=actual)
+            elif sha256 and name.startswith(f"{IMAGES}/") and path.stem != sha256:
+                yield Difference(file=name, what="is named by another hash", expected=path.stem, found=sha256)
+        for name in sorted(self.names - set(self.hashes) - {SUMS}):
+            yield Difference(file=name, what="was added after sealing")
 
 
-def read_json(folder: Path, name: str) -> dict[str, Json]:
-    """One of a bundle's JSON files, an object."""
+def _about(folder: Path) -> Mapping[str, Json]:
     try:
-        value = parse_json((folder / name).read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"{name} cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise Unreadable(f"{name} holds no object")
-    return cast("dict[str, Json]", value)
+        about: Json = json.loads((folder / ABOUT).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(about, dict):
+        return {}
+    known = cast("dict[str, Json]", about)
+    if known.get("format") != FORMAT:
+        raise StillmeError(
+            f"The bundle has format {known.get('format')!r}, this stillme reads {FORMAT}. "
+            f"It was sealed by stillme {known.get('stillme')!r}: install that version to verify it."
+        )
+    return known
 
 
-def read_rows(folder: Path, name: str) -> Iterator[dict[str, Json]]:
-    """The rows of one of a bundle's JSON-lines files, each with exactly its columns."""
-    columns = set(_COLUMNS[name])
-    with (folder / name).open(encoding="utf-8") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                row = parse_json(line)
-                wrong = min(columns ^ set(row), default=None)
-            except (ValueError, TypeError, RecursionError) as error:
-                raise Unreadable(f"{name} row {number} is no row: {error}") from None
-            if wrong is not None:
-                raise Unreadable(f"{name} row {number} has {'no' if wrong in columns else 'an unknown'} {wrong!r}")
-            yield row
+@contextmanager
+def opened_bundle(file: Path) -> Generator[Run]:
+    """The run in a bundle, for as long as the block lasts. Whether its numbers are right only `verify` says."""
+    with tempfile.TemporaryDirectory(prefix="stillme-bundle-") as name, Run.open(unpacked_run(file, Path(name))) as run:
+        yield run
 
 
-def parse_json(text: str) -> Json:
-    """Parse what stillme writes; a name twice in one object, of which readers pick one or the other, is an error."""
-    return json.loads(text, object_pairs_hook=_object, parse_constant=_no_number)
-
-
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return value
-
-
-def _no_number(text: str) -> Json:
-    raise ValueError(f"{text} is no number")
-
-
-def _requests(folder: Path) -> Iterator[RecordedRequest]:
-    for number, row in enumerate(read_rows(folder, REQUESTS), start=1):
-        try:
-            parts: dict[str, Any] = row | {"portraits": tuple(row["portraits"]), "arm": Arm(row["arm"])}
-            yield RecordedRequest(**parts)
-        except (TypeError, ValueError) as error:
-            raise Unreadable(f"{REQUESTS} row {number} is no request: {error}") from None
+def unpacked_run(file: Path, scratch: Path) -> Path:
+    """Unpack a bundle into a run folder below `scratch`, and check every hash."""
+    folder = scratch / file.stem
+    contents = Contents.of(file, folder)
+    if difference := next(contents.differences(), None):
+        raise StillmeError(f"{file} is not what was sealed: {difference}. `stillme verify {file}` shows all of it.")
+    require_ledger(folder / LEDGER)
+    return folder

@@ -1,36 +1,41 @@
-"""Whether design.json agrees with itself: what was resolved, its hash, and the records that readers use."""
+"""Whether the design agrees with itself: what was resolved, its hash, and the records that readers use."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from stillme.audit.config import EstimatesSection
 from stillme.audit.plan import without_none
 from stillme.design import Design, configuration_hash
-from stillme.evidence.bundle import ABOUT, DESIGN
 from stillme.evidence.differences import Difference
 from stillme.types import Arm, Json, digest
 
+DESIGN = "the design"
 
-def design_differences(design: Design, about: Mapping[str, Json]) -> Iterator[Difference]:
-    """What the design says twice and not alike. Everything that changes a row is part of the resolved configuration."""
+
+def design_differences(design: Design, document: Mapping[str, Json]) -> Iterator[Difference]:
+    """What the design says twice and not alike. Everything that changes a row is part of the resolved configuration.
+
+    `document` is the design as it is stored.
+    """
     resolved = design.resolved
     computed = configuration_hash(resolved)
-    for file, column, named in ((ABOUT, "audit", about.get("audit")), (DESIGN, "hash", design.hash)):
-        yield from _unless_equal(file, column, "is the hash of another configuration", computed, named)
-    for file, title in ((ABOUT, about.get("title")), (DESIGN, resolved.get("title"))):
-        yield from _unless_equal(file, "title", "is another title than the design's", design.title, title)
+    yield from _unless_equal("hash", "is the hash of another configuration", computed, design.hash)
+    yield from _unless_equal("title", "is another title than the design's", design.title, resolved.get("title"))
+    rebuilt = design.as_json()
+    for part in sorted({*document, *rebuilt}):
+        if part not in rebuilt or _canonical(document.get(part)) != _canonical(rebuilt[part]):
+            yield Difference(file=DESIGN, column=part, what="holds what stillme does not write")
     # Raises where a setting is beyond what audit.toml allows, such as a confidence of 2.
     EstimatesSection.model_validate(resolved["estimates"])
     for column, recorded, expected in _twice(design, resolved):
-        yield from _unless_equal(DESIGN, column, "is not what was resolved", expected, recorded)
+        yield from _unless_equal(column, "is not what was resolved", expected, recorded)
     for judge in design.judges:
         if judge.calibration is not None:
             key = judge.calibration.get("key")
-            yield from _unless_equal(
-                DESIGN, f"judges.{judge.name}", "calibration of another judge", judge.spec.key, key
-            )
+            yield from _unless_equal(f"judges.{judge.name}", "calibration of another judge", judge.spec.key, key)
 
 
 def _twice(design: Design, resolved: Mapping[str, Json]) -> Iterator[tuple[str, Json, Json]]:
@@ -62,14 +67,7 @@ def _twice(design: Design, resolved: Mapping[str, Json]) -> Iterator[tuple[str, 
         [[e["name"], e["use"], e["version"], e["parameters"]] for e in extractors],
     )
     ensemble = resolved["ensemble"]
-    models = [j.name for j in design.judges if j.capabilities.kind == "model"]
-    named = [j.name for j in design.judges if j.name in ensemble.get("judges", ())]
-    # Runs that recorded no order combined the named judges in the order of [[judges]].
-    before = named if "judges" in ensemble else models
-    expected = resolved["estimates"] | {
-        "rule": ensemble["rule"],
-        "combined": ensemble.get("combined", before),
-    }
+    expected = resolved["estimates"] | {"rule": ensemble["rule"], "combined": ensemble["combined"]}
     analysis = asdict(design.analysis)
     analysis |= {"factors": list(design.analysis.factors), "combined": list(design.analysis.combined)}
     for name, value in analysis.items():
@@ -80,6 +78,10 @@ def _twice(design: Design, resolved: Mapping[str, Json]) -> Iterator[tuple[str, 
         yield "roles", roles, {name: said[name] for name in roles} if said and roles else said
 
 
-def _unless_equal(file: str, column: str, what: str, expected: Json, found: Json) -> Iterator[Difference]:
+def _unless_equal(column: str, what: str, expected: Json, found: Json) -> Iterator[Difference]:
     if expected != found:
-        yield Difference(file=file, column=column, what=what, expected=str(expected), found=str(found))
+        yield Difference(file=DESIGN, column=column, what=what, expected=str(expected), found=str(found))
+
+
+def _canonical(value: Json) -> str:
+    return json.dumps(value, sort_keys=True)

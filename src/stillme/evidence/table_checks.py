@@ -1,4 +1,4 @@
-"""Whether the tables of a bundle are those that its rows give."""
+"""Whether the tables of a bundle are those that its rows give: computed the same way when sealed and verified."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from stillme import estimates
+from stillme.calibration import standing_of
 from stillme.evidence.differences import Difference
+from stillme.results import Run
+from stillme.tables.estimates import write_tables
 
 _CLOSE = 1e-6
 """Relative: other processors and libraries add up in another order."""
 
 Rows = list[list[str]]
+
+
+def write_tables_of(run: Run, into: Path) -> list[Path]:
+    """Compute every table from the rows, and write `tables/*.csv` into `into`."""
+    estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
+    return write_tables(estimated, into, run.settings, standing_of(run))
 
 
 def table_differences(given: Path, computed: Path) -> tuple[int, list[Difference]]:
@@ -26,7 +36,9 @@ def table_differences(given: Path, computed: Path) -> tuple[int, list[Difference
         file = f"tables/{name}"
         if not (given / name).is_file() or not (computed / name).is_file():
             differences.append(
-                Difference(file=file, what="is missing" if (computed / name).is_file() else "is no table")
+                Difference(
+                    file=file, what="is missing" if (computed / name).is_file() else "is not a table of this run"
+                )
             )
             continue
         actual, expected = _read(given / name), _read(computed / name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,21 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from stillme import __version__
-from stillme.audit.load import FILE
 from stillme.design import UnreadableDesign
 from stillme.errors import StillmeError
-from stillme.evidence import archive, signing
-from stillme.evidence.audit_file import audit_file_differences
-from stillme.evidence.bundle import DESIGN, IMAGES, ROWS, Unreadable, as_run, read_json
-from stillme.evidence.coverage import NotCovered, files_not_covered
+from stillme.evidence import signing
+from stillme.evidence.bundle import IMAGES, Contents
 from stillme.evidence.design_checks import design_differences
-from stillme.evidence.differences import Difference
-from stillme.evidence.hashes import Contents
-from stillme.evidence.recomputing import recompute
+from stillme.evidence.differences import Difference, one_line
 from stillme.evidence.row_checks import row_differences
-from stillme.evidence.table_checks import table_differences
+from stillme.evidence.table_checks import table_differences, write_tables_of
 from stillme.files import SUMS
 from stillme.results import Run
+from stillme.store.ledger_copy import require_ledger
+from stillme.store.opening import LEDGER
 
 _SHOWN = 10
 
@@ -38,7 +35,7 @@ class Verdict(StrEnum):
     AUTHENTIC = "authentic and consistent"
     """It has the published root, or the signature of a known key, and every check passed."""
     CONSISTENT = "internally consistent, not authenticated"
-    """Every check passed; whether somebody made all of it anew, only a root or a signature can say."""
+    """Every check passed. Whether all of it was replaced, only a root or a signature can say."""
     INCONSISTENT = "NOT CONSISTENT"
 
 
@@ -71,8 +68,6 @@ class Verification:
     """Whether the root or a signature was given and is right."""
     reached: Reached
     differences: tuple[Difference, ...]
-    not_verified: tuple[NotCovered, ...]
-    """Files of which only the hash was checked."""
 
     @property
     def consistent(self) -> bool:
@@ -101,16 +96,15 @@ class Verification:
             "cells": self.cells,
             "reached": str(self.reached),
             "differences": [asdict(difference) for difference in self.differences],
-            "not_verified": [{"file": entry.file, "reason": entry.reason} for entry in self.not_verified],
         }
 
     def as_text(self) -> str:
         """For people: the first difference in full, the others below."""
-        lines = [f"{self.file}: {self.title}", f"root {self.root}"]
+        lines = [f"{self.file}: {one_line(self.title)}", f"root {self.root}"]
         if self.sealed_by != __version__:
             lines.append(
-                f"Sealed by stillme {self.sealed_by}, verified by {__version__}: a number that differs may come from "
-                "that. Install the other version to be sure."
+                f"Sealed by stillme {one_line(self.sealed_by)}, verified by {__version__}: a differing number may come "
+                "from that. Install the other version to be sure."
             )
         if self.consistent:
             verdict = str(self.verdict)
@@ -122,7 +116,6 @@ class Verification:
                 lines.append(
                     "Next: compare with the published root (--root HEX), or check the signature (--key PUBKEY)."
                 )
-            lines += [f"Not verified, hash only: {entry.file} ({entry.reason})" for entry in self.not_verified]
             return "\n".join(lines)
         lines.append(f"{self.verdict}. First difference: {self.differences[0]}")
         lines += [f"  also {difference}" for difference in self.differences[1:_SHOWN]]
@@ -142,24 +135,31 @@ def verify(file: Path, root: str | None = None, key: Path | None = None) -> Veri
         raise StillmeError(f"A root has 64 hexadecimal digits; {root!r} is none. `stillme export --bundle` prints it.")
     with tempfile.TemporaryDirectory(prefix="stillme-verify-") as name:
         scratch = Path(name)
-        folder = scratch / "bundle"
-        contents = Contents.of(file, folder, archive.unpack(file, folder))
-        reached, cells = Reached.HASHES, 0
-        differences = [*_authenticity(file, contents, root, key), *contents.differences()]
-        if not differences:
-            reached, cells, differences = _check(contents, scratch)
+        contents = Contents.of(file, scratch / "bundle")
+        found = _Found(differences=[*_authenticity(file, contents, root, key), *contents.differences()])
+        if not found.differences:
+            _check(contents, scratch, found)
         return Verification(
             file=file,
             root=contents.root,
-            title=str(contents.about.get("title", "")),
-            sealed_by=str(contents.about.get("stillme", "an unknown version")),
+            title=found.title,
+            sealed_by=contents.sealed_by,
             files=len(contents.hashes),
-            cells=cells,
-            authenticated=(root is not None or key is not None) and reached is not Reached.HASHES,
-            reached=reached,
-            differences=tuple(differences),
-            not_verified=tuple(files_not_covered(contents.names)),
+            cells=found.cells,
+            authenticated=(root is not None or key is not None) and found.reached is not Reached.HASHES,
+            reached=found.reached,
+            differences=tuple(found.differences),
         )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What the checks found so far."""
+
+    differences: list[Difference]
+    title: str = ""
+    reached: Reached = Reached.HASHES
+    cells: int = 0
 
 
 def _authenticity(file: Path, contents: Contents, root: str | None, key: Path | None) -> Iterator[Difference]:
@@ -171,44 +171,40 @@ def _authenticity(file: Path, contents: Contents, root: str | None, key: Path | 
             yield Difference(file=signature.name, what=f"is no signature of this bundle by {key.name}")
 
 
-def _check(contents: Contents, scratch: Path) -> tuple[Reached, int, list[Difference]]:
+def _check(contents: Contents, scratch: Path, found: _Found) -> None:
     """The rows, and if they fit, the tables computed from them."""
-    differences: list[Difference] = []
+    found.reached = Reached.ROWS
     try:
-        differences.extend(contents.counted())
-        with as_run(contents.folder, scratch / "run") as run:
-            differences.extend(row_stage(contents, run, read_json(contents.folder, DESIGN)))
-            if not differences:
-                recompute(run, scratch)
-                cells, differences = table_differences(contents.folder / "tables", scratch / "tables")
-                return Reached.TABLES, cells, differences
-    except (Unreadable, UnreadableDesign) as error:
-        differences.append(Difference(file=ROWS, what=str(error)))
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
-        # Somebody wrote into it what stillme never writes; where exactly does not matter any more.
-        differences.append(Difference(file=ROWS, what=f"rows and design do not fit: {error!r}"))
-    return Reached.ROWS, 0, differences
+        require_ledger(contents.folder / LEDGER)
+        with Run.open(contents.folder) as run:
+            found.title = run.title
+            found.differences.extend(row_stage(run, contents.names))
+            if not found.differences:
+                write_tables_of(run, scratch)
+                found.cells, found.differences = table_differences(contents.folder / "tables", scratch / "tables")
+                found.reached = Reached.TABLES
+    except (StillmeError, UnreadableDesign) as error:
+        found.differences.append(Difference(file=LEDGER, what=str(error)))
+    except _NOT_ROWS as error:
+        # It holds what stillme never writes; where exactly does not matter any more.
+        found.differences.append(Difference(file=LEDGER, what=f"rows and design do not fit: {error!r}"))
 
 
-def row_stage(contents: Contents, run: Run, document: dict[str, Any]) -> Iterator[Difference]:
-    """Everything but the tables: the design, audit.toml, the rows and the pictures' names."""
-    yield from design_differences(run.design, contents.about)
-    # Another version may know other keys.
-    if contents.about.get("stillme") == __version__:
-        rebuilt = run.design.as_json()
-        for part in sorted({*document, *rebuilt}):
-            if part not in rebuilt or _canonical(document.get(part)) != _canonical(rebuilt[part]):
-                yield Difference(file=DESIGN, column=part, what="holds what stillme does not write")
-    if FILE in contents.names:
-        text = (contents.folder / FILE).read_text("utf-8")
-        yield from audit_file_differences(text, run.design.resolved)
-    yield from row_differences(contents.folder, run, frozenset(contents.about.get("relabelled", ())))
-    pictures = [name for name in contents.names if name.startswith(f"{IMAGES}/")]
+_NOT_ROWS = (
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError),
+    *(csv.Error, sqlite3.Error),
+)
+
+
+def row_stage(run: Run, names: frozenset[str]) -> Iterator[Difference]:
+    """Everything but the tables: the design, the rows and the pictures' names."""
+    recorded = run.store.designs.latest()
+    assert recorded is not None
+    yield from design_differences(run.design, recorded.document)
+    yield from row_differences(run)
+    pictures = sorted(name for name in names if name.startswith(f"{IMAGES}/"))
     if pictures:
         known = {portrait.image.sha256 for portrait in run.design.portraits} | {row.image for row in run.rows()}
-        for name in sorted(name for name in pictures if Path(name).stem not in known):
-            yield Difference(file=name, what="is a picture that no row names")
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+        for name in pictures:
+            if Path(name).stem not in known:
+                yield Difference(file=name, what="is a picture that no row names")

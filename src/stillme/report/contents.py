@@ -29,9 +29,9 @@ from stillme.report.data import (
 from stillme.report.happened import with_happened
 from stillme.results import Results, Run, known_answers
 from stillme.results.behaviour import behaviour_of
-from stillme.results.beside import beside_paper
 from stillme.results.disputes import agreement_of
 from stillme.results.editor_weights import editor_weights
+from stillme.results.paper_names import paper_names
 from stillme.rubric.limits import AxisLimits
 from stillme.rubric.limits import load as load_limits
 from stillme.store.buckets import PicturesToShow
@@ -63,7 +63,6 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         calibrated=tuple(_calibrated(run)),
         headline_judges=(judge,) if judge else _combining(run),
         judge=judge,
-        race_cut=design.analysis.race_cut,
         badges=("synthetic portraits",) if design.synthetic else (),
         mitigation=tuple(_mitigation(results, settings)),
         roles=tuple(adherence(results.edits, results.scores, settings, genders=run.genders)),
@@ -71,7 +70,7 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         against_people=tuple(_against_people(run)),
         drawn_by_chances=run.results.chances is not None,
         behaviour=behaviour_of(run) if any(judge.capabilities.kind == "model" for judge in run.judges) else None,
-        beside=beside_paper(run),
+        paper=paper_names(design),
         intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),
         planted=tuple(known_answers.gaps(run)),
         spending=tuple(_spent(run)),

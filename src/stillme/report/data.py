@@ -16,7 +16,7 @@ from stillme.estimates.headlines import is_drift
 from stillme.estimates.roles import Adherence
 from stillme.protocols import ValidityCard
 from stillme.results.behaviour import JudgeBehaviour
-from stillme.results.beside import PaperComparison
+from stillme.results.paper_names import PaperNames
 from stillme.store.summaries import Failure
 from stillme.types import Arm, Estimate, PlantedGap
 
@@ -155,7 +155,7 @@ class ReportData:
     """Agreement of judges with people."""
     behaviour: JudgeBehaviour | None = None
     """What the judges themselves add; None where no model judges."""
-    beside: PaperComparison | None = None
+    paper: PaperNames | None = None
     """The run's numbers beside the paper's; None where they were not compared."""
     intraclass_correlations: tuple[IntraclassCorrelation, ...] = ()
     """How alike the edits of one portrait are."""
@@ -171,8 +171,6 @@ class ReportData:
     """Judges that the first screen and the figures use where they answer, such as an ensemble; empty for all."""
     judge: str = ""
     """The judge that the user asks for; empty for whoever decides by default."""
-    race_cut: int | None = None
-    """The score from which the paper's tables and figures count a race as changed; None for the rubric's."""
     badges: tuple[str, ...] = ()
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
     spending: tuple[Spending, ...] = ()

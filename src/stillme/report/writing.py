@@ -22,7 +22,6 @@ from stillme.files import write_whole
 from stillme.report import calibrated, embedding, figures, gallery, links, thumbnails
 from stillme.report.agreement import agreement_tables
 from stillme.report.behaviour import behaviour_section
-from stillme.report.beside import beside_section
 from stillme.report.caveats import caveats
 from stillme.report.data import ReportData
 from stillme.report.findings import clustering, find
@@ -30,6 +29,7 @@ from stillme.report.gaps import Gap
 from stillme.report.heat import heat_maps
 from stillme.report.likert import bar_figures
 from stillme.report.mitigation import dumbbell_figures
+from stillme.report.paper_section import paper_section
 from stillme.report.roles import role_figures
 from stillme.report.thumbnails import Thumbnails
 from stillme.types import Estimate
@@ -86,7 +86,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "clustering": clustering(data),
         "agreement": agreement_tables(data),
         "behaviour": behaviour_section(data),
-        "beside": beside_section(data),
+        "paper_section": paper_section(data),
         "calibrations": calibrated.drawings(data.calibrated),
         "side_by_side": side_by_side if data.redact != "omit" else None,
         "mosaic": thumbnails.mosaic_uri(tiles, data.image_path, data.redact),
@@ -154,7 +154,7 @@ def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "side-by-side": ("Side by side", context["side_by_side"]),
         "judges": ("Judges", context["calibrations"] or context["agreement"]),
         "behaviour": ("Behaviour", context["behaviour"]),
-        "beside": ("Paper", context["beside"]),
+        "paper": ("Paper", context["paper_section"]),
         "numbers": ("Numbers", True),
         "limits": ("Limits", True),
         "provenance": ("Provenance", True),

@@ -42,9 +42,6 @@ class Combination:
 class JudgeBehaviour:
     """What is known of the judges' own part in a run's numbers."""
 
-    position: tuple[Behaviour, ...] = ()
-    repeatability: tuple[Behaviour, ...] = ()
-    disclosure: tuple[Behaviour, ...] = ()
     coverage: tuple[Behaviour, ...] = ()
     models: tuple[ModelNames, ...] = ()
     combination: Combination | None = None
@@ -111,11 +108,8 @@ def _most_of(axes: Sequence[str]) -> str:
 
 
 def behaviour_of(run: Run) -> JudgeBehaviour:
-    """Everything at once, for the report."""
+    """What the report says."""
     return JudgeBehaviour(
-        position=tuple(position_bias(run)),
-        repeatability=tuple(repeatability(run)),
-        disclosure=tuple(disclosure_effect(run)),
         coverage=tuple(coverage(run)),
         models=tuple(model_names(run)),
         combination=combination(run),

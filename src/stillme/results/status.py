@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillme.errors import StillmeError
-from stillme.results.counting import Counting, Counts
+from stillme.results.counting import Counts, count
 from stillme.results.editor_weights import EditorWeights, editor_weights
 from stillme.results.model_names import ModelNames, drifted, model_names
 from stillme.results.run import Run
@@ -166,10 +166,11 @@ def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
 def status_of(run: Run) -> Status:
     """Count the rows of a run, without disturbing a process that is writing them."""
     store = run.store
+    counts, totals = count(run)
     return Status(
         folder=run.folder,
-        counts=Counting().of(run),
-        totals=run.totals(),
+        counts=counts,
+        totals=totals,
         failures=tuple(store.failures()),
         models=tuple(model_names(run)),
         weights=tuple(editor_weights(run)),

@@ -16,8 +16,8 @@ from stillme.store import Store, StoredSentinel
 from stillme.types import Interval, Json, NotEstimable
 
 _CONFIDENCE = 0.95
-EVERYONE = "everyone"
-TONES = (EVERYONE, *load_limits().groups)
+_EVERYONE = "everyone"
+_TONES = (_EVERYONE, *load_limits().groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) 
     for row in rows:
         for axis, answer in row.answers.items():
             if "truth" in answer:
-                for tone in (EVERYONE, row.tone):
+                for tone in (_EVERYONE, row.tone):
                     cells.setdefault((axis, answer["truth"], tone), []).append((row.subject, answer))
     for (axis, truth, tone), answers in sorted(
         cells.items(), key=lambda cell: (cell[0][0], cell[0][1], _order(cell[0][2]))
@@ -203,7 +203,7 @@ def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) 
 
 
 def _order(tone: str) -> int:
-    return TONES.index(tone)
+    return _TONES.index(tone)
 
 
 def _share(right: int, answers: int, portraits: int) -> Interval | NotEstimable:
@@ -214,7 +214,7 @@ def _share(right: int, answers: int, portraits: int) -> Interval | NotEstimable:
 
 
 def _counted(by_axis: Sequence[RightAnswers], truth: Truth) -> Counted:
-    rows = [row for row in by_axis if row.truth == truth and row.tone == EVERYONE]
+    rows = [row for row in by_axis if row.truth == truth and row.tone == _EVERYONE]
     return Counted(
         right=sum(row.right for row in rows),
         answers=sum(row.answers for row in rows),

@@ -221,11 +221,12 @@ def rows_of(store: Store, table: Table) -> Iterator[dict[str, Any]]:
             row[named] = names.get(row[named], "")
         for name in hidden:
             if row[name]:
-                row[name] = _without_people(row[name])
+                row[name] = without_people(row[name])
         yield row
 
 
-def _without_people(text: str) -> str:
+def without_people(text: str) -> str:
+    """An answer as it came, without the keys that may name a person."""
     if not any(word in text.lower() for word in _PEOPLE):
         return text
     try:

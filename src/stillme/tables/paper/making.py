@@ -10,7 +10,9 @@ from stillme.calibration import standing_of
 from stillme.errors import StillmeError, UnknownName
 from stillme.judges.ensemble import primary_of
 from stillme.results import Run, participants
+from stillme.results.paper_names import paper_names
 from stillme.tables.paper import cases, diagnosis, experiments, mitigation, people, roles
+from stillme.tables.paper.published_cells import with_paper
 from stillme.tables.paper.source import BASELINE, FEATURE, Source
 from stillme.tables.paper.table import PaperTable
 
@@ -63,7 +65,8 @@ def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
     source = _source(run, chosen)
     has = {7: _has_roles(source), 17: bool(participants.read(run.folder))}
     numbers = chosen.numbers or [number for number in NUMBERS if has.get(number, True)]
-    return [_table(run, source, number) for number in NUMBERS if number in numbers]
+    names = paper_names(run.design)
+    return [with_paper(_table(run, source, number), names) for number in NUMBERS if number in numbers]
 
 
 def check_names(run: Run, chosen: Chosen) -> None:

@@ -24,6 +24,8 @@ class Number:
     edits: int
     note: str = ""
     """What calibration says of the judge; empty where it passed."""
+    paper: str = ""
+    """The number that the paper prints in this cell; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class PaperTable:
     """One table, ready to be written in any format."""
 
     number: int
-    """In the paper; 0 for a table of ours."""
+    """In the paper."""
     caption: str
     head: tuple[str, ...]
     """The first is above the rows' labels."""
@@ -82,18 +84,16 @@ class PaperTable:
     notes: tuple[str, ...] = ()
     absent: str = ""
     """Why the whole table cannot be made; empty where it can."""
-    title: str = ""
-    """Of a table that the paper does not have."""
 
     @property
     def heading(self) -> str:
         """What stands before the caption."""
-        return self.title or f"Table {self.number} of the paper"
+        return f"Table {self.number} of the paper"
 
     @property
     def stem(self) -> str:
         """The name of its files."""
-        return self.title.lower().replace(" ", "-") or f"table-{self.number:02}"
+        return f"table-{self.number:02}"
 
 
 def number(outcome: Interval | NotEstimable, form: Form, portraits: int, edits: int, note: str = "") -> Cell:

@@ -27,6 +27,7 @@ _COLUMNS: Sequence[str] = (
     "words",
     "not_estimable",
     "judge_note",
+    "paper",
 )
 _UNITS = {"score": "1-5", "change": "1-5 points", "rate": "share", "points": "difference of shares"}
 _LEGEND = "In brackets: {confidence:.0%} interval, the portrait as the unit. In parentheses: portraits; edits."
@@ -92,7 +93,7 @@ def as_markdown(table: PaperTable) -> str:
 
 def as_latex(table: PaperTable) -> str:
     """A table for a paper; needs the package booktabs."""
-    label = f"\\label{{tab:stillme-{table.number or table.stem}}}"
+    label = f"\\label{{tab:stillme-{table.number}}}"
     opening = ["% needs \\usepackage{booktabs}", "\\begin{table*}[t]", "\\centering", "\\small"]
     caption = f"\\caption{{{_latex(table.caption)} ({table.heading}.)}}"
     if table.absent:
@@ -152,7 +153,8 @@ def _cell(cell: Cell, notes: _Notes) -> str:
         case Number(outcome=outcome, form=form):
             value, low, high = (text_of(number, form) for number in (outcome.value, outcome.low, outcome.high))
             mark = MARK if cell.note else ""
-            return f"{value}{mark} [{low}, {high}] ({cell.portraits:,}; {cell.edits:,})"
+            paper = f"; paper {cell.paper}" if cell.paper else ""
+            return f"{value}{mark} [{low}, {high}] ({cell.portraits:,}; {cell.edits:,}){paper}"
         case Count(value=count):
             return f"{count:,}"
         case Share(value=share):
@@ -193,6 +195,7 @@ def _fields(cell: Cell) -> Mapping[str, str]:
                 "edits": str(cell.edits),
                 "method": outcome.method,
                 "judge_note": cell.note,
+                "paper": cell.paper,
             }
         case Count(value=count):
             return {"value": str(count), "unit": "count"}

@@ -1,0 +1,103 @@
+"""Figures for a manuscript are the page's own drawings, and grids of pictures."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from stillme.report import ReportData, render
+from stillme.report.figure_files import Written, write_figures
+from stillme.report.picture_grids import grids
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def few(paper: ReportData) -> ReportData:
+    """Enough estimates for every kind of figure, and few forest plots."""
+    wanted = ("skin_lightened", "race_changed", "skin_tone")
+    kept = [e for e in paper.estimates if e.quantity in wanted and e.factor in ("", "race")]
+    return replace(paper, estimates=tuple(kept), badges=("synthetic portraits",))
+
+
+@pytest.fixture(scope="module")
+def written(few: ReportData, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return write_figures(tmp_path_factory.mktemp("figures"), few)
+
+
+def test_every_kind_of_drawing_and_every_grid_is_written(written: Written) -> None:
+    kinds = {path.stem.split("-")[0] for path in written.files}
+    assert kinds == {"forest", "scores", "change", "pictures"}
+    assert {path.stem for path in written.files if path.suffix == ".png"} == {
+        "pictures-worst-edits",
+        "pictures-edits-not-made",
+        "pictures-before-and-after",
+        "pictures-mosaic",
+        "pictures-every-group",
+    }
+    assert written.skipped == ()
+
+
+def test_a_drawing_is_the_pages_own_without_its_links(few: ReportData, written: Written) -> None:
+    page = render(few)
+    for path in written.files:
+        if path.suffix == ".svg" and path.stem.startswith("forest"):
+            text = path.read_text()
+            shown = re.findall(r'<text class="value[^"]*"[^>]*>[^<]*', text)
+            assert shown
+            assert all(part in page for part in shown), path.name
+            assert "<a " not in text
+
+
+def test_a_drawing_is_an_image_of_its_own(written: Written) -> None:
+    """Programs that make PDF of SVG know no variables of a style sheet, and load nothing."""
+    for path in written.files:
+        if path.suffix == ".svg":
+            root = ElementTree.fromstring(path.read_text())
+            assert root.tag == f"{SVG}svg"
+            style = root.findtext(f"{SVG}style") or ""
+            assert "var(" not in style
+            assert ".whisker" in style
+            heights = [float(part.get("height", 0)) for part in root.iter(f"{SVG}svg")]
+            assert heights[0] >= sum(heights[1:]), "panels are below each other"
+            assert "url(" not in style
+
+
+def test_the_same_rows_give_the_same_bytes(few: ReportData, written: Written, tmp_path: Path) -> None:
+    again = write_figures(tmp_path, few)
+    assert [path.read_bytes() for path in again.files] == [path.read_bytes() for path in written.files]
+
+
+def test_left_out_portraits_are_in_no_figure(few: ReportData, tmp_path: Path) -> None:
+    bare = write_figures(tmp_path, replace(few, redact="omit"))
+    assert {path.suffix for path in bare.files} == {".svg"}
+    assert {reason for _, reason in bare.skipped} == {"pictures are left out"}
+
+
+def test_blurred_portraits_are_patches(few: ReportData) -> None:
+    plain, blurred = (dict(grids(replace(few, redact=how))) for how in ("none", "blur"))
+    name = "pictures-every-group"
+    assert plain[name] != blurred[name]
+    assert Image.open(io.BytesIO(bytes(blurred[name]))).size == Image.open(io.BytesIO(bytes(plain[name]))).size
+
+
+def test_every_drawing_discloses_made_up_data(written: Written) -> None:
+    assert all("synthetic portraits" in path.read_text() for path in written.files if path.suffix == ".svg")
+
+
+def test_a_grid_that_the_rows_do_not_allow_has_its_reason(few: ReportData) -> None:
+    rows = np.arange(len(few.edits)) % 7 == 0
+    sampled = replace(
+        few, edits=few.edits.where(rows), scores=tuple(score.where(rows) for score in few.scores), happened=None
+    )
+    reasons = {name: reason for name, reason in grids(sampled) if isinstance(reason, str)}
+    assert reasons["pictures-every-group"] == (
+        "too few edits of matched portraits were asked for: the audit is a sample"
+    )
