@@ -61,7 +61,7 @@ def report_once(per_cell: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         start = time.perf_counter()
-        data = paper_like(portraits, per_cell=per_cell, settings=replace(SETTINGS, replicates=200))
+        data = paper_like(portraits, per_cell=per_cell, settings=SETTINGS)
         data = replace(data, image_path=_Links(folder / "images", portraits), folder=folder)
         estimated, estimated_mb = time.perf_counter(), _peak_mb()
         page = write(folder, data)

@@ -8,6 +8,7 @@ because they hardly depend on what else the machine does.
 from __future__ import annotations
 
 import csv
+import resource
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from bench._figures import note
-from bench.estimates import own_peak
 
 FACTORS = {
     "race": ("Black", "East Asian", "Indian", "Latino", "Middle Eastern", "Southeast Asian", "White"),
@@ -151,6 +151,18 @@ def _rows(audit: Audit, stream: np.random.Generator) -> Iterator[tuple[object, .
             for judge in (*models, *(people if (number + prompt) % 10 == 0 else ())):
                 noise = stream.normal(0, 0.3, len(AXES))
                 yield (*edit, *judge, *np.clip(np.floor(latent + noise + 3), 1, 5).astype(int).tolist())
+
+
+def own_peak() -> float:
+    """The peak of this process, in megabytes."""
+    status = Path("/proc/self/status")
+    # On Linux ru_maxrss of a child starts at its parent's size; VmHWM is its own.
+    own = (
+        [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        if status.exists()
+        else []
+    )
+    return (int(own[0]) if own else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def write_audit(folder: Path, requests: int) -> None:
     seeds = list(range(requests // people // 20))
     (folder / "audit.toml").write_text(
         f'[portraits]\nsource = "./portraits"\n[[editors]]\nuse = "noop"\nseeds = {seeds}\n'
-        '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\nreplicates = 200\n'
+        '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["group"]\n'
     )
 
 

@@ -138,7 +138,6 @@ only = {prompts}
 {judge}
 [estimates]
 factors = ["group"]
-replicates = 200
 {extra}
 """
         )

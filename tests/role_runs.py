@@ -27,7 +27,7 @@ def write(folder: Path, judges: Mapping[str, int], answer: Answer, *, rule: str 
         "roles": {},
         "editors": [{"use": "planted"}],
         "judges": [*models, *people],
-        "estimates": {"factors": ["preset"], "replicates": 200},
+        "estimates": {"factors": ["preset"]},
     }
     if len(models) > 1:
         audit["ensemble"] = {"rule": rule}

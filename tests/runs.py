@@ -63,7 +63,7 @@ def write_audit(
     for place, name in enumerate(judges):
         scores = ", ".join(f"{axis} = {value + place / 100}" for axis, value in AXES.items())
         parts.append(f"[[judges]]\nuse = 'scripted'\nname = '{name}'\n[judges.parameters]\nscores = {{ {scores} }}")
-    parts.append("[estimates]\nfactors = ['group']\nreplicates = 400")
+    parts.append("[estimates]\nfactors = ['group']")
     (folder / "audit.toml").write_text("\n".join([*parts, extra]))
     return folder
 

@@ -42,7 +42,6 @@ def audit(tmp_path: Path) -> object:
         prompts=["Invert the colours"],
         factors=["group"],
         folder=tmp_path / "run",
-        estimates={"replicates": 200},
     )
 
 
@@ -125,7 +124,7 @@ def test_rows_of_ones_own_give_the_runs_numbers(tmp_path: Path):
         if row["axis"] == "edit_success"
     ]
     keywords = {"portrait": "who", "groups": ["group"], "score": "edit_success", "prompt": "prompt"}
-    own = stillme.estimate(rows, replicates=400, **keywords)
+    own = stillme.estimate(rows, **keywords)
 
     def numbers(estimates: object) -> dict[tuple[object, ...], object]:
         wanted = ("edit_success", "soft_erasure")
@@ -137,7 +136,7 @@ def test_rows_of_ones_own_give_the_runs_numbers(tmp_path: Path):
 
     assert numbers(own) == pytest.approx(numbers(run.estimates()))
     pandas = pytest.importorskip("pandas")
-    assert list(stillme.estimate(pandas.DataFrame(rows), replicates=400, **keywords)) == list(own)
+    assert list(stillme.estimate(pandas.DataFrame(rows), **keywords)) == list(own)
     own.to_csv(tmp_path / "estimates.csv")
     assert (tmp_path / "estimates.csv").read_text().startswith("quantity,")
 

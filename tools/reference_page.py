@@ -51,19 +51,12 @@ RECORDS: dict[str, tuple[type, ...]] = {
     "known_answers": (RightAnswers,),
     "against_people": (AgainstPeople,),
     "corrected": (Corrected,),
-    "specifications": (estimates.Specification,),
-    "odds_ratios": (estimates.OddsRatio,),
 }
 """What the rows of each analysis are made from; the fields of the second and later ones have a prefix."""
 
 ADDED = {
     "coverage": ("primary",),
-    "specifications": (
-        "axis", "editor", "arm", "factor", "group",
-        *(f"headline_{end}" for end in ("value", "low", "high", "method", "not_estimable")),
-        "share_holding", "share_agreeing",
-    ),
-}  # fmt: skip
+}
 
 MEANINGS = {
     "abstained": "questions without an answer",
@@ -80,16 +73,6 @@ MEANINGS = {
     "estimate": "value and interval as text",
     "factor": "the attribute that divides the portraits",
     "group": "one level of the factor",
-    **{
-        f"headline_{end}": f"the gap by the rule, cut-point and judges of the report: {what}"
-        for end, what in (
-            ("value", "the estimate"),
-            ("low", "lower end of the interval"),
-            ("high", "upper end of the interval"),
-            ("method", "how the interval was computed"),
-            ("not_estimable", "why there is no number"),
-        )
-    },
     "high": "upper end of the interval",
     "judge": "its name in the audit; empty where edits are counted and not judged",
     "judge_note": "where the judge is not calibrated, or failed; empty if it passed",
@@ -119,8 +102,6 @@ MEANINGS = {
     "right": "answers that agree with the known truth",
     "scope": "`all`, `group`, `contrast` or `disparity`",
     "sentences": "role prompts",
-    "share_agreeing": "share of specifications with the headline's sign",
-    "share_holding": "share of those with the headline's sign whose interval excludes 0",
     "statistic": "of the test",
     "test": "which test",
     "tone": "the skin-tone group of the portraits; `everyone` for all",

@@ -70,7 +70,7 @@ class Run(RecordedRun):
         return self._numbers("Estimates", numbers.estimate)
 
     def contrasts(self) -> Rows:
-        """Every group against the reference, the rest and each other: difference, ratio, Cliff's delta, p."""
+        """Every group against the reference, the rest and each other: difference, ratio, p."""
         against = ("reference", "rest", "pairs")
         return self._numbers("Contrasts", lambda *columns: numbers.contrasts(*columns, against=against))
 
@@ -207,8 +207,6 @@ def estimate(
     block: str | None = None,
     reference: Mapping[str, str] | None = None,
     confidence: float = 0.95,
-    replicates: int = 2000,
-    seed: int = 0,
 ) -> Rows:
     """Estimates from rows of your own: one row an edit, the portrait as the unit.
 
@@ -225,8 +223,6 @@ def estimate(
         factors=factors,
         reference=dict(reference or {}),
         confidence=confidence,
-        replicates=replicates,
-        seed=seed,
     )
     return Rows("Estimates", lambda: (row_of(result) for result in numbers.estimate(edits, scores, settings)))
 

@@ -115,8 +115,8 @@ class Analysis:
     """The attributes whose groups are compared."""
     reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
     confidence: float = 0.95
-    replicates: int = 2000
-    seed: int = 0
+    smallest_effects: Mapping[str, float] = field(default_factory=lambda: dict[str, float]())
+    """The audit's own, where they differ from the rubric's."""
     prompts: Literal["fixed", "sample"] = "fixed"
     race_cut: int | None = None
     """From which score on the paper's tables count a race as changed; None for the rubric's."""

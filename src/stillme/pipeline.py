@@ -233,7 +233,7 @@ def _estimate(run: Run, stages: Sequence[Name], options: Options, summary: Summa
         options.say(f"Estimating from {made:,} edits of {edits:,} requests …")
     estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
     if "estimate" in stages:
-        summary.tables = write_tables(estimated, run.folder, calibration.standing_of(run))
+        summary.tables = write_tables(estimated, run.folder, run.settings, calibration.standing_of(run))
         summary.tables += disputes.write_judges(run)
     if "report" in stages:
         if edits >= _WORTH_SAYING:

@@ -69,7 +69,9 @@ def test_the_gate_is_inconclusive_where_the_judge_is_blind_and_decides_elsewhere
 
 def test_tables_say_so_beside_each_number(run: Run, tmp_path: Path):
     results = run.results
-    tables = write_tables(estimate(results.edits, results.scores, run.settings), tmp_path, records.standing_of(run))
+    tables = write_tables(
+        estimate(results.edits, results.scores, run.settings), tmp_path, run.settings, records.standing_of(run)
+    )
     with tables[0].open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if row["quantity"] == "skin_tone"]
     notes = {(row["scope"], row["group"]): row["judge_note"] for row in rows}

@@ -65,7 +65,7 @@ def _choose(folder: Path) -> None:
 
 
 def _make_cheap(file: Path) -> None:
-    """Editors and judges that need neither GPU nor key, and few replicates."""
+    """Editors and judges that need neither GPU nor key."""
     head, _, rest = file.read_text().partition("# The paper's three editors")
-    estimates = rest[rest.index("[estimates]") :].replace("replicates = 10000", "replicates = 200")
+    estimates = rest[rest.index("[estimates]") :]
     file.write_text(f'{head}\n[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n{estimates}')

@@ -18,7 +18,6 @@ from stillme.estimates import (
     equivalence,
     estimate,
     intraclass_correlations,
-    odds_ratios,
     paired_effects,
     row_tests,
 )
@@ -43,14 +42,13 @@ def write(folder: Path) -> None:
         rated = np.full(len(edits), RatingState.RATED, dtype=np.int32)
         lab = replace(scores, axis="skin_delta_l", value=stream.normal(50, 9, len(edits)), state=rated)
         other = replace(scores, judge="other", value=ordinal(stream.normal(0.8, 1, len(edits))), state=rated)
-        settings = Settings(factors=("race", "gender"), replicates=100, prompts=prompts)
-        write_tables(estimate(edits, [scores, lab, other], settings), folder / prompts)
+        settings = Settings(factors=("race", "gender"), prompts=prompts)
+        write_tables(estimate(edits, [scores, lab, other], settings), folder / prompts, settings)
         records = [
             *contrasts(edits, [scores, lab], settings, against=("rest", "pairs")),
             *equivalence(edits, [scores, lab], settings, margin=0.2),
             *intraclass_correlations(edits, [scores, lab], settings),
             *row_tests(edits, [scores, lab], settings),
-            *odds_ratios(edits, [scores, other], settings),
             *agreement(edits, [scores, other], settings),
             *against_people(edits, other, scores, settings),
             *corrected(edits, other, scores, settings),

@@ -31,7 +31,7 @@ from stillme.types import Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
 
-quick = Settings(factors=(), replicates=200)
+quick = Settings(factors=())
 LEVELS = ("nominal", "ordinal", "interval")
 
 
@@ -340,7 +340,7 @@ def test_edits_drawn_by_disagreement_give_unbiased_means_only_with_their_chances
     weighed, plain = [], []
     for seed in range(60):
         edits, judge, people, chosen, truth = disputed_world(seed, 80)
-        settings = Settings(factors=(), replicates=100)
+        settings = Settings(factors=())
         weighed.append(everyone(corrected(edits, judge, people, settings, chances=chosen.chances)) - truth)
         plain.append(everyone(corrected(edits, judge, people, settings)) - truth)
     error = np.std(weighed) / math.sqrt(len(weighed))
@@ -367,7 +367,7 @@ def test_chances_are_those_of_the_draw() -> None:
 
 def test_a_rating_whose_chance_is_not_known_does_not_count() -> None:
     edits, judge, people, chosen, _ = disputed_world(3, 80)
-    settings = Settings(factors=(), replicates=100)
+    settings = Settings(factors=())
     unknown = chosen.chances.copy()
     unknown[chosen.rows[:20]] = 0.0
     fewer = replace(people, value=people.value.copy())

@@ -11,7 +11,7 @@ from stillme.types import Interval
 from tests.records import portrait, prompt
 
 PORTRAITS, PROMPTS = 24, 10
-SETTINGS = Settings(factors=("group",), replicates=400)
+SETTINGS = Settings(factors=("group",))
 
 
 def made_edits() -> Edits:
@@ -108,7 +108,7 @@ def test_the_spread_between_epochs_is_recovered_whatever_edits_and_orders_add():
     behaviours = repeatability(EDITS, [repeats(answers, views=2)], SETTINGS)
     sd = interval(behaviours, "sd")
     assert sd.low < 0.4 < sd.high
-    assert sd.high - sd.low < 0.06
+    assert sd.high - sd.low < 0.1
     assert interval(behaviours, "identical").value == 0
     assert not any(part.scope == "contrast" for part in behaviours if part.measure == "sd")
 
@@ -162,7 +162,7 @@ def test_coverage_of_the_bias_is_nominal_when_portraits_differ():
         own = stream.normal(0.3, 0.3, PORTRAITS)[EDITS.portrait]
         first = stream.normal(3, 1, SIZE)
         second = first + own + stream.normal(0, 0.5, SIZE)
-        settings = Settings(factors=(), replicates=200)
+        settings = Settings(factors=())
         limits = interval(position_bias(EDITS, [repeats([first, second], views=2)], settings), "edited_first")
         hits += limits.low <= 0.3 <= limits.high
     assert 180 <= hits <= 198

@@ -27,7 +27,7 @@ from stillme.types import Estimate, Interval, NotEstimable
 
 from .worlds import ordinal, people, rows, shuffled
 
-quick = Settings(factors=("race",), replicates=100)
+quick = Settings(factors=("race",))
 
 
 def value(estimates: list[Estimate], **wanted: str) -> float:
@@ -88,7 +88,7 @@ def test_a_rate_at_a_cut_has_a_title_and_is_shown_in_percent(tmp_path) -> None:
     ]
     assert title("race_change>=4") == "Race Change ≥ 4"
     assert as_text(at_four).startswith("50.0 %")
-    text = write_tables([replace(at_four, prompts="P000")], tmp_path)[0].read_text()
+    text = write_tables([replace(at_four, prompts="P000")], tmp_path, quick)[0].read_text()
     assert "race_change>=4" in text
     assert "P000" in text
 
@@ -122,11 +122,7 @@ def test_the_intraclass_correlation_is_that_of_the_analysis_of_variance() -> Non
     stream = np.random.default_rng(5)
     values = stream.normal(0, 1, (200, 1)) + stream.normal(0, 2, (200, 10))
     edits, scores = rows(people("AB", 100), values, axis="skin_delta_l")
-    (correlation,) = [
-        quantity
-        for quantity in intraclass_correlations(edits, [scores], replace(quick, replicates=400))
-        if quantity.judge
-    ]
+    (correlation,) = [quantity for quantity in intraclass_correlations(edits, [scores], quick) if quantity.judge]
     between = 10 * values.mean(axis=1).var(ddof=1)
     within = values.var(axis=1, ddof=1).mean()
     assert isinstance(correlation.icc, Interval)
@@ -209,7 +205,7 @@ def test_coverage_holds_for_prompts_that_were_not_tried() -> None:
         values = stream.normal(0, 0.5, (24, 1)) + stream.normal(0, 1, (1, 20)) + stream.normal(0, 1, (24, 20))
         edits, scores = rows(people("AB", 12), values, axis="skin_delta_l")
         for prompts in covered:
-            estimates = estimate(edits, [scores], Settings(factors=(), replicates=200, seed=seed, prompts=prompts))
+            estimates = estimate(edits, [scores], Settings(factors=(), prompts=prompts))
             (whole,) = [row.outcome for row in estimates if row.quantity == "skin_delta_l"]
             covered[prompts] += whole.low <= 0 <= whole.high
     assert covered["sample"] / audits > 0.86
@@ -221,7 +217,7 @@ def test_one_prompt_says_nothing_of_others() -> None:
     estimates = estimate(edits, [scores], replace(quick, prompts="sample"))
     assert all(isinstance(row.outcome, NotEstimable) for row in estimates)
     assert {row.outcome.reason for row in estimates if row.scope == "all"} == {
-        "there is only one prompt, which says nothing about others"
+        "the group has only one prompt, which says nothing about others"
     }
 
 

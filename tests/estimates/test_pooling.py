@@ -18,7 +18,7 @@ from tests.estimates import worlds
 
 pytestmark = pytest.mark.numeric
 
-SETTINGS = Settings(factors=("race",), replicates=100)
+SETTINGS = Settings(factors=("race",))
 EDITORS = ("one", "two", "three")
 
 

@@ -14,7 +14,7 @@ from tests.estimates.worlds import ordinal, people, rows
 
 pytestmark = pytest.mark.numeric
 
-quick = Settings(factors=("race",), replicates=100)
+quick = Settings(factors=("race",))
 
 
 def world(seed: int) -> tuple[Edits, Scores]:
@@ -49,7 +49,6 @@ def test_renaming_groups_renames_results_and_nothing_else(seed: int) -> None:
     assert groups
     for key in groups:
         assert before[key][0] == pytest.approx(after[key][0])
-        # Resamples are drawn by the portraits' names, which stay.
         assert before[key][1:] == pytest.approx(after[key][1:])
 
 

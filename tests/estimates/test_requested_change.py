@@ -15,7 +15,7 @@ from tests.estimates import worlds
 
 pytestmark = pytest.mark.numeric
 
-SETTINGS = Settings(factors=("race",), replicates=100)
+SETTINGS = Settings(factors=("race",))
 
 
 def only_the_aging_prompt_ages(arms: tuple[str, ...] = ("baseline",)) -> tuple[Edits, Scores]:

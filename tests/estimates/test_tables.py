@@ -23,20 +23,20 @@ def records(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text("utf-8").splitlines()))
 
 
-quick = Settings(factors=("race",), replicates=100)
+quick = Settings(factors=("race",))
 
 
 def test_the_same_estimates_give_the_same_bytes_in_any_order(simulate: Simulate, tmp_path: Path) -> None:
     estimates = estimate(*simulate(1), quick)
-    first = [path.read_bytes() for path in write_tables(estimates, tmp_path / "a")]
-    second = [path.read_bytes() for path in write_tables(reversed(estimates), tmp_path / "b")]
+    first = [path.read_bytes() for path in write_tables(estimates, tmp_path / "a", quick)]
+    second = [path.read_bytes() for path in write_tables(reversed(estimates), tmp_path / "b", quick)]
     assert first == second
     assert all(b"\r" not in content for content in first)
 
 
 def test_every_estimate_is_a_row_and_reads_back(simulate: Simulate, tmp_path: Path) -> None:
     estimates = estimate(*simulate(1), quick)
-    everything, groups, disparities = write_tables(estimates, tmp_path)
+    everything, groups, disparities, _ = write_tables(estimates, tmp_path, quick)
     rows = records(everything)
     assert len(rows) == len(estimates)
     assert len(records(groups)) + len(records(disparities)) == len(estimates)
@@ -49,7 +49,7 @@ def test_a_name_cannot_become_a_spreadsheet_formula(simulate: Simulate, tmp_path
     edits, scores = simulate(1)
     hostile = replace(edits, editors=('=HYPERLINK("http://x")',))
     named = [replace(scores[0], judge="@SUM(1)")]
-    for path in write_tables(estimate(hostile, named, quick), tmp_path):
+    for path in write_tables(estimate(hostile, named, quick), tmp_path, quick)[:3]:
         for row in cells(path):
             for cell in row:
                 assert cell[:1] not in ("=", "+", "@"), cell
@@ -57,14 +57,15 @@ def test_a_name_cannot_become_a_spreadsheet_formula(simulate: Simulate, tmp_path
 
 
 def test_nothing_is_left_behind_beside_the_tables(simulate: Simulate, tmp_path: Path) -> None:
-    write_tables(estimate(*simulate(1), quick), tmp_path)
+    write_tables(estimate(*simulate(1), quick), tmp_path, quick)
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
         "disparities.csv",
         "estimates.csv",
+        "findings.json",
         "groups.csv",
     ]
 
 
 def test_no_estimates_still_make_tables_with_a_header(tmp_path: Path) -> None:
-    for path in write_tables([], tmp_path):
+    for path in write_tables([], tmp_path, quick)[:3]:
         assert path.read_text("utf-8").startswith("editor,arm,judge,quantity")

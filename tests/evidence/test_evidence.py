@@ -125,7 +125,7 @@ def test_a_bundle_as_it_was_sealed_is_consistent(bundle: Path):
     assert verification.cells > 1000
     with zipfile.ZipFile(bundle) as source:
         names = set(source.namelist())
-    tables = {f"tables/{name}.csv" for name in ("disparities", "estimates", "groups")}
+    tables = {f"tables/{name}.csv" for name in ("disparities", "estimates", "groups")} | {"tables/findings.json"}
     assert names == {"README.md", "SHA256SUMS", "evidence.json", "report.html", "stillme.sqlite", *tables}
 
 
@@ -258,9 +258,9 @@ FORGERIES = {
         "the design",
         "UPDATE design SET document = json_set(document, '$.portraits[0].attributes.group', 'b')",
     ),
-    "fewer replicates": (
+    "less confidence": (
         "the design",
-        "UPDATE design SET document = json_set(document, '$.analysis.replicates', 100)",
+        "UPDATE design SET document = json_set(document, '$.analysis.confidence', 0.5)",
     ),
 }
 

@@ -89,7 +89,6 @@ def make_all(folder: Path) -> dict[str, Path]:
 def _demo(folder: Path, people: Path) -> Path:
     audit = tomllib.loads(small_audit("The demo, smaller", source=str(people)))
     audit["prompts"]["only"] = ["O-01"]
-    audit["estimates"]["replicates"] = 200
     stillme.run(_written(folder, audit), say=_silent)
     return folder
 
@@ -128,7 +127,7 @@ def _counterbalanced(folder: Path, people: Path) -> Path:
 
 
 def _template(name: Experiment, people: Path) -> dict[str, Any]:
-    """An experiment's audit.toml, with judges that are never asked and fewer resamples."""
+    """An experiment's audit.toml, with judges that are never asked."""
     audit = tomllib.loads(experiment(name, f"{name}, smaller"))
     audit["portraits"]["source"] = str(people)
     axes = dict.fromkeys([*_AXES, "role_target"] if name == "roles" else _AXES, 1)
@@ -136,7 +135,6 @@ def _template(name: Experiment, people: Path) -> dict[str, Any]:
         {"use": "scripted", "name": judge, "parameters": {"scores": axes, "share": place / 100}}
         for place, judge in enumerate(("one judge", "another"))
     ]
-    audit["estimates"]["replicates"] = 200
     return audit
 
 
@@ -270,7 +268,6 @@ def _functions(folder: Path) -> Path:
         prompts=["Invert the colours", "Invert them twice", "Invert them three times"],
         factors=["group"],
         folder=folder,
-        estimates={"replicates": 200},
     )
     stillme.run(audit, say=_silent)
     return folder

@@ -49,7 +49,6 @@ only = ["O-01", "O-02"]
 use = "scripted"
 [estimates]
 factors = ["preset"]
-replicates = 200
 {extra}
 """
 

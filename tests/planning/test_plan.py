@@ -99,8 +99,8 @@ def test_seven_groups_of_twelve_see_what_simulated_audits_saw(diagnosis: Path):
         if detectable.factor == "preset" and detectable.against == "another group" and detectable.base == 0.10
     ]
     assert (detectable.groups, detectable.portraits, detectable.edits_each) == (7, 12, 20)
-    # Matched portraits are resampled in blocks, which costs degrees of freedom: a little more than the 9 to 19 points
-    # of unmatched ones.
+    # Matched sets are fewer than portraits, which costs degrees of freedom: a little more than the 9 to 19 points of
+    # unmatched ones.
     assert detectable.gap.low == pytest.approx(0.10, abs=0.02)
     assert detectable.gap.high == pytest.approx(0.23, abs=0.03)
     assert detectable.gap.value is not None

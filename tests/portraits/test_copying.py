@@ -43,7 +43,7 @@ def test_a_run_on_copies_of_rendered_people_says_that_they_are_rendered(tmp_path
     shrink_into(tmp_path / "portraits", portraits()[:2], longest=64)
     (tmp_path / "audit.toml").write_text(
         '[portraits]\nsource = "./portraits"\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
-        '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["preset"]\nreplicates = 200\n'
+        '[[judges]]\nuse = "scripted"\n[estimates]\nfactors = ["preset"]\n'
     )
     summary = run_stages(tmp_path, ("edit", "judge", "estimate", "report"), Options())
     assert summary.report

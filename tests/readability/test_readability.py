@@ -110,7 +110,7 @@ def first_screen(page: str) -> list[str]:
 def screen(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     picture = tmp_path_factory.mktemp("pictures") / "face.png"
     picture.write_bytes(encode_png(np.full((32, 32, 3), 128, dtype=np.uint8)))
-    settings = Settings(factors=("race", "gender"), replicates=100)
+    settings = Settings(factors=("race", "gender"))
     page = render(paper_like([picture], prompt_count=3, arms=("baseline", "feature"), settings=settings))
     return first_screen(page)
 

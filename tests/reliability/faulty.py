@@ -55,7 +55,6 @@ concurrency = {concurrency}
 use = "scripted"
 [estimates]
 factors = ["group"]
-replicates = 200
 {extra}
 """
     )

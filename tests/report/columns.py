@@ -30,7 +30,7 @@ EDITORS = ("flux", "qwen", "step1x")
 JUDGES = ("gemini", "gpt")
 AXES = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
 AGES = ("20s", "30s", "40s", "50s", "60s", "70s")
-SETTINGS = Settings(factors=("race", "gender", "age"), replicates=200)
+SETTINGS = Settings(factors=("race", "gender", "age"))
 
 _DARKENING = {"Black": 0.9, "Indian": 1.0, "White": 0.0}
 

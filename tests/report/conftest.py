@@ -31,7 +31,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def paper(pictures: Path) -> ReportData:
     """The paper's audit in small: three editors, two judges and their mean, two arms, people for every tenth edit."""
     files = sorted(pictures.iterdir())
-    settings = Settings(factors=("race", "gender"), replicates=100)
+    settings = Settings(factors=("race", "gender"))
     return paper_like(files, prompt_count=3, arms=("baseline", "feature"), with_people=True, settings=settings)
 
 
@@ -91,7 +91,7 @@ def make_data(pictures: Path) -> Callable[..., ReportData]:
             Scores(judge="watcher", axis=axis, value=np.where(rating == RatingState.RATED, value, np.nan), state=rating)
             for axis, value in (("edit_success", success), ("skin_tone", tone))
         )
-        settings = Settings(factors=("race", "gender"), replicates=200)
+        settings = Settings(factors=("race", "gender"))
         return ReportData(
             title=title,
             audit_hash="0123456789abcdef",

@@ -91,7 +91,7 @@ def planted(
         )
         for axis in axes
     )
-    settings = Settings(factors=("preset",), replicates=200)
+    settings = Settings(factors=("preset",))
     return with_happened(
         ReportData(
             title="Planted",

@@ -85,9 +85,7 @@ def test_without_a_model_there_is_no_section(tmp_path: Path):
     people = runs.people(tmp_path / "people")
     folder.mkdir()
     audit = f"[portraits]\nsource = '{people}'\n[prompts]\nonly = ['O-01']\n[[editors]]\nuse = 'noop'\n"
-    (folder / "audit.toml").write_text(
-        f"{audit}[[judges]]\nuse = 'instruments'\n[estimates]\nfactors = ['group']\nreplicates = 200\n"
-    )
+    (folder / "audit.toml").write_text(f"{audit}[[judges]]\nuse = 'instruments'\n[estimates]\nfactors = ['group']\n")
     runs.fill(folder, lambda *_: {})
     data = data_of(folder)
     assert data.behaviour is None

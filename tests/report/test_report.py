@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme.estimates import Disparity, estimate
-from stillme.estimates.multiplicity import holm
+from stillme.estimates import Disparity, estimate, holm
 from stillme.report import ReportData, render, write
 from stillme.report.findings import find
 from stillme.report.gallery import worst

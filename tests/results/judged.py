@@ -34,7 +34,7 @@ def write_audit(folder: Path, *judges: Mapping[str, Any], per_group: int = 12, *
         "prompts": {"only": ["O-01", "O-02", "V-01", "V-02"]},
         "editors": [{"use": "noop"}],
         "judges": list(judges),
-        "estimates": {"factors": ["group"], "replicates": 400},
+        "estimates": {"factors": ["group"]},
         **sections,
     }
     (folder / "audit.toml").write_text(tomli_w.dumps(audit))

@@ -35,7 +35,7 @@ def write(folder: Path, *, judges: str = "", editors: str = FLUX, extra: str = "
         f"title = 'Compared'\n[portraits]\nsource = '{portraits}'\n[prompts]\nonly = {sorted(set(asked))}\n"
         + editors
         + (judges or f"[[judges]]\nuse = 'scripted'\nname = 'scripted'\n[judges.parameters]\nscores = {{ {AXES} }}\n")
-        + "[estimates]\nfactors = ['group']\nreplicates = 200\n"
+        + "[estimates]\nfactors = ['group']\n"
         + extra
     )
     return folder

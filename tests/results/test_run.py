@@ -150,7 +150,7 @@ def test_outputs_that_were_moved_after_the_run_change_no_table(write_audit: Writ
 
 def test_what_changes_no_row_is_taken_over_by_estimate(finished: Path):
     file = finished / "audit.toml"
-    file.write_text(file.read_text().replace("replicates = 400", "replicates = 400\nconfidence = 0.8"))
+    file.write_text(file.read_text().replace("factors = ['group']", "factors = ['group']\nconfidence = 0.8"))
     with Run.open(finished) as run:
         assert run.settings.confidence == 0.95
         assert any("confidence: 0.95 → 0.8" in difference for difference in drift(run))

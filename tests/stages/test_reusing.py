@@ -25,7 +25,6 @@ use = "noop"
 use = "scripted"
 [estimates]
 factors = ["group"]
-replicates = 200
 {extra}
 """
 

@@ -140,7 +140,6 @@ name = "other"
 [[judges]]
 use = "scripted"
 [estimates]
-replicates = 200
 """
     )
     run_stages(folder, ("edit", "judge"), Options())

@@ -55,14 +55,6 @@ def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
         assert not table.rows or len(rows(table.path)) == table.rows
 
 
-def test_a_planted_gap_holds_under_most_specifications(run: Path):
-    path = next(iter(analyse(Run.open(run), only=["specifications"]).values())).path
-    found = [row for row in rows(path) if row["axis"] == "skin_tone"]
-    assert {row["rule"] for row in found} == {"", "mean", "paper", "code", "median", "worst"}
-    assert float(found[0]["share_holding"]) > 0.5
-    assert float(found[0]["headline_low"]) > 0
-
-
 def test_naive_tests_are_marked(run: Path):
     path = next(iter(analyse(Run.open(run), only=["row_tests"]).values())).path
     assert {row["naive"] for row in rows(path)} == {"True"}

@@ -23,7 +23,7 @@ def source() -> Source:
     return Source(
         edits=edits,
         scores=(made, race),
-        settings=Settings(factors=("race",), replicates=100),
+        settings=Settings(factors=("race",)),
         factor="race",
         factors=("race", "gender"),
         people=frozenset(),

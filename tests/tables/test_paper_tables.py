@@ -29,7 +29,7 @@ from stillme.types import Interval, Prompt
 from tests.estimates import worlds
 
 Write = Callable[..., Path]
-SETTINGS = Settings(factors=("race",), replicates=200)
+SETTINGS = Settings(factors=("race",))
 EDITORS = ("flux", "qwen")
 
 
@@ -120,7 +120,7 @@ def test_tables_match_portraits_as_the_estimates_do(source: Source):
     assert len(shown) > 100
     known = estimate(baseline.edits, scores, declared)
     assert [one for one in shown if one not in known] == []
-    assert any(isinstance(one.outcome, Interval) and "matched" in one.outcome.method for one in shown)
+    assert any(isinstance(one.outcome, Interval) and "identities" in one.outcome.method for one in shown)
 
 
 def test_numbers_are_the_estimates_of_the_ensemble_in_the_baseline_arm(source: Source, tables: list[PaperTable]):

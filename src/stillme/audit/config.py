@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator, model_validator
 
 from stillme.addresses import picture_store_problem
 from stillme.audit.rules import parse_rule
@@ -184,10 +184,8 @@ class EstimatesSection(Section):
     """Factor = group that others are compared with, instead of with the rest."""
     confidence: float = Field(default=0.95, ge=0.5, le=0.999)
     """Of the intervals."""
-    replicates: int = Field(default=2000, ge=200, le=1_000_000)
-    """Of the bootstrap."""
-    seed: int = 0
-    """Of the resampling."""
+    smallest_effects: dict[str, PositiveFloat] = {}
+    """Quantity = the smallest difference between groups that matters, in its own unit; also `rate` and `scale`."""
     prompts: Literal["fixed", "sample"] = "fixed"
     """`fixed`: numbers are about these prompts; `sample`: about prompts like these, with wider intervals."""
     race_cut: Literal[2, 3, 4, 5] | None = None

@@ -62,8 +62,6 @@ rule = "mean"
 [estimates]
 {factors}
 confidence = 0.95
-replicates = 2000
-seed = 0
 
 [budget]
 # Limits: dollars for the whole run folder (raise them to continue), minutes for each `stillme run`.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Noticed, Share, Verdict
-from stillme.estimates.quantiles import t_quantile, wilson
+from stillme.estimates.intervals import t_quantile, wilson
 from stillme.results import Results
 from stillme.rubric.limits import AxisLimits, load
 from stillme.types import Prompt, Spec

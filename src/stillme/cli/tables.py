@@ -80,7 +80,7 @@ def tables(
     The analyses are written into tables/statistics, one CSV each:
 
     \b
-    contrasts       each group against the reference, the rest and each other: difference, ratio, Cliff's delta, p
+    contrasts       each group against the reference, the rest and each other: difference, ratio, p
     pooled          means, rates and gaps of all editors together
     equivalence     is a gap smaller than the margin?
     cuts            rates at every cut-point of every scale
@@ -97,8 +97,6 @@ def tables(
     coverage        combined scores that lack a judge, by judge and by group
     known_answers   right answers to hidden pairs of known truth, by axis and skin tone
     against_people  judges compared with people; corrected: estimates corrected by people
-    specifications  the largest gaps under every rule, cut-point, judge and disclosure
-    odds_ratios     a mixed ordinal model
 
     docs/statistics.md explains each. AUDIT is the current folder unless the first word names another.
     """

@@ -12,7 +12,7 @@ from stillme.comparison.matching import Matched
 from stillme.estimates import EditState, GapChanges, PairedEffect, benjamini_hochberg
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.gap_changes import GapVerdict
-from stillme.report.headlines import deciding, is_drift, is_headline, order_of
+from stillme.estimates.headlines import deciding, is_drift, is_headline, order_of
 from stillme.types import Interval, NotEstimable
 
 Verdict = Literal["worse", "better", "changed", "unclear"]
@@ -85,7 +85,7 @@ class GapChange:
     growth: Interval
     """How much larger the gap became that grew most, over all pairs."""
     p: float | None
-    """Adjusted for all pairs of the factor (max-T); None where no portrait differs from its group, so that there is no
+    """Adjusted for all pairs of the factor; None where no portrait differs from its group, so that there is no
     test."""
     others: int
     """How many more pairs of groups changed."""

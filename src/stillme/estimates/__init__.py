@@ -5,15 +5,15 @@ Rows come as columns: `Edits`, and one `Scores` for each judge and axis. Setting
 - `estimate`: every mean and named rate, for all, by group, as contrast and as disparity; `gap` is one contrast.
 - `by_prompt`, `by_intersection`, `at_every_cut`: the same for each prompt or kind of prompt, for intersections of
   attributes, and at every cut of the scales. `Edits.where`, `.pooled` and `.crossed` make other parts.
-- `contrasts`: difference, ratio and Cliff's delta against the reference, the rest or each other, and their tests.
+- `contrasts`: difference and ratio against the reference, the rest or each other, and their tests.
 - `equivalence`: whether a gap is smaller than a margin.
 - `intraclass_correlations`: the correlation of one portrait's edits, and their design effect.
 - `paired_effects`: a mitigation against the baseline. `above_floor`: minus the same under the no-op arm.
 - `gap_changes`: how the gap of every pair of groups differs between two arms or editors.
-- `adherence`: role prompts. `specification_curve`: a gap under every rule, cut, judge and disclosure.
+- `adherence`: role prompts.
 - `row_tests`, `paired_row_tests`: the classical tests on single edits, marked naive where they are.
-- `odds_ratios`: a mixed ordinal model, for comparison.
 - `agreement` (a room of its own): agreement of raters, judges against people, rates corrected by people.
+- `find_gaps`: every gap that can make a headline, with its word.
 - `holm`, `benjamini_hochberg`: adjustment for multiple tests.
 """
 
@@ -21,34 +21,30 @@ from stillme.estimates.breakdowns import at_every_cut, by_intersection, by_promp
 from stillme.estimates.classical import RowTest, paired_row_tests, row_tests
 from stillme.estimates.clustering import IntraclassCorrelation, intraclass_correlations
 from stillme.estimates.contrasts import Contrast, contrasts
-from stillme.estimates.disparity import Disparity, NullBand
 from stillme.estimates.equivalence import Equivalence, equivalence
-from stillme.estimates.estimating import estimate, gap
+from stillme.estimates.estimating import Disparity, estimate, gap
+from stillme.estimates.findings import Finding, find_gaps
 from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes
-from stillme.estimates.mixed import OddsRatio, odds_ratios
-from stillme.estimates.multiplicity import benjamini_hochberg, holm
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
-from stillme.estimates.permuting import PermutationTest
+from stillme.estimates.permutation import NullBand, PermutationTest, benjamini_hochberg, holm
 from stillme.estimates.roles import Adherence, Genders, adherence
 from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, headline, one_judge
 from stillme.estimates.settings import Settings
-from stillme.estimates.specifications import Curve, Specification, specification_curve
 from stillme.estimates.standing import Standing, mark
 
 __all__ = [
     "Adherence",
     "Contrast",
-    "Curve",
     "Disparity",
     "EditState",
     "Edits",
     "Equivalence",
+    "Finding",
     "GapChanges",
     "Genders",
     "IntraclassCorrelation",
     "JudgeKind",
     "NullBand",
-    "OddsRatio",
     "PairChange",
     "PairedEffect",
     "PermutationTest",
@@ -56,7 +52,6 @@ __all__ = [
     "RowTest",
     "Scores",
     "Settings",
-    "Specification",
     "Standing",
     "above_floor",
     "adherence",
@@ -67,16 +62,15 @@ __all__ = [
     "contrasts",
     "equivalence",
     "estimate",
+    "find_gaps",
     "gap",
     "gap_changes",
     "headline",
     "holm",
     "intraclass_correlations",
     "mark",
-    "odds_ratios",
     "one_judge",
     "paired_effects",
     "paired_row_tests",
     "row_tests",
-    "specification_curve",
 ]

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stillme import rubric
-from stillme.estimates import design, disparity
+from stillme.estimates import design
 from stillme.estimates.agreement.measures import without_noise
 from stillme.estimates.agreement.raters import ratings_of
-from stillme.estimates.bootstrap import resample
 from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.intervals import outcomes
+from stillme.estimates.permutation import null_bands
 from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE
 from stillme.estimates.rows import Edits, EditState, Scores
@@ -95,7 +96,7 @@ class _Measured:
             judge=self.judge,
             sums=sums_by(columns.rank, value, size),
             counts=sums_by(columns.rank, self.weight, size),
-            squares=sums_by(columns.rank, value * value, size),
+            squares=sums_by(columns.rank, value * value / np.maximum(self.weight, NOISE), size),
             excluded={},
             bounds=self.bounds,
             is_rate=self.is_rate,
@@ -233,14 +234,14 @@ def _estimated(columns: Columns, measured: Sequence[_Measured], settings: Settin
         part for part in measured if part.weight.any() and (part.axis in scales or part.measure not in _IN_POINTS)
     ]
     quantities = [part.collapsed(columns) for part in measured]
-    plans = [design.everyone(columns, settings)]
+    plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     by_measure: list[list[Behaviour]] = [[] for _ in measured]
     for plan in plans:
-        resampled = list(resample(plan, quantities, settings))
-        bands = disparity.null_bands(plan, quantities, resampled, settings)
-        for place, (part, result, band) in enumerate(zip(measured, resampled, bands, strict=True)):
-            for comparison, outcome in zip(plan.comparisons, result.outcomes, strict=True):
+        found = outcomes(plan, quantities, replace(settings, prompts="fixed"))
+        bands = null_bands(plan, quantities, settings)
+        for place, (part, by_comparison, band) in enumerate(zip(measured, found, bands, strict=True)):
+            for comparison, outcome in zip(plan.comparisons, by_comparison, strict=True):
                 # The difference of two roots is not the root of a difference.
                 if not (part.is_variance and comparison.against is not None):
                     p = band.omnibus if band else None

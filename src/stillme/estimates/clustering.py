@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stillme.estimates import design
-from stillme.estimates.bootstrap import draws
-from stillme.estimates.products import product
+from stillme.estimates.intervals import jackknife, t_quantile
 from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Scores
@@ -39,21 +38,12 @@ class IntraclassCorrelation:
 def intraclass_correlations(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[IntraclassCorrelation]:
     """The ICC and design effect of every mean and rate, for each editor, arm and judge."""
     columns = Columns.of(edits)
-    plan = design.everyone(columns, settings)
+    plan = design.everyone(columns)
     quantities = list(columns.quantities(scores))
-    moments = np.stack([_moments(plan, quantity) for quantity in quantities], axis=1)
-    # One pass over the resamples for all quantities: drawing them is most of the work.
-    resampled = np.concatenate([_icc(_resampled(drawn[0], moments)) for drawn in draws(plan, settings)])
-    observed = _icc(moments.sum(axis=0))
-    return [
-        _correlation(plan, quantity, float(observed[place]), resampled[:, place], settings)
-        for place, quantity in enumerate(quantities)
-    ]
+    return [_correlation(plan, quantity, settings) for quantity in quantities]
 
 
-def _correlation(
-    plan: design.Plan, quantity: Quantity, observed: float, resampled: Floats, settings: Settings
-) -> IntraclassCorrelation:
+def _correlation(plan: design.Plan, quantity: Quantity, settings: Settings) -> IntraclassCorrelation:
     seen = quantity.counts > 0
     portraits, total = int(seen.sum()), float(quantity.counts.sum())
     outcome: Interval | NotEstimable
@@ -61,7 +51,7 @@ def _correlation(
         reason = "rated edits of fewer than two portraits" if portraits < 2 else "only one rated edit a portrait"
         outcome = NotEstimable(reason=reason)
     else:
-        outcome = _interval(plan, observed, resampled, settings)
+        outcome = _interval(plan, _moments(plan, quantity), settings)
     effect = None
     if isinstance(outcome, Interval):
         typical = float((quantity.counts[seen] ** 2).sum() / total)
@@ -93,25 +83,21 @@ def _moments(plan: design.Plan, quantity: Quantity) -> Floats:
     return np.stack([sums_by(plan.unit[inside], column[inside], len(plan.names)) for column in columns], axis=1)
 
 
-def _resampled(counts: Floats, moments: Floats) -> Floats:
-    """Resamples × quantities × six sums."""
-    return product(counts, moments.reshape(len(moments), -1)).reshape(len(counts), *moments.shape[1:])
-
-
-def _interval(plan: design.Plan, value: float, resampled: Floats, settings: Settings) -> Interval | NotEstimable:
+def _interval(plan: design.Plan, moments: Floats, settings: Settings) -> Interval | NotEstimable:
+    moments = moments[moments[:, 1] > 0]
+    total = moments.sum(axis=0)
+    value, without = float(_icc(total[None, :])[0]), _icc(total - moments)
     if not math.isfinite(value):
         return NotEstimable(reason="every edit has the same value")
-    resampled = resampled[np.isfinite(resampled)]
-    if not len(resampled):
-        return NotEstimable(reason="too few portraits differ to resample them")
-    tail = (1 - settings.confidence) / 2
-    low, high = (float(quantile) for quantile in np.quantile(resampled, [tail, 1 - tail]))
+    if len(moments) < 3 or not np.isfinite(without).all():
+        return NotEstimable(reason=f"too few {plan.noun} differ to leave one out")
+    half = t_quantile((1 + settings.confidence) / 2, len(moments) - 1) * jackknife(without)
     return interval(
         value,
-        min(low, value),
-        max(high, value),
+        max(-1.0, value - half),
+        min(1.0, value + half),
         confidence=settings.confidence,
-        method=f"analysis of variance; percentile bootstrap over {plan.noun}",
+        method=f"analysis of variance; jackknife over {plan.noun}, Student's t",
     )
 
 

@@ -1,4 +1,4 @@
-"""Each group against a reference, the rest, or every other group: difference, ratio and Cliff's delta."""
+"""Each group against a reference, the rest, or every other group: difference and ratio."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import numpy as np
 
 from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
-from stillme.estimates.dominance import delta_of, dominance
-from stillme.estimates.permuting import PermutationTest, Sides, permutation_tests
-from stillme.estimates.quantities import Columns, Counted, Measured, Quantity
-from stillme.estimates.resampling import resample
+from stillme.estimates.intervals import Batch, Outcome, Side, batches, method_of, problem_of
+from stillme.estimates.permutation import PermutationTest, side_tests
+from stillme.estimates.quantities import Columns, Counted, Quantity
 from stillme.estimates.rounding import interval
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable
 
-Measure = Literal["difference", "ratio", "cliffs_delta"]
+Measure = Literal["difference", "ratio"]
 Against = Literal["reference", "rest", "pairs"]
 
 
@@ -29,8 +28,7 @@ class Contrast(Estimate):
     """One group against another side."""
 
     measure: Measure
-    """`difference` of the means or rates; `ratio` of the rates (1 is equal); `cliffs_delta`: how much more often an
-    edit of the group scores above one of the other side than below it, from -1 to 1."""
+    """`difference` of the means or rates; `ratio` of the rates (1 is equal)."""
     level: str
     against: str
     """Another level, or `rest`."""
@@ -44,27 +42,27 @@ def contrasts(
     settings: Settings,
     *,
     against: Collection[Against] = ("reference", "rest"),
-    measures: Collection[Measure] = ("difference", "ratio", "cliffs_delta"),
+    measures: Collection[Measure] = ("difference", "ratio"),
     quantities: Collection[str] | None = None,
 ) -> list[Contrast]:
     """Compare every group of every factor with the declared reference, the rest, or each other group.
 
-    `reference` gives nothing for a factor without a declared one. Ratios are for rates only, Cliff's delta for means
-    only. `quantities` limits the work to these names.
+    `reference` gives nothing for a factor without a declared one. Ratios are for rates only.
+    `quantities` limits the work to these names.
     """
     columns = Columns.of(edits)
-    chosen = [measured for measured in columns.measured(scores) if quantities is None or measured.name in quantities]
-    collapsed = [columns.collapse(measured, prompts=settings.prompts == "sample") for measured in chosen]
+    offered = columns.quantities(scores, prompts=settings.prompts == "sample")
+    collapsed = [quantity for quantity in offered if quantities is None or quantity.name in quantities]
     compared: list[Contrast] = []
     for factor in settings.factors:
         reference = settings.reference.get(factor)
         plan = design.by_factor(columns, factor, settings)
         families = [pairs for kind in against if (pairs := _pairs(plan, kind, reference))]
         sides = [[_sides(plan, *pair) for pair in pairs] for pairs in families]
-        tested = permutation_tests(plan, collapsed, sides, settings)
+        tested = [side_tests(plan, collapsed, family) for family in sides]
         # A pair that is in several families is compared once.
         distinct = dict.fromkeys(pair for pairs in families for pair in pairs)
-        outcomes = _outcomes(columns, plan, chosen, collapsed, list(distinct), measures, settings)
+        outcomes = _outcomes(plan, collapsed, list(distinct), measures, settings)
         for pairs, tests in zip(families, tested, strict=True):
             compared += _family(plan, collapsed, pairs, tests, measures, outcomes)
     return compared
@@ -85,9 +83,7 @@ _Outcomes = Mapping[tuple[Measure, int, tuple[str, str]], _Known]
 
 
 def _outcomes(
-    columns: Columns,
     plan: Plan,
-    measured: Sequence[Measured],
     collapsed: Sequence[Quantity],
     pairs: Sequence[tuple[str, str]],
     measures: Collection[Measure],
@@ -101,26 +97,42 @@ def _outcomes(
     everyone = [comparison.everyone for comparison in compared]
     counted = [quantity.within(everyone) for quantity in collapsed]
     outcomes: dict[tuple[Measure, int, tuple[str, str]], _Known] = {}
+    wanted = replace(plan, comparisons=(*groups, *compared))
     for measure in measures:
-        places, quantities = _quantities_for(measure, columns, measured, collapsed, compared)
-        scale = "log ratio" if measure == "ratio" else "difference"
-        scaled = [replace(comparison, scale=scale) for comparison in compared]
-        # Groups stay in the plan: the correlation of a portrait's edits is pooled over them.
-        spread = [replace(group, for_spread=True) for group in groups]
-        wanted = replace(plan, comparisons=(*spread, *scaled), levels=())
-        for place, quantity, resampled in zip(places, quantities, resample(wanted, quantities, settings), strict=True):
-            own = resampled.outcomes[len(groups) :]
+        places = [place for place, quantity in enumerate(collapsed) if measure == "difference" or quantity.is_rate]
+        quantities = [collapsed[place] for place in places]
+        for place, own in zip(places, _measured(measure, wanted, compared, quantities, settings), strict=True):
             for pair, comparison, number, outcome in zip(pairs, compared, counted[place], own, strict=True):
-                final = _in_own_unit(plan, measure, quantity, comparison, outcome)
-                outcomes[measure, place, pair] = (comparison, number, final)
+                outcomes[measure, place, pair] = (comparison, number, outcome)
     return outcomes
+
+
+def _measured(
+    measure: Measure,
+    plan: Plan,
+    compared: Sequence[Comparison],
+    quantities: Sequence[Quantity],
+    settings: Settings,
+) -> Iterator[list[Outcome]]:
+    """For each quantity the outcome of each comparison; groups are in the plan, because their spread is pooled."""
+    for batch in batches(plan, quantities, settings):
+        by_comparison = [
+            batch.outcomes(comparison, settings.confidence)
+            if measure == "difference"
+            else [
+                _ratio(batch, place, batch.sides(comparison), settings.confidence)
+                for place in range(len(batch.quantities))
+            ]
+            for comparison in compared
+        ]
+        yield from ([column[place] for column in by_comparison] for place in range(len(batch.quantities)))
 
 
 def _family(
     plan: Plan,
     collapsed: Sequence[Quantity],
     pairs: Sequence[tuple[str, str]],
-    tests: Sequence[tuple[PermutationTest, ...]],
+    tests: Sequence[Sequence[PermutationTest | None]],
     measures: Collection[Measure],
     outcomes: _Outcomes,
 ) -> Iterator[Contrast]:
@@ -131,45 +143,15 @@ def _family(
                     yield _contrast(plan, quantity, pair, measure, known, test)
 
 
-def _quantities_for(
-    measure: Measure,
-    columns: Columns,
-    measured: Sequence[Measured],
-    collapsed: Sequence[Quantity],
-    compared: Sequence[Comparison],
-) -> tuple[list[int], list[Quantity]]:
-    """The places of the quantities that a measure is for, and what is resampled for it."""
-    places = [
-        place
-        for place, quantity in enumerate(collapsed)
-        if measure == "difference" or quantity.is_rate == (measure == "ratio")
-    ]
-    if measure != "cliffs_delta":
-        return places, [collapsed[place] for place in places]
-    return places, [dominance(columns, measured[place], collapsed[place], compared) for place in places]
-
-
 def _comparison(members: Mapping[str, Flags], level: str, against: str) -> Comparison:
     everyone = np.logical_or.reduce(list(members.values()))
     other = everyone & ~members[level] if against == REST else members[against]
     return Comparison(scope="contrast", group=f"{level} - {against}", members=members[level], against=other)
 
 
-def _sides(plan: Plan, level: str, against: str) -> Sides:
+def _sides(plan: Plan, level: str, against: str) -> tuple[Flags, Flags]:
     one = np.array([name == level for name in plan.levels], dtype=np.bool_)
     return one, ~one if against == REST else np.array([name == against for name in plan.levels], dtype=np.bool_)
-
-
-def _in_own_unit(
-    plan: Plan, measure: Measure, quantity: Quantity, comparison: Comparison, outcome: Interval | NotEstimable
-) -> Interval | NotEstimable:
-    if isinstance(outcome, NotEstimable) or measure == "difference":
-        return outcome
-    if measure == "ratio":
-        value, low, high = (math.exp(log) for log in (outcome.value, outcome.low, outcome.high))
-        return interval(value, low, high, confidence=outcome.confidence, method=outcome.method)
-    sides = (comparison.members, comparison.members if comparison.against is None else comparison.against)
-    return delta_of(outcome, min(plan.people(side & (quantity.counts > 0)) for side in sides))
 
 
 def _contrast(
@@ -196,3 +178,21 @@ def _contrast(
         permutation=test if isinstance(outcome, Interval) else None,
         **counted,
     )
+
+
+def _ratio(batch: Batch, place: int, sides: Sequence[Side], confidence: float) -> Outcome:
+    """Donner and Zou's ratio of two rates from each one's own limits."""
+    if problem := problem_of(batch, place, sides):
+        return NotEstimable(reason=problem)
+    (a, b) = (float(side.value[place]) for side in sides)
+    if b <= 0:
+        return NotEstimable(reason="the rate of the other side is 0, so there is no ratio to it")
+    (low_a, high_a), (low_b, high_b) = (tuple(float(end[place]) for end in side.limits(confidence)) for side in sides)
+    under, over = high_b * (2 * b - high_b), low_b * (2 * b - low_b)
+    high = (a * b + math.sqrt(max(0.0, (a * b) ** 2 - high_a * (2 * a - high_a) * over))) / over
+    low = 0.0
+    # Where the other side's upper limit is beyond twice its rate, a ratio of 0 is the limit.
+    if under > 0 and low_a > 0:
+        # Divided by the larger root: the difference of the two terms would cancel where `under` is small.
+        low = low_a * (2 * a - low_a) / (a * b + math.sqrt(max(0.0, (a * b) ** 2 - low_a * (2 * a - low_a) * under)))
+    return interval(a / b, low, high, confidence=confidence, method=method_of(batch, place, sides))

@@ -1,11 +1,10 @@
-"""Who is compared with whom, and what is resampled together."""
+"""Who is compared with whom, and which portraits are one unit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from stillme.types import Scope
 Places = NDArray[np.intp]
 
 MIN_SETS = 6
-"""Matched sets below which portraits are not paired: fewer sign flips than of six cannot reject at 5 %."""
+"""Matched sets below which portraits are not paired."""
 
 MIN_COMPLETE = 0.8
 """The share of matched sets that must hold every level."""
@@ -37,10 +36,6 @@ class Comparison:
     members: Flags
     """Per portrait."""
     against: Flags | None = None
-    scale: Literal["difference", "log ratio"] = "difference"
-    """How the two sides are compared."""
-    for_spread: bool = False
-    """Whether it is here only because the spread within groups is pooled over it; nobody reads its interval."""
 
     @property
     def everyone(self) -> Flags:
@@ -58,51 +53,45 @@ class PermutationDesign:
     """Per unit: its label."""
     within: Places
     """Per unit: the block inside which labels are permuted."""
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is compared and resampled for one factor, or for everyone."""
+    """What is compared for one factor, or for everyone."""
 
     factor: str
     unit: Places
-    """Per portrait: the unit that it is resampled with, or -1 where the portrait has no part in this plan."""
-    strata: tuple[Places, ...]
-    """Units that are resampled together, each stratum by itself."""
+    """Per portrait: its block, or -1 where the portrait has no part in this plan. Its portraits on one side of a
+    comparison are one unit; where a block is on both sides, what it shares cancels."""
     names: tuple[str, ...]
-    """The units' names."""
+    """The blocks' names."""
     noun: str
-    """What a unit is, for the method's description."""
+    """What a unit is."""
     paired: bool
-    person: Places | None = None
-    """Per portrait: whom it shows; None where all show different people."""
+    """Whether blocks hold several levels, so that what they share cancels in a contrast."""
     comparisons: tuple[Comparison, ...]
     levels: tuple[str, ...] = ()
-    """Levels with enough portraits to be compared; the first comparisons are theirs, in this order."""
+    """Levels with enough units to be compared; the first comparisons are theirs, in this order."""
     too_small: Mapping[str, Flags]
-    """Levels with one portrait or one block only, which have no spread to estimate."""
+    """Levels with one unit only, which have no spread to estimate."""
     permutation: PermutationDesign | None = None
 
-    def people(self, portraits: Flags) -> int:
-        """How many different people these portraits show."""
-        inside = portraits & (self.unit >= 0)
-        return int(np.count_nonzero(inside)) if self.person is None else len(np.unique(self.person[inside]))
+    def units(self, portraits: Flags) -> int:
+        """How many units these portraits make."""
+        return len(np.unique(self.unit[portraits & (self.unit >= 0)]))
 
 
-def everyone(columns: Columns, settings: Settings) -> Plan:
+def everyone(columns: Columns) -> Plan:
     """All portraits as one group."""
     members = np.ones(len(columns.portraits), dtype=np.bool_)
-    unit, names = _clusters(columns, members, settings.design_factors)
+    unit, names = _blocks(columns, members)
     enough = len(names) >= 2
     return Plan(
         factor="",
         unit=unit,
-        strata=(np.arange(len(names), dtype=np.intp),),
         names=names,
-        noun="portraits" if len(names) == len(members) else "blocks of portraits",
+        noun=_noun(len(names), len(members)),
         paired=False,
-        person=_person(columns, unit, settings.design_factors),
         comparisons=(Comparison(scope="all", group="", members=members),) if enough else (),
         too_small={} if enough else {"": members},
     )
@@ -118,28 +107,27 @@ def by_factor(columns: Columns, factor: str, settings: Settings) -> Plan:
     if reference is not None and reference not in levels:
         raise UnknownName.among("reference level", reference, levels, f"{factor} has {', '.join(levels)}.")
     codes = codes_by_portrait[columns.places].astype(np.intp)
-    large = [code for code in range(len(levels)) if np.count_nonzero(codes == code) >= 2]
-    units = _units(columns, codes, large, factor, settings)
-    unit = units.unit
-    enough = [code for code in large if len(np.unique(unit[codes == code])) >= 2]
-    strata = (
-        (np.arange(len(units.names), dtype=np.intp),)
-        if units.paired
-        else tuple(np.unique(unit[codes == code]) for code in enough)
-    )
+    unit, names = _units(columns, codes, settings.matched_with(factor))
+    cells = _cells(unit, codes)
+    enough = [code for code in range(len(levels)) if len(np.unique(unit[codes == code])) >= 2]
+    part = np.isin(codes, enough)
+    several = _levels_per_block(unit, codes, part) > 1
     return Plan(
         factor=factor,
-        unit=np.where(np.isin(codes, enough), unit, -1),
-        strata=strata,
-        names=units.names,
-        noun=units.noun,
-        paired=units.paired,
-        person=_person(columns, unit, settings.design_factors),
+        unit=np.where(part, unit, -1),
+        names=names,
+        noun=_noun(len(np.unique(cells[codes >= 0])), int(np.count_nonzero(codes >= 0))),
+        paired=int(np.count_nonzero(several)) >= MIN_SETS,
         levels=tuple(levels[code] for code in enough),
         too_small={name: codes == code for code, name in enumerate(levels) if code not in enough},
         comparisons=_comparisons(levels, codes, enough, reference),
-        permutation=_permutation(columns, codes, enough, units),
+        permutation=_permutation(unit, codes, enough, several) if len(enough) > 1 else None,
     )
+
+
+def _noun(units: int, portraits: int) -> str:
+    """Several portraits of a unit show one identity."""
+    return "portraits" if units == portraits else "identities"
 
 
 def _comparisons(
@@ -159,153 +147,66 @@ def _comparisons(
     return (*groups, *contrasts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Units:
-    """What is resampled together for a factor, and inside what labels are permuted."""
-
-    unit: Places
-    names: tuple[str, ...]
-    noun: str
-    paired: bool = False
-    """Whether a unit holds every level, so that what it shares cancels in a contrast."""
-    whole: bool = False
-    """Whether labels belong to whole units, because no unit has two."""
-
-
-def _person(columns: Columns, unit: Places, factors: tuple[str, ...]) -> Places | None:
-    """Whom each portrait shows: portraits of a unit that are alike in all declared factors count as one person.
-
-    Such are several pictures of somebody. Matched portraits differ in a factor, so they show different people.
-    """
-    people: dict[tuple[int | str, ...], int] = {}
-    person = np.full(len(unit), -1, dtype=np.intp)
-    inside: list[int] = np.flatnonzero(unit >= 0).tolist()
-    for place in inside:
-        attributes = columns.portraits[place].attributes
-        labels = (int(unit[place]), *(attributes.get(factor, "") for factor in factors))
-        person[place] = people.setdefault(labels, len(people))
-    return person if len(people) < len(inside) else None
-
-
-def _units(columns: Columns, codes: Places, large: list[int], factor: str, settings: Settings) -> _Units:
-    """Match the levels of a factor on all the other factors; else on blocks; else take portraits by themselves.
-
-    A block that repeats its cell of the design is a cluster, such as several pictures of a person: if it lies within
-    one level it is resampled whole, because its portraits are not independent.
-    """
-    part = np.isin(codes, large)
-    ids = tuple(portrait.id for portrait in columns.portraits)
-    cluster, names = _clusters(columns, part, settings.design_factors)
-    no_clusters = len(names) == part.sum()
-    if no_clusters and len(large) > 1:
-        sets = _matched_sets(columns, codes, part, large, settings.matched_with(factor))
-        if sets is not None:
-            return _Units(unit=sets[0], names=sets[1], noun="sets of matched portraits", paired=True)
-    block, block_names = _blocks(columns, part)
-    levels_per_block = _levels_per_block(block, codes, part, len(block_names))
-    if len(large) > 1 and len(block_names) > 1 and (levels_per_block == len(large)).all():
-        return _Units(unit=block, names=block_names, noun="blocks of portraits, paired", paired=True)
-    if not no_clusters and (_levels_per_block(cluster, codes, part, len(names)) == 1).all():
-        return _Units(unit=cluster, names=names, noun="blocks of portraits", whole=True)
-    return _Units(unit=np.where(part, np.arange(len(ids)), -1), names=ids, noun="portraits")
+def _units(columns: Columns, codes: Places, others: tuple[str, ...]) -> tuple[Places, tuple[str, ...]]:
+    """Each portrait's block; where portraits have none, their matched set, alike in all other factors."""
+    part = codes >= 0
+    block, names = _blocks(columns, part)
+    if len(names) == np.count_nonzero(part):
+        return _matched_sets(columns, codes, part, others) or (block, names)
+    return block, names
 
 
 def _matched_sets(
-    columns: Columns, codes: Places, part: Flags, large: list[int], others: tuple[str, ...]
+    columns: Columns, codes: Places, part: Flags, others: tuple[str, ...]
 ) -> tuple[Places, tuple[str, ...]] | None:
     """Sets of portraits that are alike in the other factors and hold each level once; None where there are none.
 
     Factors that are not crossed with this one, such as a measured tone, are left out of the matching.
     """
-    portraits = columns.portraits
+    levels = len(np.unique(codes[part]))
     for size in range(len(others), 0, -1):
         for chosen in combinations(others, size):
             names: dict[str, int] = {}
             unit = np.full(len(codes), -1, dtype=np.intp)
             members: list[int] = np.flatnonzero(part).tolist()
             for place in members:
-                alike = "/".join(portraits[place].attributes.get(other, "") for other in chosen)
+                alike = "/".join(columns.portraits[place].attributes.get(other, "") for other in chosen)
                 unit[place] = names.setdefault(alike, len(names))
-            cells = unit[part] * (int(codes.max()) + 1) + codes[part]
-            complete = np.count_nonzero(_levels_per_block(unit, codes, part, len(names)) == len(large))
+            cells = _cells(unit, codes)[part]
+            complete = np.count_nonzero(_levels_per_block(unit, codes, part) == levels)
             once = len(np.unique(cells)) == len(cells)
-            if once and len(names) >= MIN_SETS and complete >= MIN_COMPLETE * len(names):
+            if levels > 1 and once and len(names) >= MIN_SETS and complete >= MIN_COMPLETE * len(names):
                 return unit, tuple(names)
     return None
 
 
-def _permutation(columns: Columns, codes: Places, enough: list[int], units: _Units) -> PermutationDesign | None:
-    if len(enough) < 2:
-        return None
+def _permutation(unit: Places, codes: Places, enough: list[int], several: Flags) -> PermutationDesign:
+    """Portraits of one block and level get one label; labels are permuted within blocks that hold several.
+
+    Blocks that hold one level each are permuted among one another.
+    """
     part = np.isin(codes, enough)
-    label = np.searchsorted(np.array(enough), codes)
-    if units.whole:
-        # A factor that never varies inside a cluster can only be permuted over whole clusters.
-        kept, first = np.unique(units.unit[part], return_index=True)
-        first = np.flatnonzero(part)[first]
-        place = np.full(len(units.names), -1, dtype=np.intp)
-        place[kept] = np.arange(len(kept))
-        return PermutationDesign(
-            unit=np.where(part, place[units.unit], -1),
-            level=label[first],
-            within=np.zeros(len(kept), dtype=np.intp),
-            names=tuple(np.array(units.names)[kept].tolist()),
-        )
-    places = np.flatnonzero(part)
-    portraits = [portrait for portrait, inside in zip(columns.portraits, part, strict=True) if inside]
-    if units.paired:
-        within = np.unique(units.unit[places], return_inverse=True)[1].astype(np.intp)
-    else:
-        known = {name: place for place, name in enumerate(sorted({portrait.block for portrait in portraits}))}
-        within = np.array([known[portrait.block] for portrait in portraits], dtype=np.intp)
-        if (_levels_per_block(within, label[places], np.ones(len(within), dtype=np.bool_), len(known)) == 1).all():
-            # Blocks that are cells of the design hold one level each: labels are permuted over all portraits.
-            within = np.zeros(len(within), dtype=np.intp)
-    unit = np.full(len(codes), -1, dtype=np.intp)
-    unit[places] = np.arange(len(places))
+    cells, first, place = np.unique(_cells(unit, codes)[part], return_index=True, return_inverse=True)
+    blocks = cells // (int(codes.max()) + 1)
+    by_portrait = np.full(len(codes), -1, dtype=np.intp)
+    by_portrait[part] = place
     return PermutationDesign(
-        unit=unit, level=label[places], within=within, names=tuple(portrait.id for portrait in portraits)
+        unit=by_portrait,
+        level=np.searchsorted(np.array(enough), codes[part][first]),
+        within=np.unique(np.where(several[blocks], blocks, -1), return_inverse=True)[1].astype(np.intp),
     )
 
 
-def _clusters(columns: Columns, part: Flags, factors: tuple[str, ...]) -> tuple[Places, tuple[str, ...]]:
-    """Each portrait's cluster, -1 outside `part`: its block where blocks repeat a cell of the design, else itself.
-
-    A block that is one cell of the declared factors, such as a gender × age cell with one portrait of each race, is a
-    fixed stratum: results are about these cells, and nothing could tell what a cell shares from what its factors do.
-    """
-    block, names = _blocks(columns, part)
-    if len(names) == part.sum() or not _are_cells(columns, part, block, factors):
-        return block, names
-    ids = tuple(portrait.id for portrait in columns.portraits)
-    places = np.full(len(ids), -1, dtype=np.intp)
-    places[part] = np.arange(np.count_nonzero(part))
-    return places, tuple(name for name, inside in zip(ids, part, strict=True) if inside)
+def _cells(unit: Places, codes: Places) -> Places:
+    """A number for each block and level."""
+    return unit * (int(codes.max()) + 1) + codes
 
 
-def _are_cells(columns: Columns, part: Flags, block: Places, factors: tuple[str, ...]) -> bool:
-    """Whether each block is one cell of the factors that do not vary inside blocks, and others do vary there."""
-    values = {
-        factor: np.array([portrait.attributes.get(factor, "") for portrait in columns.portraits])[part]
-        for factor in factors
-    }
-    inside, blocks = block[part], len(np.unique(block[part]))
-    constant = [
-        factor
-        for factor, column in values.items()
-        if len(set(zip(inside.tolist(), column.tolist(), strict=True))) == blocks
-    ]
-    if not constant or len(constant) == len(factors):
-        return False
-    cells = set(zip(*(values[factor].tolist() for factor in constant), strict=True))
-    return len(cells) == blocks
-
-
-def _levels_per_block(block: Places, codes: Places, part: Flags, blocks: int) -> Places:
+def _levels_per_block(unit: Places, codes: Places, part: Flags) -> Places:
     """How many different levels each block holds."""
     width = int(codes.max()) + 1
-    cells = np.unique(block[part] * width + codes[part])
-    return np.bincount(cells // width, minlength=blocks)
+    cells = np.unique(_cells(unit, codes)[part])
+    return np.bincount(cells // width, minlength=int(unit.max(initial=0)) + 1)
 
 
 def _blocks(columns: Columns, part: Flags) -> tuple[Places, tuple[str, ...]]:

@@ -1,23 +1,22 @@
-"""The change of each group at an equal baseline: analysis of covariance, resampled by portrait.
+"""The change of each group at an equal baseline: analysis of covariance, unit by unit.
 
 Groups start from different baselines: a high baseline leaves more to gain, and more regression to the mean. Each
 portrait's mean change is therefore regressed on its mean baseline, with one slope within all groups, and each group's
-mean is moved along it to everyone's baseline. The slope is refitted in every resample. Portraits, not edits: a single
-edit's baseline is mostly noise, and its slope would move a group whose true baseline is higher much too far.
+mean is moved along it to everyone's baseline. The slope is refitted without each unit in turn (jackknife). Portraits,
+not edits: a single edit's baseline is mostly noise, and its slope would move a group whose true baseline is higher much
+too far.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
-from stillme.estimates.bootstrap import by_unit, draws
 from stillme.estimates.design import Comparison, Plan
+from stillme.estimates.intervals import jackknife, t_quantile
 from stillme.estimates.pairing import Paired
-from stillme.estimates.quantiles import t_quantile
-from stillme.estimates.quantities import Floats, sums_by
+from stillme.estimates.quantities import Floats, by_unit, sums_by
 from stillme.estimates.rounding import NOISE, interval
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable
@@ -39,20 +38,10 @@ def at_equal_baseline(plan: Plan, pair: Paired, size: int, settings: Settings) -
         reason = "the portraits of every group have the same baseline, so no slope can be fitted"
     if reason:
         return {comparison.group: NotEstimable(reason=reason) for comparison in plan.comparisons}
-    resampled = np.concatenate(
-        [
-            np.stack(
-                [
-                    sum((part @ group[units] for part, units in zip(counts, plan.strata, strict=True)), np.zeros(5))
-                    for group in moments
-                ],
-                axis=1,
-            )
-            for counts in draws(plan, settings)
-        ]
-    )
+    units = np.flatnonzero(np.sum(moments, axis=0)[:, _PAIRS])
+    without = observed - np.stack([group[units] for group in moments], axis=1)
     return {
-        comparison.group: _interval(plan, comparison, groups, observed, resampled, settings)
+        comparison.group: _interval(plan, comparison, groups, observed, without, settings)
         for comparison in plan.comparisons
     }
 
@@ -62,23 +51,22 @@ def _interval(
     comparison: Comparison,
     groups: list[Comparison],
     observed: Floats,
-    resampled: Floats,
+    without: Floats,
     settings: Settings,
 ) -> Interval | NotEstimable:
     value = float(_adjusted(comparison, groups, observed)[0])
-    replicates = _adjusted(comparison, groups, resampled)
-    replicates = replicates[np.isfinite(replicates)]
-    if len(replicates) < settings.replicates / 2:
-        return NotEstimable(reason="too few pairs to resample every group")
-    fewest = min(len(units) for units in plan.strata)
-    error = float(replicates.std()) * math.sqrt(fewest / (fewest - 1))
-    half = t_quantile((1 + settings.confidence) / 2, fewest - 1) * error
+    left_out = _adjusted(comparison, groups, without)
+    sides = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
+    fewest = min(plan.units(side) for side in sides)
+    if fewest < 2 or not np.isfinite(left_out).all():
+        return NotEstimable(reason="too few pairs to leave one out of every group")
+    half = t_quantile((1 + settings.confidence) / 2, fewest - 1) * jackknife(left_out)
     return interval(
         value,
         value - half,
         value + half,
         confidence=settings.confidence,
-        method=f"analysis of covariance; bootstrap standard error over {plan.noun}",
+        method=f"analysis of covariance; jackknife over {plan.noun}",
     )
 
 
@@ -92,7 +80,7 @@ def _moments(plan: Plan, pair: Paired, size: int, group: Comparison) -> Floats:
         for values in (pair.before - mean, pair.after - pair.before)
     )
     columns = [pairs, pairs * base, pairs * change, pairs * base * base, pairs * base * change]
-    return np.stack([by_unit(plan, group.members, column) for column in columns], axis=1)
+    return np.stack([by_unit(plan.unit, group.members, column) for column in columns], axis=1)
 
 
 def _variation(totals: Floats) -> Floats:
@@ -104,7 +92,7 @@ def _variation(totals: Floats) -> Floats:
 
 
 def _adjusted(comparison: Comparison, groups: list[Comparison], totals: Floats) -> Floats:
-    """Resamples × groups × moments to the comparison's value at an equal baseline; not finite without variation."""
+    """Rows × groups × moments to the comparison's value at an equal baseline; not finite without variation."""
     pairs, base, change = (totals[:, :, column] for column in (_PAIRS, _BASE, _CHANGE))
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = (totals[:, :, _PRODUCT] - base * change / pairs).sum(axis=1) / _variation(totals)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Literal
+from typing import Literal
+
+import numpy as np
 
 from stillme.errors import StillmeError
 from stillme.estimates import design
-from stillme.estimates.bootstrap import Limits
-from stillme.estimates.quantities import Columns
-from stillme.estimates.resampling import limits
-from stillme.estimates.rows import Edits, Scores
+from stillme.estimates.design import Comparison
+from stillme.estimates.intervals import Batch, batches
+from stillme.estimates.quantities import Columns, Floats
+from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable
 
 Worse = Literal["higher", "lower"]
 Kind = Literal["equivalent", "no worse"]
 
-_PRECISION = 1e-8
-"""Of a p-value."""
+_SMALLEST, _HALVINGS, _PRECISION = 1e-6, 30, 1e-8
+"""A p-value is found by halving between these ends, so precisely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,48 +71,47 @@ def equivalence(
     tests: list[Equivalence] = []
     for factor in settings.factors:
         plan = design.by_factor(columns, factor, settings)
-        for quantity, by_comparison in zip(chosen, limits(plan, chosen, settings), strict=True):
-            for comparison, interval_at in zip(plan.comparisons, by_comparison, strict=True):
-                if comparison.scope != "contrast":
-                    continue
-                outcome = interval_at(round(1 - 2 * alpha, 12))
-                p = _p(interval_at, margin, worse, settings.replicates) if isinstance(outcome, Interval) else None
-                members = comparison.everyone
-                tests.append(
-                    Equivalence(
-                        quantity=quantity.name,
-                        editor=quantity.editor,
-                        arm=quantity.arm,
-                        judge=quantity.judge,
-                        factor=factor,
-                        group=comparison.group,
-                        kind="no worse" if worse else "equivalent",
-                        margin=margin,
-                        outcome=outcome,
-                        p=p,
-                        holds=None if p is None else p <= alpha,
-                        portraits=int((quantity.counts[members] > 0).sum()),
-                        edits=int(quantity.counts[members].sum()),
+        compared = [comparison for comparison in plan.comparisons if comparison.scope == "contrast"]
+        for batch in batches(plan, chosen, settings):
+            by_comparison = [
+                (comparison, batch.outcomes(comparison, 1 - 2 * alpha), _p(batch, comparison, margin, worse))
+                for comparison in compared
+            ]
+            for place, quantity in enumerate(batch.quantities):
+                for comparison, outcomes, p in by_comparison:
+                    claimed = float(p[place]) if isinstance(outcomes[place], Interval) else None
+                    members = comparison.everyone
+                    tests.append(
+                        Equivalence(
+                            quantity=quantity.name,
+                            editor=quantity.editor,
+                            arm=quantity.arm,
+                            judge=quantity.judge,
+                            factor=factor,
+                            group=comparison.group,
+                            kind="no worse" if worse else "equivalent",
+                            margin=margin,
+                            outcome=outcomes[place],
+                            p=claimed,
+                            holds=None if claimed is None else claimed <= alpha,
+                            portraits=int((quantity.counts[members] > 0).sum()),
+                            edits=int(quantity.counts[members].sum()),
+                        )
                     )
-                )
     return tests
 
 
-def _p(interval_at: Limits, margin: float, worse: Worse | None, replicates: int) -> float:
-    """The smallest alpha whose interval lies within the margin."""
-    # A p-value below one in all resamples would claim more than they show.
-    smallest, largest = 1 / (1 + replicates), 0.5 - _PRECISION
+def _p(batch: Batch, comparison: Comparison, margin: float, worse: Worse | None) -> Floats:
+    """By quantity: the smallest alpha whose interval lies within the margin; 0.5 for one half or more."""
+    inside, outside = np.full(len(batch.quantities), 0.5), np.full(len(batch.quantities), _SMALLEST)
 
-    def slack(alpha: float) -> float:
-        outcome = interval_at(1 - 2 * alpha)
-        assert isinstance(outcome, Interval)
-        above = math.inf if worse == "lower" else margin - outcome.high
-        below = math.inf if worse == "higher" else outcome.low + margin
-        return min(above, below)
+    def lies_within(alpha: Floats) -> Flags:
+        _, low, high = batch.numbers(comparison, 1 - 2 * alpha)
+        return ((worse == "lower") | (high < margin)) & ((worse == "higher") | (low > -margin))
 
-    if slack(smallest) > 0:
-        return smallest
-    if slack(largest) <= 0:
-        return 0.5
-    optimize: Any = import_module("scipy.optimize")
-    return float(optimize.bisect(slack, smallest, largest, xtol=_PRECISION))
+    clear = lies_within(outside)
+    for _ in range(_HALVINGS):
+        middle = (inside + outside) / 2
+        within = lies_within(middle)
+        inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
+    return np.where(clear, _SMALLEST, np.where(inside >= 0.5 - _PRECISION, 0.5, np.round(inside, 9)))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from stillme.errors import UnknownName
-from stillme.estimates import design, disparity
-from stillme.estimates.bootstrap import Resampled
+from stillme.estimates import design
 from stillme.estimates.design import REST, Comparison, Plan
-from stillme.estimates.disparity import Disparity, NullBand
+from stillme.estimates.intervals import Outcome, largest_gaps, outcomes
+from stillme.estimates.permutation import NullBand, null_bands
 from stillme.estimates.quantities import Columns, Quantity
-from stillme.estimates.resampling import resample
 from stillme.estimates.rounding import DECIMALS
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
@@ -21,11 +21,29 @@ from stillme.types import Estimate, Interval, NotEstimable, Scope
 _SCOPES: tuple[Scope, ...] = ("all", "group", "disparity", "contrast")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disparity(Estimate):
+    """max - min over the groups of a factor.
+
+    Of several noisy groups one is always highest and one lowest, so max - min is above zero even when no group differs.
+    It is therefore always given with its null band: the same number under permuted labels.
+    """
+
+    null: NullBand | None = None
+    highest: str = ""
+    """The group with the largest value."""
+    lowest: str = ""
+    levels: tuple[str, ...] = field(default=())
+    """The groups that have an estimate."""
+    units: int = 0
+    """Rated units of the group that has fewest: portraits, or identities behind several."""
+
+
 def estimate(edits: Edits, scores: Sequence[Scores], settings: Settings) -> list[Estimate]:
     """Every mean and named rate, for all, by group, and between groups, by editor, arm and judge.
 
-    The portrait is the unit of every interval. The same rows and seed give the same numbers, in whatever
-    order the rows come and whichever other quantities are asked for.
+    The portrait, or the identity behind several, is the unit of every interval. The same rows give the same numbers,
+    in whatever order they come and whichever other quantities are asked for.
     """
     columns = Columns.of(edits)
     return estimate_all(columns, list(columns.quantities(scores, prompts=settings.prompts == "sample")), settings)
@@ -35,14 +53,15 @@ def estimate_all(
     columns: Columns, quantities: Sequence[Quantity], settings: Settings, *, prompts: str = ""
 ) -> list[Estimate]:
     """The same, for quantities that are collapsed already; `prompts` names what they are limited to."""
-    plans = [design.everyone(columns, settings)]
+    plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     by_quantity: list[list[Estimate]] = [[] for _ in quantities]
     for plan in plans:
-        resampled = list(resample(plan, quantities, settings))
-        bands = list(disparity.null_bands(plan, quantities, resampled, settings))
-        for rows, quantity, result, band in zip(by_quantity, quantities, resampled, bands, strict=True):
-            rows += _of_plan(plan, quantity, result, band, settings, prompts)
+        found = outcomes(plan, quantities, settings)
+        largest = disparities(plan, quantities, found, settings, prompts=prompts) if plan.factor else []
+        for place, (rows, quantity) in enumerate(zip(by_quantity, quantities, strict=True)):
+            rows += _of_plan(plan, quantity, found[place], prompts)
+            rows += largest[place : place + 1]
     # Every quantity has the same rows, so these are put in order once.
     order = sorted(range(len(by_quantity[0])), key=lambda row: order_of(by_quantity[0][row])) if by_quantity else []
     return [rows[row] for rows in sorted(by_quantity, key=lambda rows: order_of(rows[0])) for row in order]
@@ -102,19 +121,17 @@ def contrasts_of(
             return [NotEstimable(reason=f"{wanted}: one side has fewer than two {plan.noun}")] * len(quantities)
         raise UnknownName.among("level", level, plan.levels, f"{factor} has {', '.join(plan.levels)}.")
     # The whole plan, because the correlation of a portrait's edits is pooled over its groups.
-    return [resampled.outcomes[place] for resampled in resample(plan, quantities, settings)]
+    return [found[place] for found in outcomes(plan, quantities, settings)]
 
 
-def _of_plan(
-    plan: Plan, quantity: Quantity, resampled: Resampled, band: NullBand | None, settings: Settings, prompts: str
-) -> list[Estimate]:
+def _of_plan(plan: Plan, quantity: Quantity, found: Sequence[Outcome], prompts: str) -> list[Estimate]:
     too_small = [
         Comparison(scope="group" if plan.factor else "all", group=name, members=members)
         for name, members in plan.too_small.items()
     ]
     reasons = [NotEstimable(reason=f"only {_few(group.members)} in this group") for group in too_small]
     compared = [*plan.comparisons, *too_small]
-    estimates = [
+    return [
         Estimate(
             quantity=quantity.name,
             editor=quantity.editor,
@@ -129,39 +146,45 @@ def _of_plan(
         )
         for comparison, outcome, counted in zip(
             compared,
-            (*resampled.outcomes, *reasons),
+            (*found, *reasons),
             quantity.within([comparison.everyone for comparison in compared]),
             strict=True,
         )
     ]
-    if plan.factor:
-        estimates.append(disparity_of(plan, quantity, resampled, band, settings, prompts=prompts))
-    return estimates
 
 
 def _few(members: Flags) -> str:
     count = int(members.sum())
-    return "1 portrait" if count == 1 else f"{count} portraits of one block"
+    return "1 portrait" if count == 1 else f"{count} portraits of one identity"
 
 
-def disparity_of(
+def disparities(
     plan: Plan,
-    quantity: Quantity,
-    resampled: Resampled,
-    band: NullBand | None,
+    quantities: Sequence[Quantity],
+    found: Sequence[Sequence[Outcome]],
     settings: Settings,
     *,
     prompts: str = "",
+) -> list[Disparity]:
+    """For each quantity max - min over the groups that have an estimate, of which `found` has the intervals."""
+    gaps = largest_gaps(plan, quantities, settings)
+    bands = null_bands(plan, quantities, settings)
+    return [_disparity(plan, *of_quantity, prompts) for of_quantity in zip(quantities, found, gaps, bands, strict=True)]
+
+
+def _disparity(
+    plan: Plan, quantity: Quantity, found: Sequence[Outcome], gap: Outcome, band: NullBand | None, prompts: str
 ) -> Disparity:
-    """Max - min over the groups that have an estimate."""
-    usable = disparity.comparable(resampled)
+    values = {
+        # Rounded, so that of groups that are tied the first is named, on every processor.
+        comparison.group: (round(outcome.value, DECIMALS), comparison.members)
+        for comparison, outcome in zip(plan.comparisons[: len(plan.levels)], found, strict=False)
+        if isinstance(outcome, Interval)
+    }
     members = np.zeros(len(quantity.counts), dtype=np.bool_)
-    for comparison, keep in zip(plan.comparisons, usable, strict=False):
-        members |= comparison.members & keep
-    outcome = disparity.interval(plan, quantity, resampled, settings)
-    known = isinstance(outcome, Interval)
-    # Rounded, so that of groups that are tied the first is named, on every processor.
-    values = np.where(usable, np.round(resampled.values, DECIMALS), np.nan)
+    for _, own in values.values():
+        members |= own
+    known = isinstance(gap, Interval)
     return Disparity(
         quantity=quantity.name,
         editor=quantity.editor,
@@ -170,12 +193,13 @@ def disparity_of(
         scope="disparity",
         factor=plan.factor,
         group="",
-        outcome=outcome,
+        outcome=gap,
         prompts=prompts,
         null=band if known else None,
-        highest=plan.levels[int(np.nanargmax(values))] if known else "",
-        lowest=plan.levels[int(np.nanargmin(values))] if known else "",
-        levels=tuple(name for name, keep in zip(plan.levels, usable, strict=True) if keep),
+        highest=max(values, key=lambda level: values[level][0]) if known else "",
+        lowest=min(values, key=lambda level: values[level][0]) if known else "",
+        levels=tuple(values),
+        units=min((plan.units(own & (quantity.counts > 0)) for _, own in values.values()), default=0),
         **quantity.within([members])[0],
     )
 

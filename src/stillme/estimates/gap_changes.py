@@ -2,8 +2,8 @@
 
 The difference of two ranges (max - min) is biased, because noise inflates the range of groups that are alike. So no
 range is compared here. For every pair of groups the change of their gap is the difference of two paired changes, which
-is unbiased. The intervals of all pairs hold together: signs of the units' residuals are flipped, and the largest
-t-value of all pairs sets their width (max-T).
+is unbiased. Its interval is Student's t over blocks that hold both groups, or Welch's where none does; Bonferroni's
+correction makes the intervals of all pairs hold together.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from typing import Literal
 import numpy as np
 
 from stillme.estimates import design
-from stillme.estimates.bootstrap import by_unit
-from stillme.estimates.compared import LARGE
 from stillme.estimates.design import Plan
+from stillme.estimates.intervals import Batch, Side, batches, t_quantile, t_tail
 from stillme.estimates.pairing import Paired, pair_arms
-from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE, p_value, sign_flips
-from stillme.estimates.quantities import Columns, Floats, Quantity
+from stillme.estimates.quantities import Columns, Quantity
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Scores
 from stillme.estimates.settings import Settings
-from stillme.types import Interval, digest
+from stillme.types import Interval
 
 GapVerdict = Literal["grew", "shrank", "reversed", "unclear"]
+
+MIN_BLOCKS = 5
+"""Blocks that must hold both groups, or units of each where none does."""
 
 _REVERSED = 0.5
 """A gap that changes its sign is reversed where the smaller of the two is at least this share of the larger."""
@@ -46,8 +47,7 @@ class PairChange:
     outcome: Interval
     """The change, after minus before; the intervals of all pairs of a factor hold together."""
     p: float | None
-    """How often flipped signs make the largest t-value of all pairs as large; None where no unit differs from the
-    others, so that nothing can be flipped."""
+    """After Bonferroni's correction for all pairs; None where no unit differs from the others."""
 
     @property
     def verdict(self) -> GapVerdict:
@@ -146,138 +146,51 @@ def gap_changes(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Influence:
-    """How far each unit moves the mean change of each level."""
-
-    levels: tuple[int, ...]
-    """Places of the levels that have pairs in at least two units."""
-    means: Floats
-    units: Floats
-    """Units × levels: what each unit's residual adds to the level's mean, scaled so that squares sum to a variance."""
-    sizes: Floats
-    """Units of each level."""
-    products: Floats
-    paired: bool
-
-    @classmethod
-    def of(cls, plan: Plan, change: Quantity) -> _Influence:
-        groups = [comparison for comparison in plan.comparisons if comparison.scope == "group"]
-        sums = np.stack([by_unit(plan, group.members, change.sums) for group in groups], axis=1)
-        counts = np.stack([by_unit(plan, group.members, change.counts) for group in groups], axis=1)
-        sizes = np.count_nonzero(counts, axis=0).astype(np.float64)
-        levels = tuple(np.flatnonzero(sizes >= 2).tolist())
-        kept = list(levels)
-        sums, counts, sizes = sums[:, kept], counts[:, kept], sizes[kept]
-        means = sums.sum(axis=0) / counts.sum(axis=0)
-        units = (sums - means * counts) / counts.sum(axis=0) * np.sqrt(sizes / (sizes - 1))
-        return cls(levels, means, units, sizes, units.T @ units, plan.paired)
-
-    @property
-    def root(self) -> Floats:
-        """A root of the covariance of the levels' means."""
-        shared = self.products if self.paired else np.diag(np.diag(self.products))
-        eigenvalues, vectors = np.linalg.eigh(shared)
-        return (vectors * np.sqrt(np.maximum(eigenvalues, 0.0))).T
-
-    def errors(self, flipped: Floats | None = None) -> Floats:
-        """Levels × levels: the variance of each difference; with `flipped`, in each of these sign flips."""
-        own = np.diag(self.products)
-        shared = self.products if self.paired else np.diag(own)
-        variance = own[:, None] + own[None, :] - 2 * shared
-        if flipped is None:
-            return variance
-        if self.paired:
-            moved = (flipped[:, :, None] - flipped[:, None, :]) ** 2 / self.sizes.min()
-        else:
-            each = flipped**2 / self.sizes
-            moved = each[:, :, None] + each[:, None, :]
-        return np.maximum(variance - moved, NOISE * variance)
-
-
 def _of_plan(
     plan: Plan, pairs: Sequence[Paired], changes: Sequence[Quantity], settings: Settings
 ) -> Iterator[GapChanges]:
     if len(plan.levels) < 2 or not pairs:
         return
-    influences = [_Influence.of(plan, change) for change in changes]
-    largest = _largest_t(plan, influences, settings)
-    for pair, change, influence, chance in zip(pairs, changes, influences, largest, strict=True):
-        if len(influence.levels) > 1 and (found := _of_quantity(plan, pair, change, influence, chance, settings)):
-            yield found
-
-
-def _largest_t(plan: Plan, influences: Sequence[_Influence], settings: Settings) -> list[Floats]:
-    """For each quantity, the largest t-value of all pairs in every sign flip."""
-    total = PERMUTATIONS_PER_REPLICATE * settings.replicates
-    largest = [np.zeros(total) for _ in influences]
-    if len(plan.names) >= LARGE * len(plan.levels):
-        # Sums of so many are normal: flips need not be drawn.
-        stream = np.random.default_rng(int(digest([settings.seed, "normal flips", list(plan.levels)]), 16))
-        for place, influence in enumerate(influences):
-            if len(influence.levels) > 1:
-                drawn = stream.standard_normal((total, len(influence.levels)))
-                largest[place] = _max_t(influence, drawn @ influence.root)
-        return largest
     done = 0
-    for signs in sign_flips(len(plan.names), settings, plan.names):
-        end = done + len(signs)
-        for place, influence in enumerate(influences):
-            if len(influence.levels) > 1:
-                flipped = [signs @ influence.units[:, level] for level in range(influence.units.shape[1])]
-                largest[place][done:end] = _max_t(influence, np.stack(flipped, axis=1))
-        done = end
-    return largest
+    for batch in batches(plan, changes, settings):
+        for place, change in enumerate(batch.quantities):
+            if found := _of_quantity(batch, place, pairs[done + place], change, settings):
+                yield found
+        done += len(batch.quantities)
 
 
-def _max_t(influence: _Influence, flipped: Floats) -> Floats:
-    """From flips × levels, by how much each level's mean moved."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.abs(flipped[:, :, None] - flipped[:, None, :]) / np.sqrt(influence.errors(flipped))
-    # A pair without any spread says nothing about how large chance is.
-    return np.where(influence.errors() > NOISE**2, t, 0.0).max(axis=(1, 2))
-
-
-def _of_quantity(
-    plan: Plan, pair: Paired, change: Quantity, influence: _Influence, chance: Floats, settings: Settings
-) -> GapChanges | None:
-    """None where no pair has limits."""
-    names = [plan.levels[level] for level in influence.levels]
-    members = [
-        next(part.members for part in plan.comparisons if part.scope == "group" and part.group == name)[pair.rank]
-        for name in names
-    ]
-    before, after = ([float(values[inside].mean()) for inside in members] for values in (pair.before, pair.after))
-    width = float(np.quantile(chance, settings.confidence, method="weibull"))
-    errors = influence.errors()
+def _of_quantity(batch: Batch, place: int, pair: Paired, change: Quantity, settings: Settings) -> GapChanges | None:
+    """None where no pair of groups has limits."""
+    plan = batch.plan
+    members = {part.group: part.members for part in plan.comparisons if part.scope == "group"}
+    sides = {name: batch.side(inside) for name, inside in members.items()}
+    names = [name for name, side in sides.items() if side.values.units[place] >= MIN_BLOCKS]
+    before, after = (
+        {name: float(values[members[name][pair.rank]].mean()) for name in names} for values in (pair.before, pair.after)
+    )
     compared: list[tuple[float, PairChange]] = []
-    for one, other in combinations(range(len(names)), 2):
-        value = float(influence.means[one] - influence.means[other])
-        error = math.sqrt(errors[one, other])
-        flat = error <= NOISE
-        half = _unseen(pair, influence, (one, other), settings) if flat else width * error
-        if half is None and abs(value) > NOISE:
+    for one, other in combinations(names, 2):
+        known = _change(batch, place, (sides[one], sides[other]), settings.confidence, math.comb(len(names), 2))
+        if known is None:
             continue
-        half = half or 0.0
-        t = math.inf if flat and abs(value) > NOISE else 0.0 if flat else abs(value) / error
-        method = f"exact limits of what {plan.noun} did not show" if flat else f"max-T of sign flips over {plan.noun}"
+        t, p, (value, low, high), method = known
         compared.append(
             (
                 t,
                 PairChange(
-                    one=names[one],
-                    other=names[other],
+                    one=one,
+                    other=other,
                     before=rounded(before[one] - before[other]),
                     after=rounded(after[one] - after[other]),
-                    outcome=interval(value, value - half, value + half, confidence=settings.confidence, method=method),
-                    p=None if flat else p_value(chance, t),
+                    outcome=interval(value, low, high, confidence=settings.confidence, method=method),
+                    p=p,
                 ),
             )
         )
     if not compared:
         return None
     compared.sort(key=lambda entry: (-round(entry[0], 6), entry[1].one, entry[1].other))
-    everyone = np.logical_or.reduce([part.members for part in plan.comparisons if part.group in names])
+    everyone = np.logical_or.reduce([members[name] for name in names])
     return GapChanges(
         quantity=pair.name,
         editor=pair.editor,
@@ -289,15 +202,36 @@ def _of_quantity(
     )
 
 
-def _unseen(pair: Paired, influence: _Influence, sides: tuple[int, int], settings: Settings) -> float | None:
-    """What may still happen where no unit of either group differs from the others: it was only not seen in so few.
+_Change = tuple[float, float | None, tuple[float, float, float], str]
+"""The t-value, the corrected p-value, the change with its limits, and how they were found."""
 
-    The exact upper limit of the share of units that are unlike those seen, of both groups at once and for all pairs
-    together. None where nothing bounds what such a unit would change.
-    """
-    if pair.bounds is None:
+
+def _change(batch: Batch, place: int, sides: tuple[Side, Side], confidence: float, pairs: int) -> _Change | None:
+    """How the gap between two groups changed; None where too few blocks hold both, or nothing bounds it."""
+    one, other = (side.values for side in sides)
+    each = 1 - (1 - confidence) / pairs
+    value = float(sides[0].value[place] - sides[1].value[place])
+    both = int(np.count_nonzero(one.present[place] & other.present[place]))
+    if 0 < both < MIN_BLOCKS:
         return None
-    count = len(influence.levels)
-    tail = (1 - settings.confidence) / (count * (count - 1))
-    shares = (1 - tail ** (1 / size) for size in influence.sizes[list(sides)].tolist())
-    return sum(shares) * (pair.bounds[1] - pair.bounds[0])
+    if both:
+        blocks = int(np.count_nonzero(one.present[place] | other.present[place]))
+        difference = one.residuals[place] - other.residuals[place]
+        variance, freedom = blocks / (blocks - 1) * float((difference**2).sum()), both - 1.0
+        method = f"Student's t over {both} blocks"
+    else:
+        own = [(float(side.variance[place]), int(side.units[place])) for side in (one, other)]
+        variance = sum(part for part, _ in own)
+        parts = sum(part**2 / (units - 1) for part, units in own)
+        freedom = variance**2 / parts if parts > 0 else 1.0
+        method = f"Welch's t, {own[0][1]} and {own[1][1]} {batch.plan.noun}"
+    if min(one.variance[place], other.variance[place]) > NOISE**2:
+        error = math.sqrt(variance)
+        half, t = t_quantile((1 + each) / 2, freedom) * error, abs(value) / error
+        return t, min(1.0, 2 * pairs * t_tail(t, freedom)), (value, value - half, value + half), method
+    if not batch.is_bounded[place]:
+        return None
+    # What no unit of a group showed may still happen.
+    _, low, high = batch.difference(*sides, each)
+    limits = (value, float(low[place]), float(high[place]))
+    return math.inf if abs(value) > NOISE else 0.0, None, limits, "MOVER: Wilson on the effective number of edits"

@@ -9,24 +9,20 @@ that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stillme.estimates import design, disparity
-from stillme.estimates.bootstrap import by_unit
+from stillme.estimates import design
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.disparity import Disparity
 from stillme.estimates.equal_baseline import at_equal_baseline
-from stillme.estimates.estimating import disparity_of, estimate_all, order_of
+from stillme.estimates.estimating import Disparity, disparities, estimate_all, order_of
+from stillme.estimates.intervals import Outcome, outcomes
 from stillme.estimates.pairing import Paired, pair_arms, pooled
-from stillme.estimates.permuting import permutation_tests, sign_flip_p, smallest_p
-from stillme.estimates.quantiles import wilson
-from stillme.estimates.quantities import Columns, Exclusion, Floats, Quantity, SumsByPrompt
-from stillme.estimates.resampling import resample
-from stillme.estimates.rounding import NOISE, interval, rounded
+from stillme.estimates.permutation import side_tests, sign_flip_p
+from stillme.estimates.quantities import Columns, Exclusion, Floats, Measured, Quantity, by_unit
+from stillme.estimates.rounding import rounded
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Arm, Estimate, Interval, NotEstimable
@@ -76,7 +72,7 @@ def paired_effects(
         if quantities is None or pair.name in quantities
     ]
     pairs = list(pooled(pairs)) if pool else pairs
-    plans = [design.everyone(columns, settings)]
+    plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
     effects = [effect for plan in plans for effect in _of_plan(columns, plan, pairs, settings)]
     return sorted(effects, key=order_of)
@@ -96,40 +92,34 @@ def above_floor(
     no-op arm was not run.
     """
     columns = Columns.of(edits)
-    collapsed = list(columns.quantities(scores, prompts=settings.prompts == "sample"))
-    floors = {
-        (quantity.editor, quantity.judge, quantity.name): quantity for quantity in collapsed if quantity.arm == Arm.NOOP
-    }
+    sample = settings.prompts == "sample"
+    measured = list(columns.measured(scores))
+    floors = {(part.editor, part.judge, part.name): part for part in measured if part.arm == Arm.NOOP}
     differences = [
-        _minus_floor(quantity, floors[quantity.editor, quantity.judge, quantity.name])
-        for quantity in collapsed
-        if quantity.arm == arm and quantity.judge and (quantities is None or quantity.name in quantities)
-        if (quantity.editor, quantity.judge, quantity.name) in floors
+        _minus_floor(columns, part, columns.collapse(floor), prompts=sample)
+        for part in measured
+        if part.arm == arm and part.judge and (quantities is None or part.name in quantities)
+        if (floor := floors.get((part.editor, part.judge, part.name)))
     ]
     return estimate_all(columns, differences, settings)
 
 
-def _minus_floor(quantity: Quantity, floor: Quantity) -> Quantity:
-    both = (quantity.counts > 0) & (floor.counts > 0)
-    level = np.divide(floor.sums, floor.counts, out=np.zeros_like(floor.sums), where=both)
-    counts = np.where(both, quantity.counts, 0.0)
-    unpaired = np.where(both, 0, quantity.counts).astype(np.int64)
-    widest = quantity.bounds[1] - quantity.bounds[0] if quantity.bounds else None
-    by_prompt = None
-    if quantity.by_prompt is not None:
-        sums, number = quantity.by_prompt
-        by_prompt = SumsByPrompt((sums - level[:, None] * number) * both[:, None], number * both[:, None])
-    return replace(
-        quantity,
-        arm=f"{quantity.arm} - {Arm.NOOP}",
-        sums=np.where(both, quantity.sums - level * quantity.counts, 0.0),
-        squares=np.where(both, quantity.squares - 2 * level * quantity.sums + level**2 * quantity.counts, 0.0),
-        counts=counts,
-        excluded={**quantity.excluded, Exclusion.NOT_PAIRED: unpaired},
+def _minus_floor(columns: Columns, measured: Measured, floor: Quantity, *, prompts: bool) -> Quantity:
+    """Each edit's value minus its portrait's mean under the no-op arm."""
+    level = np.divide(floor.sums, floor.counts, out=np.zeros_like(floor.sums), where=floor.counts > 0)
+    has_floor = (floor.counts > 0)[columns.rank]
+    widest = measured.bounds[1] - measured.bounds[0] if measured.bounds else None
+    difference = replace(
+        measured,
+        arm=f"{measured.arm} - {Arm.NOOP}",
+        value=measured.value - level[columns.rank],
+        counted=measured.counted & has_floor,
+        excluded={**measured.excluded, Exclusion.NOT_PAIRED: measured.counted & ~has_floor},
         bounds=None if widest is None else (-widest, widest),
+        middle=None if widest is None else 0.0,
         is_rate=False,
-        by_prompt=by_prompt,
     )
+    return columns.collapse(difference, prompts=prompts)
 
 
 def _of_plan(
@@ -137,25 +127,24 @@ def _of_plan(
 ) -> list[PairedEffect | Disparity]:
     size = (len(columns.portraits), len(columns.edits.prompts))
     changes = [pair.change(size) for pair in pairs]
-    resampled = list(resample(plan, changes, settings))
-    bands = list(disparity.null_bands(plan, changes, resampled, settings))
+    found = outcomes(plan, changes, settings)
+    largest = disparities(plan, changes, found, settings) if plan.factor else []
     contrasts = [comparison for comparison in plan.comparisons if comparison.scope == "contrast"]
-    sides = [_sides(plan, contrast) for contrast in contrasts]
-    (tests_by_pair,) = permutation_tests(plan, changes, [sides], settings)
-    untreated = list(resample(plan, [pair.untreated(size) for pair in pairs], settings))
-    beyond = list(resample(plan, [pair.beyond_untreated(size) for pair in pairs], settings))
+    tested = side_tests(plan, changes, [_sides(plan, contrast) for contrast in contrasts])
+    untreated = outcomes(plan, [pair.untreated(size) for pair in pairs], settings)
+    beyond = outcomes(plan, [pair.beyond_untreated(size) for pair in pairs], settings)
     effects: list[PairedEffect | Disparity] = []
     for place, (pair, change) in enumerate(zip(pairs, changes, strict=True)):
         equal_baseline = at_equal_baseline(plan, pair, size[0], settings)
-        tests = iter(tests_by_pair[place])
+        tests = iter(tested[place])
         for index, comparison in enumerate(plan.comparisons):
-            outcome = _with_unseen(resampled[place].outcomes[index], plan, pair, change, comparison)
-            tested = isinstance(outcome, Interval)
-            p, smallest = (
-                (next(tests).p, None)
-                if comparison.scope == "contrast"
-                else _sign_flip(plan, change, comparison, settings)
-            )
+            outcome = found[place][index]
+            p, smallest = None, None
+            if comparison.scope == "contrast":
+                test = next(tests)
+                p = test.p if test else None
+            else:
+                p, smallest = sign_flip_p(by_unit(plan.unit, comparison.members, change.sums))
             effects.append(
                 _effect(
                     plan,
@@ -163,21 +152,20 @@ def _of_plan(
                     change,
                     comparison,
                     outcome,
-                    p=p if tested else None,
+                    p=p if isinstance(outcome, Interval) else None,
                     smallest_p=smallest,
                     equal_baseline=equal_baseline.get(
                         comparison.group, NotEstimable(reason="there is no other group to share a baseline with")
                     ),
-                    untreated=_rerun(untreated[place].outcomes[index]),
-                    beyond=_rerun(beyond[place].outcomes[index]),
+                    untreated=_rerun(untreated[place][index]),
+                    beyond=_rerun(beyond[place][index]),
                 )
             )
-        if plan.factor:
-            effects.append(disparity_of(plan, change, resampled[place], bands[place], settings))
+        effects += largest[place : place + 1]
     return effects
 
 
-def _rerun(outcome: Interval | NotEstimable) -> Interval | NotEstimable:
+def _rerun(outcome: Outcome) -> Outcome:
     return outcome if isinstance(outcome, Interval) else NotEstimable(reason="there is no untreated re-run")
 
 
@@ -188,28 +176,6 @@ def _sides(plan: Plan, comparison: Comparison) -> tuple[Flags, Flags]:
     one = np.array([bool((members & comparison.members).any()) for members in groups], dtype=np.bool_)
     other = np.array([bool((members & comparison.against).any()) for members in groups], dtype=np.bool_)
     return one, other
-
-
-def _sign_flip(plan: Plan, change: Quantity, comparison: Comparison, settings: Settings) -> tuple[float, float]:
-    """The p-value, and the smallest that there could be."""
-    units = by_unit(plan, comparison.members, change.sums)
-    seen = by_unit(plan, comparison.members, change.counts) > 0
-    names = [name for name, keep in zip(plan.names, seen, strict=True) if keep]
-    return sign_flip_p(units[seen], settings, names), smallest_p(units)
-
-
-def _with_unseen(
-    outcome: Interval | NotEstimable, plan: Plan, pair: Paired, change: Quantity, comparison: Comparison
-) -> Interval | NotEstimable:
-    """Widen the interval of a rate that changed for nobody: what was not seen in so few people may still happen."""
-    if not isinstance(outcome, Interval) or not pair.is_rate or outcome.high - outcome.low > NOISE:
-        return outcome
-    sides = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
-    fewest = min(plan.people(side & (change.counts > 0)) for side in sides)
-    unseen = wilson(0.0, fewest, outcome.confidence)[1] * math.sqrt(len(sides))
-    low, high = max(-1.0, outcome.value - unseen), min(1.0, outcome.value + unseen)
-    method = "Wilson on the number of people"
-    return interval(outcome.value, low, high, confidence=outcome.confidence, method=method)
 
 
 def _effect(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.errors import UnknownName
-from stillme.estimates.quantities import Columns, Exclusion, Floats, Measured, Quantity, SumsByPrompt, sums_by
+from stillme.estimates.quantities import Columns, Exclusion, Floats, Measured, Quantity, SumsByPrompt, split_at, sums_by
 from stillme.estimates.rows import ALL, Edits, EditState, Flags, RatingState, Scores
 from stillme.types import Arm
 
@@ -71,6 +71,7 @@ class Paired:
             # A difference of two rates is no rate.
             is_rate=False,
             by_prompt=SumsByPrompt(sums_by(cell, value, portraits * prompts).reshape(size), counts.reshape(size)),
+            split=split_at(0.0, None if widest is None else (-widest, widest), value, rank, size, self.prompt[kept]),
         )
 
 
@@ -129,10 +130,10 @@ def pooled(pairs: Sequence[Paired]) -> Iterator[Paired]:
 def _codes(columns: Columns) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Each row's seed, and its cell: portraits and prompt."""
     edits, order = columns.edits, columns.order
-    seed = np.zeros(len(edits), dtype=np.intp)
+    seed = np.zeros(len(order), dtype=np.intp)
     if edits.seed is not None:
         seed = np.unique(edits.seed[order], return_inverse=True)[1].astype(np.intp)
-    second = np.zeros(len(edits), dtype=np.int64) if edits.second is None else edits.second[order] + np.int64(1)
+    second = np.zeros(len(order), dtype=np.int64) if edits.second is None else edits.second[order] + np.int64(1)
     cell = columns.rank.astype(np.int64) * (len(edits.portraits) + 1) + second
     return seed, cell * max(1, len(edits.prompts)) + columns.prompt
 

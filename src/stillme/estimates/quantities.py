@@ -1,9 +1,9 @@
-"""From rows to one sum and one count per portrait: the portrait is the unit, so nothing finer is resampled."""
+"""From rows to one sum and one count per portrait: the portrait is the unit, so nothing finer is looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypedDict
 
@@ -34,10 +34,6 @@ class Exclusion(StrEnum):
 
 EDIT_RATES = {"refused": "Refused", "failed": "Failed"}
 """Rates of the editing itself; no judge is asked."""
-
-
-def _none() -> Mapping[str, Floats]:
-    return {}
 
 
 class SumsByPrompt(NamedTuple):
@@ -71,6 +67,21 @@ class Measured:
     bounds: tuple[float, float] | None
     """The lowest and the highest value that is possible."""
     is_rate: bool
+    middle: float | None = None
+    """The value that means "no change", where there are values on both sides of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Scores on a bounded scale as shares of it, from 0 to 1: of all of it, or of one side of its middle."""
+
+    scale: float
+    """What a share of 1 is worth."""
+    sums: Floats
+    """Per portrait."""
+    squares: Floats
+    by_prompt: Floats | None = None
+    """Portraits × prompts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +103,20 @@ class Quantity:
     bounds: tuple[float, float] | None
     """The lowest and the highest value that is possible."""
     is_rate: bool
-    sums_in: Mapping[str, Floats] = field(default_factory=_none)
-    """Sums that depend on who is compared with whom, by the comparison's name."""
     by_prompt: SumsByPrompt | None = None
     """The same by portrait and prompt, where prompts are a sample too."""
-    by_prompt_in: Mapping[str, Floats] = field(default_factory=_none)
-    """As `sums_in`, by portrait and prompt."""
+    split: tuple[Part, ...] = ()
+    """What lies above and what below the middle of a scale whose middle means "no change"."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """A bounded quantity as shares of its scale; nothing for one without bounds."""
+        if self.split or self.bounds is None:
+            return self.split
+        low, width = self.bounds[0], self.bounds[1] - self.bounds[0]
+        by_prompt = None if self.by_prompt is None else (self.by_prompt.sums - low * self.by_prompt.counts) / width
+        squares = (self.squares - 2 * low * self.sums + low**2 * self.counts) / width**2
+        return (Part(scale=width, sums=(self.sums - low * self.counts) / width, squares=squares, by_prompt=by_prompt),)
 
     def within(self, sets: Sequence[Flags]) -> list[Counted]:
         """What is counted in each of these sets of portraits."""
@@ -139,7 +158,8 @@ class Columns:
         rank = np.argsort(places)
         prompts = sorted(range(len(edits.prompts)), key=lambda place: edits.prompts[place].id)
         prompt_rank = np.argsort(np.array(prompts, dtype=np.intp))
-        order = np.argsort(np.asarray(edits.keys, dtype=np.str_), kind="stable") if len(edits) else _no_rows()
+        # A row that is there twice counts once.
+        order = np.unique(np.asarray(edits.keys, dtype=np.str_), return_index=True)[1] if len(edits) else _no_rows()
         return cls(
             edits=edits,
             order=order,
@@ -194,6 +214,14 @@ class Columns:
             bounds=measured.bounds,
             is_rate=measured.is_rate,
             by_prompt=self._by_prompt(rank, self.prompt[counted], value) if prompts else None,
+            split=split_at(
+                measured.middle,
+                measured.bounds,
+                value,
+                rank,
+                (size, len(self.edits.prompts)),
+                self.prompt[counted] if prompts else None,
+            ),
         )
 
     def _by_prompt(self, rank: NDArray[np.intp], prompt: NDArray[np.intp], value: Floats) -> SumsByPrompt:
@@ -256,6 +284,7 @@ class _Cell:
                 excluded=excluded,
                 bounds=(1.0, 5.0) if axis and axis.is_scale else None,
                 is_rate=False,
+                middle=axis.unchanged if axis and axis.is_scale and axis.unchanged not in (1.0, 5.0) else None,
             )
         for rate in _rates(score.axis, axis, every_cut=every_cut):
             yield self._rate(rate.name, score.judge, meets(rate, value), rated, excluded)
@@ -293,10 +322,38 @@ def meets(rate: Rate, value: Floats) -> Floats:
     return counts.astype(np.float64)
 
 
+def split_at(
+    middle: float | None,
+    bounds: tuple[float, float] | None,
+    value: Floats,
+    rank: NDArray[np.intp],
+    size: tuple[int, int],
+    prompt: NDArray[np.intp] | None = None,
+) -> tuple[Part, ...]:
+    """Values above and below the middle of their bounds, by portrait; `size` is the number of portraits and prompts."""
+    if middle is None or bounds is None:
+        return ()
+    parts: list[Part] = []
+    for scale, beyond in ((bounds[1] - middle, value - middle), (middle - bounds[0], middle - value)):
+        share = np.maximum(0.0, beyond) / scale
+        by_prompt = None
+        if prompt is not None:
+            by_prompt = sums_by(rank * size[1] + prompt, share, size[0] * size[1]).reshape(size)
+        sums, squares = sums_by(rank, share, size[0]), sums_by(rank, share * share, size[0])
+        parts.append(Part(scale=scale, sums=sums, squares=squares, by_prompt=by_prompt))
+    return tuple(parts)
+
+
 def _rates(name: str, axis: Axis | None, *, every_cut: bool) -> Sequence[Rate]:
     if every_cut:
         return cuts(axis) if axis else ()
     return [rate for rate in rubric.load().rates.values() if rate.axis == name]
+
+
+def by_unit(unit: NDArray[np.intp], mask: Flags, values: Floats) -> Floats:
+    """Sum the values of these portraits within each unit."""
+    inside = mask & (unit >= 0)
+    return sums_by(unit[inside], values[inside], int(unit.max(initial=0)) + 1)
 
 
 def sums_by(places: NDArray[np.intp], values: Floats, size: int) -> Floats:

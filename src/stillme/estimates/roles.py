@@ -6,7 +6,7 @@ person who fits it keeps theirs. The pronoun of a sentence may follow the stereo
 or say nothing (`none`); its own effect is pro minus anti.
 
 Sentences that share people, and people who share a sentence, are not independent: whatever is connected that way is
-one unit. Where everything is connected, people and sentences are resampled independently.
+one unit. Where everything is connected, people and sentences are two-way clusters.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.estimates.bootstrap import MIN_UNITS, by_unit
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.permuting import sign_flip_p
-from stillme.estimates.quantities import Columns, Floats, Quantity, SumsByPrompt, sums_by
-from stillme.estimates.resampling import resample
+from stillme.estimates.intervals import outcomes
+from stillme.estimates.permutation import sign_flip_p
+from stillme.estimates.quantities import Columns, Floats, Quantity, SumsByPrompt, by_unit, sums_by
 from stillme.estimates.rows import Edits, EditState, Flags, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Interval, NotEstimable, Prompt
 
 Layout = Literal["role_pair", "role_single"]
 Place = Literal["", "first", "second"]
+
+MIN_UNITS = 8
+"""Unconnected units below which people and sentences are taken as two-way clusters."""
 
 AXES: Mapping[Layout, str] = {"role_pair": "role_target", "role_single": "gender_change"}
 """What decides whether the stereotype was followed."""
@@ -94,7 +96,7 @@ class _RoleRows:
         names = [_sentence(prompt) for prompt in edits.prompts]
         self._sentences = sorted(set(names))
         self._sentence = np.array([self._sentences.index(name) for name in names], dtype=np.intp)[self._prompt]
-        none = np.full(len(edits), -1, dtype=np.int32)
+        none = np.full(len(order), -1, dtype=np.int32)
         self._second = none if edits.second is None else edits.second[order]
         self._matching = none * 0 if edits.matching is None else edits.matching[order]
         self._fits = _fits(edits, genders)[edits.portrait[order], self._prompt]
@@ -175,12 +177,12 @@ class _RoleRows:
     ) -> Adherence:
         prompts: Literal["fixed", "sample"] = "fixed" if len(plan.names) >= MIN_UNITS else "sample"
         plan = plan if prompts == "fixed" else self._portraits_apart(plan)
-        (resampled,) = resample(plan, [quantity], replace(settings, prompts=prompts))
-        (outcome,) = resampled.outcomes or (NotEstimable(reason="there is only one person"),)
+        (found,) = outcomes(plan, [quantity], replace(settings, prompts=prompts))
+        (outcome,) = found or (NotEstimable(reason="there is only one person"),)
         p = None
         if isinstance(outcome, Interval) and prompts == "fixed":
-            deviations = by_unit(plan, plan.comparisons[0].members, quantity.sums - centre * quantity.counts)
-            p = sign_flip_p(deviations, settings, plan.names)
+            deviations = by_unit(plan.unit, plan.comparisons[0].members, quantity.sums - centre * quantity.counts)
+            p, _ = sign_flip_p(deviations)
         rated = rows & (series.rating == RatingState.RATED)
         return Adherence(
             editor=series.editor,
@@ -266,7 +268,6 @@ def _one_group(unit: NDArray[np.intp], names: tuple[str, ...], noun: str) -> Pla
     return Plan(
         factor="",
         unit=unit,
-        strata=(np.arange(len(names), dtype=np.intp),),
         names=names,
         noun=noun,
         paired=False,

@@ -26,7 +26,7 @@ def snapped(rates: Floats) -> Floats:
 
 def rounded(value: float) -> float:
     """The value without rounding errors; a zero has no sign."""
-    return round(value, DECIMALS) + 0.0
+    return round(float(value), DECIMALS) + 0.0
 
 
 def interval(value: float, low: float, high: float, *, confidence: float, method: str) -> Interval:

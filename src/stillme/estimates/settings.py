@@ -23,11 +23,10 @@ class Settings:
     reference: Mapping[str, str] = field(default_factory=_none)
     """Factor to the level that others are compared with; without one, each level against the rest."""
     confidence: float = 0.95
-    replicates: int = 2000
-    """Bootstrap resamples. Permutations for null bands and p-values are five times as many."""
-    seed: int = 0
     prompts: Literal["fixed", "sample"] = "fixed"
-    """`fixed`: results are about these prompts. `sample`: about prompts like these, so prompts are resampled too."""
+    """`fixed`: results are about these prompts. `sample`: about prompts like these, so prompts are clusters too."""
+    smallest_effects: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The smallest differences that matter, where the audit has its own."""
     matched_on: tuple[str, ...] = ()
     """Attributes that portraits are matched on although they are not compared here; those compared always count."""
 
@@ -36,8 +35,6 @@ class Settings:
             raise StillmeError(f"confidence is {self.confidence}; give a share from 0.5 to below 1.")
         if self.prompts not in ("fixed", "sample"):
             raise StillmeError(f"prompts is {self.prompts!r}; give 'fixed' or 'sample'.")
-        if self.replicates < 100:
-            raise StillmeError(f"replicates is {self.replicates}; fewer than 100 give no usable interval.")
         if stray := sorted(set(self.reference) - set(self.factors)):
             raise StillmeError(f"reference names {stray[0]!r}, which is not among the factors {list(self.factors)}.")
 

@@ -28,7 +28,7 @@ def design_differences(design: Design, document: Mapping[str, Json]) -> Iterator
     for part in sorted({*document, *rebuilt}):
         if part not in rebuilt or _canonical(document.get(part)) != _canonical(rebuilt[part]):
             yield Difference(file=DESIGN, column=part, what="holds what stillme does not write")
-    # Raises where a setting is beyond what audit.toml allows, such as a billion replicates.
+    # Raises where a setting is beyond what audit.toml allows, such as a confidence of 2.
     EstimatesSection.model_validate(resolved["estimates"])
     for column, recorded, expected in _twice(design, resolved):
         yield from _unless_equal(column, "is not what was resolved", expected, recorded)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 from stillme import estimates
 from stillme.calibration import standing_of
@@ -22,7 +24,7 @@ Rows = list[list[str]]
 def write_tables_of(run: Run, into: Path) -> list[Path]:
     """Compute every table from the rows, and write `tables/*.csv` into `into`."""
     estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
-    return write_tables(estimated, into, standing_of(run))
+    return write_tables(estimated, into, run.settings, standing_of(run))
 
 
 def table_differences(given: Path, computed: Path) -> tuple[int, list[Difference]]:
@@ -46,8 +48,23 @@ def table_differences(given: Path, computed: Path) -> tuple[int, list[Difference
 
 
 def _read(file: Path) -> Rows:
+    if file.suffix == ".json":
+        return _records(file)
     with file.open(encoding="utf-8", newline="") as stream:
         return list(csv.reader(stream))
+
+
+def _records(file: Path) -> Rows:
+    """A list of records as a table; what is none has other columns than one."""
+    try:
+        given: Any = json.loads(file.read_text("utf-8"))
+    except ValueError:
+        return [["unreadable"]]
+    if not isinstance(given, list) or not all(isinstance(record, dict) for record in cast("list[Any]", given)):
+        return [["unreadable"]]
+    records = cast("list[dict[str, Any]]", given)
+    heads = sorted({name for record in records for name in record})
+    return [heads, *([str(record.get(name)) for name in heads] for record in records)]
 
 
 def _cells(file: str, actual: Rows, expected: Rows) -> Iterator[Difference]:

@@ -79,7 +79,6 @@ def _design(table: RowTable, asked: RowsAsked, mapping: ColumnMapping, provenanc
         "people": list(asked.people),
         "reference": dict(asked.reference),
         "confidence": asked.confidence,
-        "seed": asked.seed,
     }
     if not table.has_states:
         resolved["states"] = False
@@ -102,7 +101,6 @@ def _design(table: RowTable, asked: RowsAsked, mapping: ColumnMapping, provenanc
             factors=asked.groups,
             reference=dict(asked.reference),
             confidence=asked.confidence,
-            seed=asked.seed,
             combined=tuple(judge.name for judge in judges if judge.capabilities.kind == "model"),
         ),
     )

@@ -29,7 +29,6 @@ from stillme.gate.verdicts import (
     Check,
     Decision,
     against_limit,
-    at_confidence,
     too_many_failed,
     too_many_unrated,
     unlicensed,
@@ -80,7 +79,7 @@ class Baseline:
 
     def _checks(self, margin: Rule, quantity: str, candidate: Chosen, confidence: float) -> Iterator[Check]:
         matched = match(self._before(candidate), candidate, common=self._common)
-        matched = replace(matched, settings=at_confidence(matched.settings, confidence))
+        matched = replace(matched, settings=replace(matched.settings, confidence=confidence))
         headline = {score.judge for score in estimates.headline(_on(matched.scores, quantity))}
         for change in _chosen(margin, compare(matched, [quantity]), headline):
             outcome = _loss(change)

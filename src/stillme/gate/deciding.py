@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -25,7 +25,6 @@ from stillme.gate.verdicts import (
     Decision,
     Verdicts,
     against_limit,
-    at_confidence,
     corrected,
     too_many_failed,
     too_many_unrated,
@@ -169,7 +168,7 @@ class _Deciding:
         if key not in self._by_axis:
             results = self._run.results
             scores = [score for score in results.scores if score.axis == axis]
-            self._by_axis[key] = estimates.estimate(results.edits, scores, at_confidence(settings, key[1]))
+            self._by_axis[key] = estimates.estimate(results.edits, scores, replace(settings, confidence=key[1]))
         return [estimate for estimate in self._by_axis[key] if estimate.quantity == quantity]
 
     def _chosen(self, rule: Rule, offered: Sequence[Estimate]) -> list[Estimate]:

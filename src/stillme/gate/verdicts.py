@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,6 @@ from enum import StrEnum
 from typing import TypeVar
 
 from stillme.audit.rules import Rule, Sign
-from stillme.estimates import Settings
 from stillme.types import Interval, NotEstimable
 
 T = TypeVar("T")
@@ -35,9 +33,6 @@ MAX_FAILED = 0.02
 MAX_ABSTAINED = 0.5
 """Share of the edits to be rated on which a judge may abstain. Beyond it, the rest is what the judge could rate, not a
 sample of what the editor does."""
-
-_BEYOND, _MOST_REPLICATES = 5, 50_000
-"""Resamples that should lie beyond the two limits of a wider interval, and how many are made for that at most."""
 
 _CROSSES = "the interval includes the limit"
 
@@ -183,14 +178,6 @@ def against_limit(
     if furthest > bound + slack:
         return Verdict.INCONCLUSIVE, _CROSSES
     return Verdict.PASSED, ""
-
-
-def at_confidence(settings: Settings, confidence: float) -> Settings:
-    """With enough resamples for a limit so far out."""
-    if confidence == settings.confidence:
-        return settings
-    needed = min(_MOST_REPLICATES, math.ceil(_BEYOND / (1 - confidence)))
-    return replace(settings, confidence=confidence, replicates=max(settings.replicates, needed))
 
 
 def corrected(

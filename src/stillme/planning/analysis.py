@@ -13,6 +13,7 @@ from stillme.audit import Audit, NamedEditor
 from stillme.estimates import Edits, Settings, design
 from stillme.estimates.design import Plan
 from stillme.estimates.quantities import Columns, Floats
+from stillme.estimates.words import MIN_UNITS
 from stillme.planning.answers import (
     Against,
     Alternative,
@@ -74,6 +75,20 @@ class PowerAnalysis:
                 for against in ("another group", "the others"):
                     gaps = [self._detectable(plan, editor, measure, assumed, against) for editor in self._counts]
                     yield max(gaps, key=lambda detectable: (detectable.gap.value is None, detectable.gap.value or 0.0))
+
+    @property
+    def identities(self) -> int:
+        """People whom the portraits show."""
+        return len(design.everyone(self._columns).names)
+
+    def few_units(self) -> Iterator[tuple[str, int, str]]:
+        """Factors of which a group has too few units for a verdict on its gaps."""
+        for factor in self._factors:
+            plan = design.by_factor(self._columns, factor, self._settings)
+            groups = [part.members for part in plan.comparisons if part.scope == "group"]
+            fewest = min((plan.units(members) for members in groups), default=1)
+            if fewest < MIN_UNITS:
+                yield factor, fewest, plan.noun
 
     def ratings_needed(self) -> RatingsNeeded | None:
         """For the editor with the fewest edits; None where there is nothing that human ratings could correct."""

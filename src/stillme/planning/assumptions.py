@@ -148,7 +148,7 @@ def _assumed_rate(rate: float, options: PlanOptions) -> AssumedRate:
 def _from_run(run: Run, path: Path, options: PlanOptions) -> Assumptions:
     gathered = run.results
     seconds, dollars = _measured(run.store)
-    settings = Settings(factors=(), replicates=400, seed=run.settings.seed)
+    settings = Settings(factors=())
     correlations = [
         correlation
         for correlation in intraclass_correlations(gathered.edits, gathered.scores, settings)

@@ -44,6 +44,10 @@ class Plan:
     """Whether the audit's own run has every edit and judgement."""
     obstacles: tuple[str, ...] = ()
     """What would keep `stillme run` from working on this machine."""
+    identities: int = 0
+    """People whom the portraits show."""
+    few_units: tuple[tuple[str, int, str], ...] = ()
+    """Factors whose gaps get a number and no verdict: the units of their smallest group, and what a unit is."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -51,6 +55,7 @@ class Plan:
             "title": self.title,
             "file": str(self.file),
             "portraits": self.portraits,
+            "identities": self.identities,
             "prompts": self.prompts,
             "requests": self.bills.requests,
             "edits": self.bills.edits,
@@ -89,7 +94,10 @@ class Plan:
     def _work(self) -> Iterator[str]:
         work = self.bills
         by_arm = ", ".join(f"{arm} {count:,}" for arm, count in work.requests.items())
-        yield f"  {self.portraits:,} portraits, {self.prompts:,} prompts, {len(work.editors)} editors"
+        people = f" of {self.identities:,} identities" if self.identities < self.portraits else ""
+        yield f"  {self.portraits:,} portraits{people}, {self.prompts:,} prompts, {len(work.editors)} editors"
+        for factor, units, noun in self.few_units:
+            yield f"  {factor}: a group has {units} {noun}, too few for a verdict; gaps get a number only"
         yield f"  {work.edits:>9,} edits ({by_arm})"
         yield from (_billed(bill) for bill in work.editors)
         if work.extractors:
@@ -177,6 +185,8 @@ def _planned(loaded: Audit, options: PlanOptions, earlier: EarlierRuns) -> Plan:
         title=loaded.config.title,
         file=loaded.file,
         portraits=len(loaded.portraits),
+        identities=analysis.identities,
+        few_units=tuple(analysis.few_units()),
         prompts=len(loaded.prompts),
         bills=work,
         assumed=assumed,

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, stdtrit
 
-from stillme.estimates.bootstrap import MIN_UNITS
 from stillme.estimates.quantities import Floats
 
 HALF_WIDTH = 0.05
@@ -84,7 +83,7 @@ class Side:
     edits: Floats
     """Of each of its portraits."""
     units: int
-    """Portraits, or blocks of them where blocks are resampled."""
+    """Portraits, or identities where a unit is the portraits of one."""
 
     @classmethod
     def of(cls, portraits: int, edits_each: float) -> Side:
@@ -92,9 +91,8 @@ class Side:
         return cls(edits=np.full(portraits, edits_each), units=portraits)
 
     def degrees_of_freedom(self, measure: Measure) -> int:
-        """Rates of few blocks get Wilson's interval, which does not count blocks."""
-        few = isinstance(measure, Rate) and self.units < MIN_UNITS
-        return max(0, (len(self.edits) if few else self.units) - 1)
+        """Of the side's own spread."""
+        return max(0, self.units - 1)
 
     def variance(self, measure: Measure, value: float) -> float:
         """The variance of this side's mean or rate, where it has this value."""

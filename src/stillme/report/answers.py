@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import numbers
-from stillme.estimates import Disparity, EditState, RatingState, mark
-from stillme.report import headlines
+from stillme.estimates import Disparity, EditState, RatingState, headlines, mark
 from stillme.report.data import ReportData
 from stillme.report.gaps import MOSTLY_MADE, Gap, deciding
 from stillme.report.happened import rows_to_rate, share_made

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from stillme import numbers
 from stillme.estimates import Disparity, EditState, PairedEffect, mark
+from stillme.estimates.headlines import CANNOT_TELL
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.report.gallery import label_origins
 from stillme.report.happened import judges_telling
-from stillme.report.headlines import CANNOT_TELL
 from stillme.results.model_names import drifted
 from stillme.types import Arm, Estimate, Interval, NotEstimable
 
@@ -136,11 +136,11 @@ def _people(data: ReportData, findings: Findings) -> Iterator[Caveat]:
                 f"{unlabelled} of {len(codes)} portraits carry no label for it and appear in no group.",
             )
     yield from _single_cells(data)
-    if findings.blocks < findings.portraits:
+    if findings.identities < findings.portraits:
         yield Caveat(
-            "Portraits come in matched blocks.",
-            f"{findings.portraits} portraits form {findings.blocks} blocks that share all but what the design varies. "
-            "Contrasts inside a block are paired, and intervals count blocks, not pictures.",
+            f"{findings.portraits} portraits show {findings.identities} identities.",
+            "What an identity shares cancels where its portraits are in several groups. Where they are all in one, and "
+            "for everyone, intervals and tests count identities, not pictures.",
         )
 
 

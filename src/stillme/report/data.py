@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from stillme.estimates import Disparity, Edits, IntraclassCorrelation, PairedEffect, Scores, Settings, Standing
 from stillme.estimates.agreement import AgainstPeople, Agreement
+from stillme.estimates.headlines import is_drift
 from stillme.estimates.roles import Adherence
 from stillme.protocols import ValidityCard
-from stillme.report.headlines import is_drift
 from stillme.results.behaviour import JudgeBehaviour
 from stillme.results.paper_names import PaperNames
 from stillme.store.summaries import Failure

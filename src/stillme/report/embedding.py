@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import numbers, rubric
-from stillme.estimates import Disparity, EditState, Scores, mark
+from stillme.estimates import Disparity, EditState, Scores, headlines, mark
 from stillme.estimates.cuts import rate_of
+from stillme.estimates.headlines import axis_of
 from stillme.estimates.quantities import EDIT_RATES
-from stillme.report import headlines, links
+from stillme.report import links
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide
 from stillme.report.gaps import decisive_gaps
-from stillme.report.headlines import axis_of
 from stillme.report.thumbnails import Thumbnails
 from stillme.rubric import Axis
 from stillme.types import Estimate, Interval, Json

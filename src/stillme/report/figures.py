@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stillme import numbers
-from stillme.estimates import Disparity
-from stillme.report import forest, headlines
+from stillme.estimates import Disparity, headlines
+from stillme.report import forest
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
 from stillme.types import Estimate, Interval, PlantedGap

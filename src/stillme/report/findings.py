@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stillme import numbers, rubric
-from stillme.estimates import EditState, RatingState, mark
-from stillme.report import headlines
+from stillme.estimates import EditState, RatingState, headlines, mark
 from stillme.report.answers import Answer, answers
 from stillme.report.data import ReportData
 from stillme.report.gaps import Gap, deciding, decisive_gaps, worst_by_editor
@@ -59,7 +58,8 @@ class Findings:
     worst: tuple[Gap, ...]
     """Of each editor and each failure, its gap beyond chance with the smallest p value, if any."""
     portraits: int
-    blocks: int
+    identities: int
+    """Portraits of one block show one."""
     edits: int
     requested: int
     left_out: tuple[tuple[str, str, int, int], ...]
@@ -102,7 +102,7 @@ def find(data: ReportData) -> Findings:
         gaps=gaps,
         worst=worst_by_editor(gaps),
         portraits=len(portraits),
-        blocks=len({portrait.block or f"/{portrait.id}" for portrait in portraits}),
+        identities=len({portrait.block or f"/{portrait.id}" for portrait in portraits}),
         edits=int(np.count_nonzero(edits.state == EditState.EDITED)),
         requested=len(edits),
         left_out=tuple(_left_out(data)),

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import rubric
-from stillme.estimates import EditState, RatingState, Scores, mark
-from stillme.report import headlines, thumbnails
+from stillme.estimates import EditState, RatingState, Scores, headlines, mark
+from stillme.report import thumbnails
 from stillme.report.data import ReportData
 from stillme.types import Arm, Portrait, digest
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from stillme import numbers, rubric
-from stillme.estimates import Disparity, NullBand, holm
-from stillme.report import headlines
+from stillme.estimates import Disparity, Finding, NullBand, find_gaps, headlines
+from stillme.estimates.words import Word
 from stillme.report.data import ReportData
 from stillme.report.happened import share_made
 from stillme.types import Estimate, Interval
@@ -25,7 +25,8 @@ class Gap:
     null: NullBand
     adjusted: float
     """The p value after Holm, over all gaps that decide."""
-    beyond_chance: bool
+    word: Word | None
+    """None where a group has too few units for any."""
     worst: Estimate
     best: Estimate | None
     """None where no other group's edits were mostly made."""
@@ -36,6 +37,11 @@ class Gap:
     def title(self) -> str:
         """What differs."""
         return numbers.title(self.disparity.quantity)
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether the groups are said to differ."""
+        return self.word in ("larger than matters", "differs, size unclear")
 
     @property
     def is_erasure(self) -> bool:
@@ -52,20 +58,17 @@ def deciding(data: ReportData) -> set[tuple[str, str]]:
 def decisive_gaps(data: ReportData) -> tuple[Gap, ...]:
     """Every gap of a number that decides, the most certain first."""
     decides = deciding(data)
-    tested = [
-        (disparity, disparity.outcome, disparity.null)
-        for disparity in data.shown
-        if isinstance(disparity, Disparity) and isinstance(disparity.outcome, Interval) and disparity.null
-        if (disparity.judge, disparity.quantity) in decides
-        if disparity.outcome.value > 0 or disparity.null.high > 0
-        # A test that cannot reject would only weaken the others.
-        if disparity.null.smallest_p <= 1 - data.settings.confidence
+    shown = {_identity(one): one for one in data.shown if isinstance(one, Disparity)}
+    found = [
+        (finding, shown[finding.quantity, finding.editor, finding.arm, finding.judge, finding.factor])
+        for finding in find_gaps(data.shown, data.standing, data.settings)
+        if (finding.judge, finding.quantity) in decides
     ]
     groups = {(*_identity(one), one.group): one for one in data.shown if one.scope == "group"}
-    adjusted = holm([null.omnibus for _, _, null in tested])
     gaps = [
-        _gap(data, groups, disparity, interval, null, p)
-        for (disparity, interval, null), p in zip(tested, adjusted, strict=True)
+        _gap(data, groups, disparity, disparity.outcome, disparity.null, finding)
+        for finding, disparity in found
+        if isinstance(disparity.outcome, Interval) and disparity.null and finding.p is not None
     ]
     return tuple(sorted(gaps, key=_by_certainty))
 
@@ -85,7 +88,7 @@ def _gap(
     disparity: Disparity,
     interval: Interval,
     null: NullBand,
-    adjusted: float,
+    finding: Finding,
 ) -> Gap:
     members = [groups[*_identity(disparity), level] for level in disparity.levels]
     worst = max(members, key=_harm)
@@ -96,8 +99,8 @@ def _gap(
         disparity=disparity,
         interval=interval,
         null=null,
-        adjusted=adjusted,
-        beyond_chance=adjusted <= 1 - data.settings.confidence,
+        adjusted=1.0 if finding.p is None else finding.p,
+        word=finding.word,
         worst=worst,
         best=min(ranked, key=_harm) if ranked else None,
         unranked=tuple(member.group for member in unranked),

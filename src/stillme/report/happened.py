@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from stillme import rubric
 from stillme.estimates import EditState, RatingState, Scores, Standing, estimate
+from stillme.estimates.headlines import EDIT_MADE_AXES, deciding, is_drift
 from stillme.estimates.quantities import meets
 from stillme.report.data import ReportData
-from stillme.report.headlines import EDIT_MADE_AXES, deciding, is_drift
 
 _NOT_MADE = {"edit_success": "soft_erasure", "erasure_outlier": "left_out", "changed_area": "unchanged"}
 """The rate that says, on each axis, that no edit was made."""

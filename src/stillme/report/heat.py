@@ -11,11 +11,11 @@ import numpy as np
 from stillme import numbers, rubric
 from stillme.estimates import Disparity, EditState, RatingState, Scores
 from stillme.estimates.cuts import rate_of
-from stillme.estimates.quantiles import wilson
+from stillme.estimates.headlines import axis_of
+from stillme.estimates.intervals import wilson
 from stillme.estimates.quantities import meets
 from stillme.report import links
 from stillme.report.data import ReportData
-from stillme.report.headlines import axis_of
 from stillme.types import Interval
 
 SHADES = 9

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from stillme import numbers
-from stillme.estimates import Disparity, PairedEffect, holm
-from stillme.report import forest, headlines, svg
+from stillme.estimates import Disparity, PairedEffect, headlines, holm
+from stillme.report import forest, svg
 from stillme.report.data import ReportData
 from stillme.report.forest import Scale
 from stillme.types import Interval, NotEstimable

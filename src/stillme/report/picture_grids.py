@@ -12,9 +12,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from stillme import images, numbers, rubric
 from stillme.estimates import EditState, RatingState, Scores
+from stillme.estimates.headlines import EDIT_MADE_AXES
 from stillme.report import gallery, thumbnails
 from stillme.report.data import ReportData
-from stillme.report.headlines import EDIT_MADE_AXES
 from stillme.types import Arm
 
 LEFT_OUT = "pictures are left out"

@@ -16,10 +16,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stillme import numbers, rubric
-from stillme.estimates import mark
-from stillme.estimates.permuting import PERMUTATIONS_PER_REPLICATE
+from stillme.estimates import headlines, mark
+from stillme.estimates.permutation import DRAWN, EXACT
 from stillme.files import write_whole
-from stillme.report import calibrated, embedding, figures, gallery, headlines, links, thumbnails
+from stillme.report import calibrated, embedding, figures, gallery, links, thumbnails
 from stillme.report.agreement import agreement_tables
 from stillme.report.behaviour import behaviour_section
 from stillme.report.caveats import caveats
@@ -116,7 +116,8 @@ def _environment(data: ReportData) -> Environment:
     )
     shared: dict[str, Any] = {
         "marks": {name: index % 6 for index, name in enumerate(data.edits.editors)},
-        "permutations": PERMUTATIONS_PER_REPLICATE * data.settings.replicates,
+        "permutations": DRAWN,
+        "exact": EXACT,
         "note": partial(mark, data.standing),
         "rubric_version": rubric.load().version,
         "number": numbers.number,

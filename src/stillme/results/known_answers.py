@@ -50,9 +50,7 @@ def _estimated(
     edits, settings = run.results.edits, run.settings
     if not scores or not (edits.state == EditState.EDITED).any():
         return NotEstimable(reason="there are no rows yet")
-    alone = estimates.Settings(
-        factors=(factor,), confidence=settings.confidence, replicates=settings.replicates, seed=settings.seed
-    )
+    alone = estimates.Settings(factors=(factor,), confidence=settings.confidence)
     return estimates.gap(
         edits, scores, quantity=quantity, editor=editor.name, factor=factor, level=level, settings=alone
     )

@@ -129,8 +129,7 @@ class Run:
             factors=analysis.factors,
             reference=dict(analysis.reference),
             confidence=analysis.confidence,
-            replicates=analysis.replicates,
-            seed=analysis.seed,
+            smallest_effects=dict(analysis.smallest_effects),
             prompts=analysis.prompts,
         )
 

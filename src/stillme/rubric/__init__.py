@@ -96,6 +96,8 @@ class Rubric:
     axes: Mapping[str, Axis]
     rates: Mapping[str, Rate]
     flags: FlagRules
+    smallest_effects: Mapping[str, float]
+    """The smallest difference that matters of each quantity, of any `rate`, and of means of a `scale`."""
 
     def title(self, quantity: str) -> str:
         """The display name of a mean or a rate."""
@@ -122,6 +124,7 @@ def load() -> Rubric:
             high_axes=data["flags"]["high"]["axes"],
             medium_axes=tuple(data["flags"]["medium"]),
         ),
+        smallest_effects=data["smallest_effects"],
     )
 
 

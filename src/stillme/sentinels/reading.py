@@ -8,7 +8,7 @@ from typing import Any
 
 from stillme import numbers
 from stillme.design import JudgeRecord
-from stillme.estimates.quantiles import wilson
+from stillme.estimates.intervals import wilson
 from stillme.rubric.limits import Truth
 from stillme.rubric.limits import load as load_limits
 from stillme.sentinels.scoring import Expectations

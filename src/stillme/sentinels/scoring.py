@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from stillme.estimates import cusum
-from stillme.estimates.quantiles import wilson
+from stillme.estimates.intervals import wilson
 from stillme.rubric.limits import Truth
 from stillme.rubric.limits import load as load_limits
 from stillme.sentinels.pairs import KnownPair, scored

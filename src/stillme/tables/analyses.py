@@ -7,28 +7,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
-from stillme import estimates, results, rubric
+from stillme import estimates, rubric
 from stillme.calibration import standing_of
 from stillme.errors import StillmeError, UnknownName
-from stillme.estimates import Curve, Settings
+from stillme.estimates import Settings
 from stillme.estimates.agreement import against_people, corrected, mean_of
 from stillme.estimates.standing import Standing
 from stillme.files import write_csv
-from stillme.judges.ensemble import PAIRWISE, RULES
 from stillme.results import Run, behaviour
-from stillme.results.disputes import agreement_of, raters
+from stillme.results.disputes import agreement_of
 from stillme.sentinels.reading import answered_by
 from stillme.tables.cells import row_of, text_row_of
 from stillme.tables.estimates import NOTE
-from stillme.types import Arm, Interval
-
-_TESTED = ("soft_erasure", "skin_lightened", "race_changed", "gender_changed")
-"""Rates whose largest gap is tested under every specification."""
+from stillme.types import Arm
 
 _log = logging.getLogger(__name__)
 
@@ -276,85 +272,6 @@ def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, est
         yield from ((score, rated) for score in scores if score.axis == axis and score.judge not in people)
 
 
-def _odds_ratios(material: Material) -> Sequence[object]:
-    return estimates.odds_ratios(*material.columns)
-
-
-def _specifications(material: Material) -> Sequence[object]:
-    return [
-        {
-            "axis": curve.axis,
-            "editor": curve.editor,
-            "arm": curve.arm,
-            "factor": curve.factor,
-            "group": curve.group,
-            "headline": curve.headline,
-            "share_holding": curve.share_holding,
-            "share_agreeing": curve.share_agreeing,
-            **{field.name: getattr(row, field.name) for field in fields(row)},
-        }
-        for curve in curves(material)
-        for row in curve.rows
-    ]
-
-
-def curves(material: Material) -> Iterator[Curve]:
-    """For every editor and kind of failure the largest gap of the first factor, under every choice."""
-    edits, _, settings = material.columns
-    scores = raters(material.run)
-    if not settings.factors or not scores:
-        return
-    factor = settings.factors[0]
-    disclosures = {judge.name: str(judge.spec.parameters.get("disclosure", "")) for judge in material.run.judges}
-    analysis = material.run.design.analysis
-    for quantity in _TESTED:
-        axis = rubric.load().rates[quantity].axis
-        parts = [score for score in scores if score.axis == axis]
-        rules = {
-            name: _rule(name, axis, analysis.combined) for name in RULES if len(parts) == 2 or name not in PAIRWISE
-        }
-        widest = _widest(material, quantity, factor) if parts else {}
-        for editor in edits.editors:
-            if level := widest.get(editor):
-                yield estimates.specification_curve(
-                    edits,
-                    parts,
-                    rules,
-                    settings,
-                    quantity=quantity,
-                    factor=factor,
-                    level=level,
-                    editor=editor,
-                    disclosures=disclosures,
-                    headline=analysis.rule,
-                )
-
-
-def _rule(name: str, axis: str, order: Sequence[str]) -> Callable[[Sequence[estimates.Scores]], estimates.Scores]:
-    """A rule over judges in the ensemble's order, so that its primary judge comes first."""
-    place = {judge: index for index, judge in enumerate(order)}
-    return lambda parts: results.combined(sorted(parts, key=lambda part: place.get(part.judge, len(place))), name, axis)
-
-
-def _widest(material: Material, quantity: str, factor: str) -> dict[str, str]:
-    """By editor: the level that differs most, by the headline's judge; none where nothing can be estimated."""
-    edits, scores, settings = material.columns
-    offered = [score for score in scores if score.axis == rubric.load().rates[quantity].axis]
-    declared = {name: level for name, level in settings.reference.items() if name == factor}
-    contrasts = estimates.contrasts(
-        edits,
-        estimates.headline(offered)[:1],
-        settings.comparing(factor, reference=declared),
-        measures=("difference",),
-        quantities=[quantity],
-    )
-    gaps: dict[str, dict[str, float]] = {}
-    for contrast in contrasts:
-        if contrast.arm == Arm.BASELINE and isinstance(contrast.outcome, Interval):
-            gaps.setdefault(contrast.editor, {})[contrast.level] = abs(contrast.outcome.value)
-    return {editor: max(of_editor, key=lambda level: of_editor[level]) for editor, of_editor in gaps.items()}
-
-
 ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "contrasts": _contrasts,
     "pooled": _pooled,
@@ -376,7 +293,5 @@ ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "known_answers": _known_answers,
     "against_people": _people,
     "corrected": _corrected,
-    "specifications": _specifications,
-    "odds_ratios": _odds_ratios,
 }
 """Name of the table, and what makes it. Each gives nothing where the audit has nothing for it."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from stillme import numbers
-from stillme.estimates.disparity import Disparity
+from stillme.estimates import Disparity, Finding, Settings, find_gaps
 from stillme.estimates.standing import Standing, mark
-from stillme.files import write_csv
+from stillme.files import write_csv, write_json
 from stillme.types import Estimate, Interval
 
 _NAMED = ("editor", "arm", "judge", "quantity", "factor", "group")
@@ -35,8 +36,10 @@ _GROUPS = (*_NAMED, "estimate", "portraits", "edits", NOTE)
 _DISPARITIES = (*_NAMED, "estimate", *_CHANCE, "portraits", "edits", NOTE)
 
 
-def write_tables(estimates: Iterable[Estimate], folder: Path, standing: Standing | None = None) -> list[Path]:
-    """Write `estimates.csv` (everything), `groups.csv` and `disparities.csv` into `folder`/tables.
+def write_tables(
+    estimates: Iterable[Estimate], folder: Path, settings: Settings, standing: Standing | None = None
+) -> list[Path]:
+    """Write `estimates.csv` (everything), `groups.csv`, `disparities.csv` and `findings.json` into `folder`/tables.
 
     `standing` says which judges were calibrated; the numbers of the others carry a note.
     """
@@ -52,7 +55,13 @@ def write_tables(estimates: Iterable[Estimate], folder: Path, standing: Standing
         write_csv(tables / "estimates.csv", _EVERYTHING, [_everything(estimate) | note for estimate, note in noted]),
         write_csv(tables / "groups.csv", _GROUPS, within),
         write_csv(tables / "disparities.csv", _DISPARITIES, between),
+        write_findings(find_gaps(ordered, standing or {}, settings), tables),
     ]
+
+
+def write_findings(findings: Sequence[Finding], tables: Path) -> Path:
+    """Write `findings.json`: a record of every gap that can make a headline, with its word."""
+    return write_json(tables / "findings.json", [asdict(finding) for finding in findings])
 
 
 def _everything(estimate: Estimate) -> dict[str, str]:

@@ -12,32 +12,26 @@ Where edits were drawn for people with known, unequal chances, each counts with 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from stillme import rubric
 from stillme.errors import StillmeError
 from stillme.estimates import design
 from stillme.estimates.agreement.raters import ratings_of
-from stillme.estimates.bootstrap import (
-    MAX_COUNTS,
-    MAX_DEGENERATE,
-    MIN_UNITS,
-    by_unit,
-    draws,
-    logit_limits,
-    widest_limits,
-)
-from stillme.estimates.compared import LARGE
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.design import Comparison, Plan
-from stillme.estimates.quantiles import t_quantile
-from stillme.estimates.quantities import Columns, Floats, meets, sums_by
+from stillme.estimates.intervals import Outcome, adjusted, distance, t_quantile, wilson_limits
+from stillme.estimates.quantities import Columns, Floats, by_unit, meets, sums_by
 from stillme.estimates.rounding import NOISE, interval, rounded
 from stillme.estimates.rows import Edits, Flags, Scores
 from stillme.estimates.settings import Settings
 from stillme.types import Estimate, Interval, NotEstimable
+
+MIN_RATED = 10
+"""Units that people must have rated of a group before its number is corrected; else only everyone's is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +68,11 @@ def corrected(
     table = ratings_of(columns, [judge, people])
     offered = dict.fromkeys(measured.name for measured in columns.measured([judge]) if measured.judge)
     chosen = list(offered) if quantities is None else [*quantities]
-    plans = [design.everyone(columns, settings)]
+    plans = [design.everyone(columns)]
     plans += [design.by_factor(columns, factor, settings) for factor in settings.factors]
-    drawn = [_Resamples.of(plan, settings) for plan in plans]
     estimates: list[Corrected] = []
     order = columns.order
-    weights = np.ones(len(order))
+    weights, everybody = np.ones(len(order)), np.ones(len(columns.portraits), dtype=np.bool_)
     if chances is not None:
         known = chances[order] > NOISE
         weights = np.divide(1.0, chances[order], out=np.zeros(len(order)), where=known)
@@ -93,17 +86,20 @@ def corrected(
             for name in chosen:
                 portraits = _by_portrait(columns, _values(name, judge.axis, table), here, weights)
                 names = (name, editor, arm, judge.judge)
-                weight = _best_weight(_Sums.of(plans[0], _everyone(columns), portraits))
-                for plan, resamples in zip(plans, drawn, strict=True):
-                    for comparison in plan.comparisons:
-                        sums = _Sums.of(plan, comparison, portraits)
-                        is_rate = name != judge.axis
-                        estimates.append(_corrected(plan, comparison, sums, names, weight, resamples, is_rate=is_rate))
+                weight = _Side.of(plans[0], everybody, portraits).best_weight()
+                estimates += [
+                    _corrected(plan, comparison, portraits, names, weight, _bounds(name, judge.axis), settings)
+                    for plan in plans
+                    for comparison in plan.comparisons
+                ]
     return estimates
 
 
-def _everyone(columns: Columns) -> Comparison:
-    return Comparison(scope="all", group="", members=np.ones(len(columns.portraits), dtype=np.bool_))
+def _bounds(name: str, axis: str) -> tuple[float, float] | None:
+    if name != axis:
+        return (0.0, 1.0)
+    known = rubric.load().axes.get(axis)
+    return (1.0, 5.0) if known and known.is_scale else None
 
 
 def _values(name: str, axis: str, table: Floats) -> Floats:
@@ -138,93 +134,109 @@ def _by_portrait(columns: Columns, values: Floats, here: Flags, weights: Floats)
 
 
 @dataclass(frozen=True, slots=True)
-class _Resamples:
-    """The resamples of a plan, drawn once if they are few."""
+class _Influenced:
+    """A number that is no plain mean, and how far each unit moves it."""
 
-    settings: Settings
-    plan: Plan
-    kept: Sequence[Sequence[Floats]]
+    value: float
+    units: Floats
+    """By block."""
+    seen: Flags
+    """Blocks that the number's error is known from."""
 
-    @classmethod
-    def of(cls, plan: Plan, settings: Settings) -> _Resamples:
-        few = settings.replicates * sum(len(units) for units in plan.strata) <= MAX_COUNTS
-        return cls(settings, plan, list(draws(plan, settings)) if few else ())
+    def limits(self, bounds: tuple[float, float] | None, confidence: float) -> tuple[float, float]:
+        """Wilson's form where there are bounds, else Student's t."""
+        seen = int(np.count_nonzero(self.seen))
+        variance = seen / max(1, seen - 1) * float((self.units**2).sum())
+        t = t_quantile((1 + confidence) / 2, max(1, seen - 1))
+        if bounds is None:
+            half = t * math.sqrt(variance)
+            return self.value - half, self.value + half
+        low, width = bounds[0], bounds[1] - bounds[0]
+        share = min(1.0, max(0.0, (self.value - low) / width))
+        spread = share * (1 - share) * width**2
+        size = spread / variance if spread > 0 and variance > NOISE**2 else float(seen)
+        lowest, highest = wilson_limits(np.array(share), np.array(size), np.array(t))
+        return low + width * float(lowest), low + width * float(highest)
 
-    def __iter__(self) -> Iterator[Sequence[Floats]]:
-        return iter(self.kept or draws(self.plan, self.settings))
+    def minus(
+        self, other: _Influenced, bounds: tuple[float, float] | None, confidence: float
+    ) -> tuple[float, float, float]:
+        """The difference of two, with MOVER's limits."""
+        (low, high), (other_low, other_high) = (side.limits(bounds, confidence) for side in (self, other))
+        scale = math.sqrt(float((self.units**2).sum()) * float((other.units**2).sum()))
+        correlation = float((self.units * other.units).sum()) / scale if scale > 0 else 0.0
+        shared = np.count_nonzero(self.seen & other.seen)
+        rho = float(adjusted(np.array(correlation), np.array(shared)))
+        value = self.value - other.value
+        below = distance(np.array(self.value - low), np.array(other_high - other.value), rho)
+        above = distance(np.array(high - self.value), np.array(other.value - other_low), rho)
+        return value, value - float(below), value + float(above)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
-    """What resampling needs: for each side of a comparison, units × five sums."""
+class _Side:
+    """Units × five sums of one side of a comparison."""
 
-    sides: tuple[Floats, ...]
-    portraits: int
-    edits: int
-    rated: int
+    units: Floats
 
     @classmethod
-    def of(cls, plan: Plan, comparison: Comparison, portraits: Floats) -> _Sums:
-        masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
-        sides = tuple(
-            np.stack([by_unit(plan, mask, portraits[:, column]) for column in range(_ASKED)], axis=1) for mask in masks
-        )
-        inside = portraits[comparison.everyone]
-        edits, rated = inside[:, _EDITS], inside[:, _ASKED]
-        return cls(sides, int(np.count_nonzero(edits)), int(edits.sum()), int(rated.sum()))
+    def of(cls, plan: Plan, members: Flags, portraits: Floats) -> _Side:
+        return cls(np.stack([by_unit(plan.unit, members, portraits[:, column]) for column in range(_ASKED)], axis=1))
 
     @property
-    def units(self) -> int:
-        """Units that people rated, on the side that has fewer."""
-        return min(int(np.count_nonzero(side[:, _RATED])) for side in self.sides)
+    def rated(self) -> Flags:
+        """Units that people rated."""
+        return self.units[:, _RATED] > 0
 
-    def value(self, weight: float, totals: Sequence[Floats]) -> Floats:
-        """The corrected value of each resample, whose totals are five sums × resamples for each side."""
-        value = np.zeros(totals[0].shape[1])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for sign, total in zip((1.0, -1.0), totals, strict=False):
-                everywhere = total[_JUDGED] / total[_EDITS]
-                there = total[_JUDGED_WHERE_RATED] / total[_RATED]
-                value += sign * (total[_PEOPLE] / total[_RATED] + weight * (everywhere - there))
-        return value
+    @property
+    def judged(self) -> float:
+        """The judge alone."""
+        total = self.units.sum(axis=0)
+        return float(total[_JUDGED] / total[_EDITS])
 
-    def slopes(self, weight: float, totals: Sequence[Floats]) -> list[Floats]:
-        """Five sums × resamples, for each side: how much the value changes with each sum."""
-        slopes: list[Floats] = []
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for sign, total in zip((1.0, -1.0), totals, strict=False):
-                edits, judged, rated, people, there = total
-                slope = np.empty_like(total)
-                slope[_EDITS] = -weight * judged / edits**2
-                slope[_JUDGED] = weight / edits
-                slope[_RATED] = (weight * there - people) / rated**2
-                slope[_PEOPLE] = 1 / rated
-                slope[_JUDGED_WHERE_RATED] = -weight / rated
-                slopes.append(sign * slope)
-        return slopes
+    def at(self, weight: float) -> _Influenced:
+        """The corrected value with this weight of the judge, and how far each unit moves it."""
+        edits, judged, rated, people, there = self.units.sum(axis=0).tolist()
+        slopes = np.zeros(_ASKED)
+        slopes[_EDITS], slopes[_JUDGED] = -weight * judged / edits**2, weight / edits
+        slopes[_RATED], slopes[_PEOPLE] = (weight * there - people) / rated**2, 1 / rated
+        slopes[_JUDGED_WHERE_RATED] = -weight / rated
+        value = people / rated + weight * (judged / edits - there / rated)
+        return _Influenced(value, self.units @ slopes, self.rated)
+
+    def best_weight(self) -> float:
+        """The judge's weight that minimises the variance; 0 for a judge whose scores do not vary."""
+        if not self.rated.any():
+            return 0.0
+        error = self.at(0.0).units
+        difference = self.at(1.0).units - error
+        variance = float((difference**2).sum())
+        return min(1.0, max(0.0, -float((error * difference).sum()) / variance)) if variance > NOISE**2 else 0.0
 
 
 def _corrected(
     plan: Plan,
     comparison: Comparison,
-    sums: _Sums,
+    portraits: Floats,
     names: tuple[str, str, str, str],
     weight: float,
-    resamples: _Resamples,
-    *,
-    is_rate: bool,
+    bounds: tuple[float, float] | None,
+    settings: Settings,
 ) -> Corrected:
     quantity, editor, arm, judge = names
-    outcome: Interval | NotEstimable = NotEstimable(reason="people rated edits of fewer than two portraits here")
+    masks = [comparison.members] if comparison.against is None else [comparison.members, comparison.against]
+    sides = [_Side.of(plan, mask, portraits) for mask in masks]
+    fewest = min(int(side.rated.sum()) for side in sides)
+    needed = 2 if comparison.scope == "all" else MIN_RATED
+    outcome: Outcome = NotEstimable(reason=f"people rated edits of {fewest} {plan.noun} here; it takes {needed}")
     people, judged = outcome, None
-    enough = sums.units >= 2
-    if enough:
-        is_rate = is_rate and comparison.against is None
-        totals = [side.sum(axis=0) for side in sums.sides]
-        means = [float(total[_JUDGED] / total[_EDITS]) for total in totals]
+    if all(side.units[:, _EDITS].any() for side in sides):
+        means = [side.judged for side in sides]
         judged = rounded(means[0] - (means[1] if len(means) > 1 else 0.0))
-        outcome = _interval(plan, sums, weight, "prediction-powered", resamples, is_rate=is_rate)
-        people = _interval(plan, sums, 0.0, "people alone", resamples, is_rate=is_rate)
+    if fewest >= needed:
+        outcome = _interval(plan, sides, weight, "prediction-powered", bounds, settings)
+        people = _interval(plan, sides, 0.0, "people alone", bounds, settings)
+    inside = portraits[comparison.everyone]
     return Corrected(
         quantity=quantity,
         editor=editor,
@@ -234,87 +246,34 @@ def _corrected(
         factor=plan.factor,
         group=comparison.group,
         outcome=outcome,
-        portraits=sums.portraits,
-        edits=sums.edits,
+        portraits=int(np.count_nonzero(inside[:, _EDITS])),
+        edits=int(inside[:, _EDITS].sum()),
         judged=judged,
         people=people,
-        weight=rounded(weight) if enough else None,
-        rated_by_people=sums.rated,
+        weight=rounded(weight) if fewest >= needed else None,
+        rated_by_people=int(inside[:, _ASKED].sum()),
     )
 
 
-def _best_weight(sums: _Sums) -> float:
-    """The judge's weight that minimises the variance; 0 for a judge whose scores do not vary."""
-    totals = [side.sum(axis=0)[:, None] for side in sums.sides]
-    if not totals[0][_RATED, 0]:
-        return 0.0
-    alone, together = (sums.slopes(weight, totals)[0][:, 0] for weight in (0.0, 1.0))
-    error, difference = sums.sides[0] @ alone, sums.sides[0] @ (together - alone)
-    variance = float((difference**2).sum())
-    return min(1.0, max(0.0, -float((error * difference).sum()) / variance)) if variance > NOISE**2 else 0.0
-
-
 def _interval(
-    plan: Plan, sums: _Sums, weight: float, method: str, resamples: _Resamples, *, is_rate: bool
-) -> Interval | NotEstimable:
-    settings = resamples.settings
-    ones = [np.ones((1, len(units))) for units in plan.strata]
-    (value,), (variance,) = _resampled(plan, sums, weight, ones)
-    error, tail = math.sqrt(variance), (1 + settings.confidence) / 2
-    freedom = _freedom(plan, sums)
-    if is_rate and error > NOISE and NOISE < value < 1 - NOISE:
-        low, high = logit_limits(float(value), error, t_quantile(tail, freedom))
-        noun = "Student's t of the logit"
-    else:
-        few = error > NOISE and MIN_UNITS <= sums.units < LARGE
-        t = _t_values(plan, sums, weight, (float(value), float(variance)), resamples) if few else np.zeros(0)
-        if few and len(t) >= (1 - MAX_DEGENERATE) * settings.replicates:
-            low, high = widest_limits(float(value), error, t, freedom, settings.confidence)
-            noun = "bootstrap-t and Student's t, the wider limits"
-        else:
-            half = t_quantile(tail, freedom) * error
-            low, high, noun = float(value) - half, float(value) + half, "Student's t"
-    method = f"{method}; {noun} over {plan.noun}"
-    return interval(float(value), low, high, confidence=settings.confidence, method=method)
-
-
-def _freedom(plan: Plan, sums: _Sums) -> float:
-    rated = np.sum([side[:, _RATED] for side in sums.sides], axis=0) > 0
-    return max(1.0, float(sum(max(0, int(rated[units].sum()) - 1) for units in plan.strata)))
-
-
-def _t_values(plan: Plan, sums: _Sums, weight: float, observed: tuple[float, float], resamples: _Resamples) -> Floats:
-    """The t-values of the resamples that have a standard error, sorted."""
-    parts: list[Floats] = []
-    for counts in resamples:
-        value, variance = _resampled(plan, sums, weight, counts)
-        usable = np.isfinite(value) & (variance > 1e-8 * observed[1])
-        parts.append((value[usable] - observed[0]) / np.sqrt(variance[usable]))
-    return np.sort(np.concatenate(parts))
-
-
-def _resampled(plan: Plan, sums: _Sums, weight: float, counts: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """The value and its variance between units in each of these resamples."""
-    rows = len(counts[0])
-    # Strata of other groups would only add zeros.
-    strata = [
-        (part, units)
-        for part, units in zip(counts, plan.strata, strict=True)
-        if any(side[units].any() for side in sums.sides)
-    ]
-    totals = [sum((side[units].T @ part.T for part, units in strata), np.zeros((5, rows))) for side in sums.sides]
-    value = sums.value(weight, totals)
-    slopes = sums.slopes(weight, totals)
-    rated = np.sum([side[:, _RATED] for side in sums.sides], axis=0) > 0
-    variance = np.zeros(rows)
-    with np.errstate(invalid="ignore"):
-        for part, units in strata:
-            errors = np.zeros((len(units), rows))
-            for slope, side in zip(slopes, sums.sides, strict=True):
-                errors += side[units] @ slope
-            errors *= errors
-            errors *= part.T
-            # Units that people did not rate move the judge's mean only, which is known much better.
-            seen = int(rated[units].sum())
-            variance += seen / max(1, seen - 1) * errors.sum(axis=0)
-    return value, variance
+    plan: Plan,
+    sides: Sequence[_Side],
+    weight: float,
+    how: str,
+    bounds: tuple[float, float] | None,
+    settings: Settings,
+) -> Outcome:
+    found = [side.at(weight) for side in sides]
+    if bounds is None and any(not part.units.any() for part in found):
+        return NotEstimable(reason=f"no spread between {plan.noun}, so no interval")
+    confidence = settings.confidence
+    numbers = (
+        (found[0].value, *found[0].limits(bounds, confidence))
+        if len(found) == 1
+        else found[0].minus(found[1], bounds, confidence)
+    )
+    value, low, high = numbers
+    form = "Student's t" if bounds is None else "Wilson's form"
+    method = f"{how}; {'MOVER: ' * (len(found) > 1)}{form}, {plan.noun} that people rated"
+    # A corrected value may lie beyond the scale, where its limits cannot.
+    return interval(value, min(value, low), max(value, high), confidence=confidence, method=method)

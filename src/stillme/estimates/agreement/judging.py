@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from stillme.errors import StillmeError
 from stillme.estimates import design
 from stillme.estimates.agreement.measures import Measure, without_noise
 from stillme.estimates.agreement.raters import interval, ratings_of
-from stillme.estimates.bootstrap import Resampled, resample
 from stillme.estimates.design import Plan
+from stillme.estimates.intervals import Outcome, outcomes
 from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE
 from stillme.estimates.rows import Edits, Flags, RatingState, Scores
@@ -78,17 +78,16 @@ def against_people(
     if by_editor and len(edits.editors) > 1:
         editor_codes = edits.editor[columns.order]
         chosen += [(name, both & (editor_codes == edits.editors.index(name))) for name in sorted(edits.editors)]
-    everyone = design.everyone(columns, settings)
+    everyone = design.everyone(columns)
     plans = [everyone, *(design.by_factor(columns, factor, settings) for factor in settings.factors)]
     rated = [_Rated.of(columns, table, rows, editor, judge.axis) for editor, rows in chosen if rows.any()]
     means = [quantity for part in rated for quantity in part.means.values()]
-    # All editors share the resamples of a plan.
-    resampled = [resample(plan, means, settings) for plan in plans]
+    found = [iter(outcomes(plan, means, replace(settings, prompts="fixed"))) for plan in plans]
     return [
         result
         for part in rated
-        for plan, outcomes in zip(plans, resampled, strict=True)
-        for result in _of_plan(plan, part, outcomes, (judge, people), everyone, settings)
+        for plan, of_plan in zip(plans, found, strict=True)
+        for result in _of_plan(plan, part, of_plan, (judge, people), everyone, settings)
     ]
 
 
@@ -125,12 +124,12 @@ class _Rated:
 def _of_plan(
     plan: Plan,
     rated: _Rated,
-    resampled: Iterator[Resampled],
+    found: Iterator[Sequence[Outcome]],
     who: tuple[Scores, Scores],
     everyone: Plan,
     settings: Settings,
 ) -> list[AgainstPeople]:
-    """One editor's numbers; `resampled` goes on with its means."""
+    """One editor's numbers; `found` goes on with its means."""
     judge, people = who
     counted = rated.means["exact"].within([comparison.everyone for comparison in plan.comparisons])
     results: list[AgainstPeople] = []
@@ -154,7 +153,7 @@ def _of_plan(
         )
 
     for measure in rated.means:
-        for place, outcome in enumerate(next(resampled).outcomes):
+        for place, outcome in enumerate(next(found)):
             add(measure, place, outcome)
     for place, comparison in enumerate(plan.comparisons):
         if comparison.against is None and not rated.is_nominal:

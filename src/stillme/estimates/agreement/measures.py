@@ -1,4 +1,4 @@
-"""Measures of agreement as sums over items, so that resampling items is one matrix product.
+"""Measures of agreement as sums over items, so that leaving some out is a subtraction.
 
 A table of ratings has a row for each item and a column for each rater; NaN is a rating that was not given. Each measure
 becomes moments, one row an item, and a function of their totals.
@@ -22,7 +22,7 @@ Level = Literal["nominal", "ordinal", "interval"]
 Weights = Literal["none", "linear", "quadratic"]
 
 MAX_DISTINCT = 40
-"""Distinct values above which a table of value against value is too large, and too sparse, to resample."""
+"""Distinct values above which a table of value against value is too large, and too sparse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _ordinal(table: Floats) -> Measure:
     values, places = np.unique(table[given], return_inverse=True)
     by_value = np.bincount(places, minlength=len(values)).astype(np.float64)
     if len(values) > MAX_DISTINCT:
-        # Ranks of so many values hardly move when items are resampled.
+        # Ranks of so many values hardly move when items are left out.
         ranked = np.full(table.shape, np.nan)
         ranked[given] = (np.cumsum(by_value) - by_value / 2)[places]
         return _interval(ranked)

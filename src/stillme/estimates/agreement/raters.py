@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,9 +21,8 @@ from stillme.estimates.agreement.measures import (
     share_measure,
     without_noise,
 )
-from stillme.estimates.bootstrap import resample
 from stillme.estimates.design import Plan
-from stillme.estimates.quantiles import t_quantile
+from stillme.estimates.intervals import jackknife, outcomes, t_quantile
 from stillme.estimates.quantities import Columns, Floats, Quantity, sums_by
 from stillme.estimates.rounding import interval as rounded_interval
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
@@ -84,7 +83,7 @@ def agreement(
     missing, not zero. Cohen's kappa is for two judges: it needs to know who is who.
     """
     columns = Columns.of(edits)
-    everyone = design.everyone(columns, settings)
+    everyone = design.everyone(columns)
     agreements: list[Agreement] = []
     for axis in sorted({scores.axis for scores in raters}):
         parts = sorted((scores for scores in raters if scores.axis == axis), key=lambda scores: scores.judge)
@@ -182,8 +181,8 @@ def _outcome(
         bounds=(0.0, 1.0),
         is_rate=True,
     )
-    (resampled,) = resample(everyone, [quantity], settings)
-    (outcome,) = resampled.outcomes or (NotEstimable(reason="all portraits are of one block"),)
+    (found,) = outcomes(everyone, [quantity], replace(settings, prompts="fixed"))
+    (outcome,) = found or (NotEstimable(reason="all portraits are of one identity"),)
     return outcome
 
 
@@ -205,11 +204,10 @@ def interval(
     without = measure.finish(moments.sum(axis=0)[None, :] - moments)
     if units < 2 or not np.isfinite(without).all():
         return NotEstimable(reason="too few portraits, or too few that differ, to leave one out")
-    noun = "portraits" if units == len(np.unique(rank)) else "blocks of portraits"
+    noun = "portraits" if units == len(np.unique(rank)) else "identities"
     # Correlations are symmetric on Fisher's scale.
     centre, replicates = (float(_fisher(np.array(value))), _fisher(without)) if is_correlation else (value, without)
-    error = math.sqrt((units - 1) / units * float(((replicates - replicates.mean()) ** 2).sum()))
-    half = t_quantile((1 + settings.confidence) / 2, units - 1) * error
+    half = t_quantile((1 + settings.confidence) / 2, units - 1) * jackknife(replicates)
     low, high = centre - half, centre + half
     if is_correlation:
         low, high = math.tanh(low), math.tanh(high)

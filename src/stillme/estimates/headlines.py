@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stillme import rubric
-from stillme.estimates import Standing, mark
 from stillme.estimates.cuts import rate_of
+from stillme.estimates.standing import Standing, mark
 
 FAILED_CALIBRATION = "calibration failed"
 """The note of a judge whose number decides nothing."""
