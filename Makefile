@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := all
-.PHONY: all demo test check format bench docs dist chromium postgresql clean
+.PHONY: all demo test check format soak bench docs dist chromium clean
 
 all: format check test
 
@@ -15,10 +15,14 @@ all: format check test
 demo: .venv/.installed
 	$(BIN)/stillme demo --out stillme-demo
 
-test: check .venv/.test-plugins chromium postgresql
+test: check .venv/.test-plugins chromium
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 	@# Processors differ in the last bits of sums. Results must not.
 	$(BIN)/python -m tests.estimates.instruction_sets -n 2 -q
+
+# What only a release needs, and what it measured: kills by the hundred, loads of 200 raters. About half an hour.
+soak: .venv/.test-plugins chromium
+	$(BIN)/python -m pytest -m soak
 
 check: .venv/.dev
 	$(BIN)/ruff check
@@ -84,9 +88,3 @@ chromium:
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
 		|| echo "No Chromium here: browser tests will be skipped."
-
-# The study's tests also run on a throw-away PostgreSQL, likewise.
-postgresql:
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-		&& apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; } \
-		|| echo "No PostgreSQL here: its tests will be skipped."

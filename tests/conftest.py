@@ -72,6 +72,16 @@ settings.register_profile("stillme", deadline=None, derandomize=True, max_exampl
 settings.load_profile("stillme")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What soak tests measured (`record_property`), for the notes of a release."""
+    passed = [report for report in terminalreporter.stats.get("passed", ()) if "soak" in report.keywords]
+    if passed:
+        terminalreporter.section("figures")
+    for report in passed:
+        figures = ", ".join(f"{name} {value}" for name, value in report.user_properties)
+        terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {figures}")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium. Not for the whole session: its event loop is in the way of tests that run their own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -31,6 +32,14 @@ def test_the_map_leads_to_files_that_exist():
     named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py|(?:[a-z_]+/)+[a-z_]+\.toml)`", text))
     assert len(named) > 12
     assert [name for name in named if not any((base / name).exists() for base in (ROOT, ROOT / "src/stillme"))] == []
+
+
+def test_no_deferred_name_is_that_of_a_module():
+    # Python would give the module instead, as soon as anyone has imported it.
+    for room in (ROOT / "src" / "stillme").rglob("__init__.py"):
+        if "deferred(" in room.read_text("utf-8"):
+            names = importlib.import_module(".".join(room.parent.relative_to(ROOT / "src").parts)).__all__
+            assert not {path.stem for path in room.parent.iterdir()} & set(names), room
 
 
 def test_sql_stands_only_in_rooms_that_have_a_database_of_their_own():

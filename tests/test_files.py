@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.files import printable
+from stillme.cli.terminal import printable
 
 DANGEROUS = {
     "an escape": "\x1b[2Jgone",

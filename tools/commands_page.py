@@ -14,7 +14,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 def page() -> str:
     """The whole page; the same for the same version."""
     parts = ["# Commands", "", "Made from `--help` by `python tools/commands_page.py`.", "", _help(cli, "stillme")]
-    for name, command in cli.commands.items():
+    context = click.Context(cli)
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
         parts += ["", f"## stillme {name}", "", _help(command, f"stillme {name}")]
         if isinstance(command, click.Group):
             for verb, each in command.commands.items():

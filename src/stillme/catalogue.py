@@ -10,10 +10,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from stillme import calibration, registry
+from stillme import registry
 from stillme.errors import InvalidParameters, StillmeError
-from stillme.portraits import folder as portrait_folder
-from stillme.portraits.sheet import write_sheet
 from stillme.protocols import HasValidityCards, Needs
 from stillme.types import Portrait, Prompt
 
@@ -71,18 +69,18 @@ _BOUNDS = {
 }
 
 
-def catalogue(what: str, name: str | None) -> list[Entry]:
-    """What `stillme list` shows of a kind, all or one in full."""
+def catalogue(what: str, name: str | None, *, full: bool = True) -> list[Entry]:
+    """What `stillme list` shows of a kind, all or one; without `full`, plugins lack what only their details show."""
     match what:
         case "editors":
-            return [_plugin_entry("editor", editor) for editor in _chosen("editor", name)]
+            return [_plugin_entry("editor", editor, full=full) for editor in _chosen("editor", name)]
         case "judges":
-            return [_plugin_entry("judge", judge) for judge in _chosen("judge", name)]
+            return [_plugin_entry("judge", judge, full=full) for judge in _chosen("judge", name)]
         case "prompts":
             sets = _chosen("prompt set", name)
             return _entries(sets, name, lambda set_: [_prompt_entry(set_, p) for p in registry.prompt_set(set_)])
         case _ if name and _is_folder(name):
-            return [_portrait_entry(name, portrait) for portrait in portrait_folder.load(Path(name))]
+            return [_portrait_entry(name, portrait) for portrait in _folder(name)]
         case _:
             sets = _chosen("portrait set", name)
             return _entries(sets, name, lambda set_: [_portrait_entry(set_, p) for p in registry.portrait_set(set_)])
@@ -90,9 +88,17 @@ def catalogue(what: str, name: str | None) -> list[Entry]:
 
 def contact_sheet(name: str | None, file: Path) -> Path:
     """Write the contact sheet of a portrait set or folder, by default of the embedded set."""
+    from stillme.portraits.sheet import write_sheet
+
     if name and _is_folder(name):
-        return write_sheet(portrait_folder.load(Path(name)), file)
+        return write_sheet(_folder(name), file)
     return write_sheet(registry.portrait_set(name or "synthetic"), file)
+
+
+def _folder(name: str) -> Sequence[Portrait]:
+    from stillme.portraits import load  # reads pictures: with numpy and Pillow
+
+    return load(Path(name))
 
 
 def _is_folder(name: str) -> bool:
@@ -121,11 +127,11 @@ def _chosen(kind: registry.Kind, name: str | None) -> Sequence[str]:
     return list(registry.plugins(kind)) if name is None else [registry.plugin(kind, name).name]
 
 
-def _plugin_entry(kind: registry.Buildable, name: str) -> Entry:
+def _plugin_entry(kind: registry.Buildable, name: str, *, full: bool) -> Entry:
     try:
         loaded = registry.editor_class(name) if kind == "editor" else registry.judge_class(name)
-        abilities = _calibration(name) if kind == "judge" else _capabilities(name)
-        parameters = _parameters(loaded.Parameters)
+        abilities = _capabilities(name) if kind == "editor" else _calibration(name) if full else {}
+        parameters = _parameters(loaded.Parameters) if full else {}
     except Exception as error:
         # One broken package must not hide the others.
         reason = str(error) if isinstance(error, StillmeError) else f"{type(error).__name__}: {error}"
@@ -155,6 +161,8 @@ def _calibration(name: str) -> dict[str, Any]:
         judge = registry.build("judge", name, {}, ready=False)
     except InvalidParameters:
         return {"calibration": "needs parameters"}
+    from stillme import calibration
+
     known = calibration.find(judge.spec)
     state = known.verdicts if known else "not calibrated"
     return {

@@ -13,11 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from stillme.capabilities import Capabilities, JudgeCapabilities
 from stillme.errors import StillmeError
-from stillme.protocols import Capabilities, JudgeCapabilities
 from stillme.types import Arm, ImageFile, Json, Portrait, Prompt, Request, Spec, digest
 
 T = TypeVar("T")
+
+FILE = "audit.toml"
+"""What asks for an audit, in its folder."""
 
 HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor", "gate", "pictures", "reuse", "sentinel"})
 """Sections of a configuration that change no row."""

@@ -19,9 +19,6 @@ from stillme.types import Json
 SUMS = "SHA256SUMS"
 BUNDLE_SUFFIXES = (".zip", ".tar")
 """What a run in a file may be called."""
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters except tab and newline, marks that change the reading order, and halves of characters."""
-
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 """How a formula begins; after apostrophes too, so that a marked cell is marked once more and both come back."""
 _SUSPECT = frozenset("'=+-@\t\r")
@@ -103,11 +100,6 @@ def harmless(cell: str) -> str:
 def unmarked(cell: str) -> str:
     """A cell as it was before `harmless`."""
     return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
-
-
-def printable(text: str) -> str:
-    """Text from a model or a server as a terminal may show it: without escapes and without reversed reading order."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def is_bundle(path: Path) -> bool:

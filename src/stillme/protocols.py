@@ -11,12 +11,12 @@ audit names none, and `shorthand`, the parameter that takes what follows the col
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
+from stillme.capabilities import Capabilities, JudgeCapabilities, Needs
 from stillme.types import Arm, Assessment, EditOutcome, Json, Pair, Portrait, Prompt, Request, Spec
 
 
@@ -38,78 +38,6 @@ class Parameters(BaseModel):
     def path(self, written: str) -> Path:
         """Resolve a path among the parameters. The spec keeps it as written, so a run can move."""
         return self._folder / Path(written).expanduser()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What a machine must have before a plugin can work."""
-
-    modules: tuple[str, ...] = ()
-    """Importable packages that the core install does not bring."""
-    extra: str = ""
-    """The stillme extra that brings them."""
-    variables: tuple[str, ...] = ()
-    """Environment variables, such as API keys."""
-    memory_gb: float = 0.0
-    """GPU memory, as a guide."""
-    gpus: int = 0
-    """GPUs that one worker takes; an executor with several machines places workers by it."""
-    disk_gb: float = 0.0
-    """Space for what is downloaded with the first call, as a guide."""
-    imports: tuple[str, ...] = ()
-    """What is imported with the first call, as `module:name`, if importing `modules` does not prove that it works."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What an editor can do, declared so that nobody has to guess from its name."""
-
-    inputs: int = 1
-    """How many portraits one request may carry."""
-    batching: Literal["none", "shared_image", "per_item"] = "none"
-    """`shared_image`: many prompts of one portrait; `per_item`: any requests together."""
-    batch: int = 1
-    """Requests per call when batching."""
-    concurrency: int = 1
-    """Calls that may be under way at once."""
-    seed: Literal["exact", "best_effort", "none"] = "none"
-    steps: Literal["free", "fixed", "none"] = "none"
-    """Whether the number of denoising steps can be chosen, is given by the weights, or does not exist."""
-    guidance: tuple[str, ...] = ()
-    """The guidance parameters that really act, such as `guidance_scale` or `true_cfg_scale`."""
-    negative_prompt: bool = False
-    """Whether guidance needs a negative prompt to act."""
-    size: Literal["any", "source", "fixed"] = "source"
-    """Whether the output's size can be chosen, follows the source, or is given."""
-    can_refuse: bool = False
-    rewrites_prompt: bool = False
-    prompt_tokens: int | None = None
-    """Longer prompts are cut off."""
-    reads_instruction: bool = True
-    """False for edits made elsewhere: they need no feature prompt."""
-    attributes_matter: bool = False
-    """Only known-answer editors read the portraits' labels."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeCapabilities:
-    """What a judge can say."""
-
-    kind: Literal["model", "instrument", "person", "ensemble"]
-    axes: tuple[str, ...]
-    """Answered for every pair, by a rating, an abstention or a failure."""
-    partial: tuple[str, ...] = ()
-    """Answered only for some pairs: shown with a pair, never averaged."""
-    batch: int = 1
-    concurrency: int = 1
-    labels: bool = False
-    """Whether the judge wants to be told the portrait's labels. Blind is the default."""
-    views: int = 1
-    """How many presentations of a pair an epoch has; `pair.epoch % views` is this one. Two are both orders: the source
-    first, then the edited picture first."""
-    given: bool = False
-    """Whether its answers come from an import or a study: it is never asked, and an edit without an answer is not
-    judged."""
 
 
 @runtime_checkable

@@ -16,16 +16,15 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from stillme import estimates, report
 from stillme.errors import PicturesUnreachable, StillmeError
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.results import Run, folder_of
-from stillme.results.counting import Counting
+from stillme.results.counting import count
 from stillme.store import Store
-from stillme.store.opening import LEDGER
 from stillme.store.pictures import suffix_of
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host
 
@@ -37,10 +36,6 @@ _REST = 4.0
 
 _SOONEST = 2.0
 
-Step = Literal["count", "paint"]
-_STEPS: tuple[Step, ...] = ("count", "paint")
-Written = tuple[tuple[int, int], ...]
-"""The state of the ledger's files."""
 _PICTURE = re.compile(r"/images/[0-9a-f]{2}/(?P<sha256>[0-9a-f]{64})\.\w+")
 
 
@@ -66,86 +61,51 @@ class LivePage:
 
 
 class Refresher(threading.Thread):
-    """Counts new rows and renders the report again; most of the time it leaves the machine to the run.
-
-    Counting costs what was added, a report what is there. So each goes at a pace of its own: the counts are fresh also
-    while a long report is rendered.
-    """
+    """Renders the report again when there are new rows; most of the time it leaves the machine to the run."""
 
     def __init__(self, served: Served, live_page: LivePage) -> None:
         super().__init__(name="refresher", daemon=True)
         self._served, self._live = served, live_page
-        self._folder = folder_of(served.path, served.out)
         self._stopped = threading.Event()
-        self._counting = Counting()
-        self._painted: tuple[int, ...] = ()
-        self._seen: dict[Step, Written] = {}
-        self._problems: dict[Step, str] = dict.fromkeys(_STEPS, "")
-
-    @property
-    def folder(self) -> Path:
+        self._rendered: tuple[int, ...] = ()
+        self.folder = folder_of(served.path, served.out)
         """The run folder."""
-        return self._folder
 
     def run(self) -> None:
-        """Do each step, then rest; until it is stopped."""
-        painter = threading.Thread(target=self._repeat, args=("paint",), name="painter", daemon=True)
-        painter.start()
-        self._repeat("count")
-        painter.join()
+        """Refresh, then rest; until it is stopped."""
+        while not self._stopped.is_set():
+            begun = time.monotonic()
+            try:
+                self.refresh()
+                self._live.problem = ""
+            except StillmeError as error:
+                self._live.problem = str(error)
+            except Exception as error:
+                # The page stays as it was and shows the fault; the next refresh may work.
+                log.exception("the page cannot be renewed")
+                self._live.problem = f"The page cannot be renewed ({type(error).__name__}: {error})."
+            self._stopped.wait(max(_SOONEST, _REST * (time.monotonic() - begun)))
 
     def stop(self) -> None:
         """End after the page that is being rendered."""
         self._stopped.set()
 
     def refresh(self) -> None:
-        """Count the rows, and render the report if there are more than last time; nothing if nothing was written."""
-        for step in _STEPS:
-            self._do(step)
-
-    def _repeat(self, step: Step) -> None:
-        while not self._stopped.is_set():
-            begun = time.monotonic()
-            try:
-                self._do(step)
-                self._problems[step] = ""
-            except StillmeError as error:
-                self._problems[step] = str(error)
-            except Exception as error:
-                # The page stays as it was and shows the fault; the next refresh may work.
-                log.exception("the page cannot be renewed")
-                self._problems[step] = f"The page cannot be renewed ({type(error).__name__}: {error})."
-            self._live.problem = self._problems["count"] or self._problems["paint"]
-            self._stopped.wait(max(_SOONEST, _REST * (time.monotonic() - begun)))
-
-    def _do(self, step: Step) -> None:
-        # Before they are read: what is written meanwhile is seen the next time.
-        written = _written(self._folder)
-        if written == self._seen.get(step):
-            return
-        with Run.open(self._folder) as run:
-            if step == "count":
-                self._count(run)
-            else:
-                self._paint(run)
-        self._seen[step] = written
-
-    def _count(self, run: Run) -> None:
-        counts = self._counting.of(run)
-        by_name = counts.as_json()
-        self._live.progress = {
-            "editors": by_name["editors"],
-            "judges": by_name["judges"],
-            "cost": run.store.cost(),
-            "complete": counts.complete,
-        }
-
-    def _paint(self, run: Run) -> None:
-        newest = run.store.newest()
-        if newest != self._painted or not self._live.number:
-            self._live.page = self._render(run).encode()
-            self._live.number += 1
-            self._painted = newest
+        """Count the rows, and render the report if there are more than last time."""
+        with Run.open(self.folder) as run:
+            counts, totals = count(run)
+            by_name = counts.as_json()
+            self._live.progress = {
+                "editors": by_name["editors"],
+                "judges": by_name["judges"],
+                "cost": totals.cost,
+                "complete": counts.complete,
+            }
+            newest = run.store.newest()
+            if newest != self._rendered or not self._live.number:
+                self._live.page = self._render(run).encode()
+                self._live.number += 1
+                self._rendered = newest
 
     def _render(self, run: Run) -> str:
         estimated = estimates.estimate(run.results.edits, run.results.scores, run.settings)
@@ -158,12 +118,6 @@ class Refresher(threading.Thread):
 def _on_demand(sha256: str) -> str:
     """What leads to a picture that is kept elsewhere: it is brought here when somebody wants to see it in full."""
     return f"images/{sha256[:2]}/{sha256}.png"
-
-
-def _written(folder: Path) -> Written:
-    """Size and time of the ledger and its log, which change with every row."""
-    stats = (path.stat() for path in sorted(folder.glob(f"{LEDGER}*")) if not path.name.endswith("-shm"))
-    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
 
 
 class Server(ThreadingHTTPServer):

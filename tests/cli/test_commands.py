@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,23 +10,25 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from stillme import __version__
 from stillme.cli import cli
+from tests.processes import Started, stillme
 
 Write = Callable[..., Path]
-STILLME = [sys.executable, "-m", "stillme"]
 
 
-def stillme(*arguments: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*STILLME, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+def started(*words: str) -> subprocess.CompletedProcess[str]:
+    """A new interpreter, as a shell starts it."""
+    return subprocess.run([sys.executable, "-m", "stillme", *words], capture_output=True, text=True, timeout=120)
 
 
 def test_version_and_help():
-    assert stillme("--version").stdout == f"stillme, version {__version__}\n"
-    shown = stillme("--help")
+    assert started("--version").stdout == f"stillme, version {__version__}\n"
+    shown = started("--help")
     assert shown.returncode == 0
     for command in ("demo", "new", "run", "edit", "judge", "estimate", "report", "status", "list", "export", "doctor"):
         assert f"\n  {command} " in shown.stdout
@@ -45,12 +46,44 @@ def test_help_imports_nothing_heavy():
     assert shown.stdout.splitlines()[-1] == "[]"
 
 
+def modules_after(code: str, *words: str | Path) -> set[str]:
+    command = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)", *map(str, words)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(shown.stdout.splitlines()[-1].split())
+
+
+def imported_by(*words: str | Path) -> set[str]:
+    command = "from stillme.cli import cli; cli(sys.argv[1:], standalone_mode=False)"
+    return modules_after(command, *words) - modules_after("")
+
+
+def test_a_command_imports_what_it_needs_and_no_more(write_audit: Write):
+    # What a command costs before it does anything is its imports, about half a millisecond each.
+    folder = write_audit()
+    assert CliRunner().invoke(cli, ["run", str(folder)]).exit_code == 0
+    assert len(imported_by("--help")) <= 110
+    counting = imported_by("status", folder)
+    assert len(counting) <= 330
+    assert not {"pydantic", "scipy", "PIL", "stillme.evidence", "stillme.report", "stillme.estimates"} & counting
+    assert not {"scipy", "stillme.results", "stillme.store"} & imported_by("list", "prompts")
+
+
+def test_the_list_of_commands_says_what_each_says_itself():
+    context = click.Context(cli)
+    for verbs in cli.sections.values():
+        for verb in verbs:
+            command = cli.get_command(context, verb.name)
+            assert command is not None
+            assert (command.help or "").splitlines()[0] == verb.help
+            assert len(verb.help) <= 80 - 14, f"{verb.name}: a line of `--help` has 80 columns"
+
+
 def test_working_and_counting_need_no_scipy_before_there_is_something_to_estimate():
     script = "import sys, stillme.pipeline, stillme.results.status; print('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
 
 
-@pytest.mark.parametrize("command", sorted(cli.commands))
+@pytest.mark.parametrize("command", sorted(cli.list_commands(click.Context(cli))))
 def test_every_command_explains_itself(command: str):
     shown = CliRunner().invoke(cli, [command, "--help"])
     assert shown.exit_code == 0
@@ -127,12 +160,12 @@ def test_completion_scripts(shell: str):
 
 
 def test_completion_completes():
-    environment = os.environ | {"_STILLME_COMPLETE": "bash_complete", "COMP_WORDS": "stillme stat", "COMP_CWORD": "1"}
-    assert "status" in stillme(env=environment).stdout
+    environment = {"_STILLME_COMPLETE": "bash_complete", "COMP_WORDS": "stillme stat", "COMP_CWORD": "1"}
+    assert "status" in stillme(environment=environment).stdout
 
 
 def test_doctor_finds_this_machine_fit(tmp_path: Path):
-    shown = stillme("doctor", "--json", cwd=tmp_path, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+    shown = stillme("doctor", "--json", cwd=tmp_path, environment={"HF_HUB_OFFLINE": "1"})
     checks = {check["name"]: check for check in json.loads(shown.stdout)}
     core = ("versions", "run folder", "embedded portraits", "face models", "editor planted", "judge instruments")
     assert {name: checks[name]["state"] for name in core} == dict.fromkeys(core, "ok")
@@ -169,9 +202,7 @@ def test_an_export_holds_every_row(write_audit: Write, kind: str):
 
 def test_ctrl_c_once_finishes_and_saves(write_audit: Write):
     folder = write_audit('use = "moody"\nparameters = { seconds = 0.3 }')
-    process = subprocess.Popen(
-        [*STILLME, "edit", str(folder)], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    process = Started("edit", folder)
     _wait_for_rows(folder, 1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -183,7 +214,7 @@ def test_ctrl_c_once_finishes_and_saves(write_audit: Write):
 
 def test_ctrl_c_twice_stops_at_once(write_audit: Write):
     folder = write_audit('use = "moody"\nparameters = { seconds = 20 }')
-    process = subprocess.Popen([*STILLME, "edit", str(folder)], stderr=subprocess.PIPE, text=True)
+    process = Started("edit", folder)
     while not (folder / "stillme.sqlite").exists():
         time.sleep(0.05)
     time.sleep(0.5)

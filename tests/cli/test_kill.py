@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stillme.store import Store
+from tests.processes import Started, stillme
 
 ROWS = (
     "SELECT key, portraits, prompt, arm, instruction, editor, seed, outcome, image, message FROM edit ORDER BY key",
@@ -29,28 +28,27 @@ def content(folder: Path) -> tuple[list[list[tuple[object, ...]]], dict[str, byt
     return rows, {path.name: path.read_bytes() for path in (folder / "images").rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 10))])
 def test_kill_9_loses_nothing_and_repeats_nothing(write_audit: Callable[..., Path], tmp_path: Path, seed: int):
     folder = write_audit(EDITOR, 'use = "brightness"', prompts="[]")
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
-    command = [sys.executable, "-m", "stillme", "run", str(folder), "--out"]
-    subprocess.run([*command, str(undisturbed)], check=True, capture_output=True)
+    assert stillme("run", folder, "--out", undisturbed).returncode == 0
     chance = random.Random(seed)
     before = kills = 0
     for _ in range(5):
-        process = subprocess.Popen([*command, str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        run = Started("run", folder, "--out", killed)
         goal = before + chance.randrange(30)
-        while process.poll() is None and rows_of(killed) < goal:
+        while run.poll() is None and rows_of(killed) < goal:
             time.sleep(0.02)
         time.sleep(chance.uniform(0, 0.2))
-        process.send_signal(signal.SIGKILL)
-        _, said = process.communicate()
-        assert process.returncode in (0, -signal.SIGKILL), said
-        kills += process.returncode != 0
+        run.kill()
+        _, said = run.communicate()
+        assert run.returncode in (0, -signal.SIGKILL), said
+        kills += run.returncode != 0
         assert rows_of(killed) >= before, "a row was lost"
         before = rows_of(killed)
     assert kills >= 3, "the run was hardly killed: the test would prove nothing"
-    subprocess.run([*command, str(killed)], check=True, capture_output=True)
+    assert stillme("run", folder, "--out", killed).returncode == 0
     assert content(killed) == content(undisturbed)
     assert (killed / "tables" / "estimates.csv").read_bytes() == (undisturbed / "tables" / "estimates.csv").read_bytes()
 

@@ -92,7 +92,10 @@ def test_a_stillme_that_is_not_on_the_path_is_named_as_it_was_called(monkeypatch
 
 
 def leaves(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from leaves(command, f"{prefix}{name} ")
         else:

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from stillme.audit.config import Config
 from stillme.cli import cli
-from stillme.mitigation import lint, placebo
+from stillme.mitigation import lint
+from stillme.mitigation.placebo import placebo
 from stillme.portraits.synthetic import portraits
 from tests.test_docs import ROOT, blocks
 

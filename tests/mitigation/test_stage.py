@@ -6,8 +6,6 @@ import csv
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,6 +31,7 @@ from stillme.store import Store
 from stillme.types import Arm
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.mitigation.test_model_extractor import GOOD, LABELLED
+from tests.processes import Started, stillme
 from tests.vlm.servers import CHAT, ModelInput
 
 ALL = ("edit", "judge", "estimate")
@@ -246,18 +245,16 @@ def test_kill_9_while_describing_asks_again_only_what_was_under_way(write: Calla
         file = folder / "audit.toml"
         file.write_text(file.read_text().replace("limit = 4", "limit = 8"))
         server.delay = 0.5
-        command = [sys.executable, "-m", "stillme", "edit", str(folder)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        while process.poll() is None and described(folder) < 2:
+        run = Started("edit", folder)
+        while run.poll() is None and described(folder) < 2:
             time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
+        run.kill()
+        assert run.wait() == -signal.SIGKILL
         kept = described(folder)
         asked = len(server.calls())
         assert 2 <= kept < 8
         server.delay = 0.0
-        subprocess.run(command, check=True, capture_output=True)
+        assert stillme("edit", folder).returncode == 0
         assert len(server.calls()) - asked == 8 - kept, "what has a row is not asked for again"
     assert described(folder) == 8
     with Store.reading(folder) as store:

@@ -1,17 +1,12 @@
-"""Audits whose editor and judge misbehave as told, run as a user runs them: in a process of their own."""
+"""Audits whose editor and judge misbehave as told."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests import runs
-
-STILLME = (sys.executable, "-m", "stillme")
 
 EDITOR = """
 import os, time
@@ -65,20 +60,6 @@ replicates = 200
 """
     )
     return folder
-
-
-def stillme(
-    *words: object, seconds: float = 120, before: object = None, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run the command line."""
-    return subprocess.run(
-        [*STILLME, *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        preexec_fn=before,  # pyright: ignore[reportArgumentType]
-        env={**os.environ, **(environment or {})},
-    )
 
 
 def calls(folder: Path) -> int:

@@ -8,8 +8,10 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,18 +26,17 @@ from stillme.store.attempts import Attempt
 from stillme.store.pictures import UNFINISHED
 from stillme.store.saved_rows import ROW_COUNTS
 from tests.editors.hosted.loopback import Says, serving
-from tests.reliability.faulty import STILLME, audit, calls, rows, stillme
+from tests.processes import Started, stillme
+from tests.reliability.faulty import audit, calls, rows
 
 Write = Callable[..., Path]
 
 
-_STARTED: list[subprocess.Popen[str]] = []
+_STARTED: list[Started] = []
 
 
-def started(*words: object) -> subprocess.Popen[str]:
-    run = subprocess.Popen(
-        [*STILLME, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+def started(*words: object) -> Started:
+    run = Started(*words)
     _STARTED.append(run)
     return run
 
@@ -45,9 +46,7 @@ def _nothing_goes_on() -> Iterator[None]:
     """A test that fails leaves no process behind for the next one to be blamed for."""
     yield
     while _STARTED:
-        with _STARTED.pop() as run:
-            if run.poll() is None:
-                os.killpg(run.pid, signal.SIGKILL)
+        _STARTED.pop().kill()
 
 
 def wait_for(folder: Path, count: int, seconds: float = 60) -> None:
@@ -115,7 +114,7 @@ def test_a_disk_that_stays_full_ends_the_run_with_a_sentence(tmp_path: Path):
     audit(tmp_path, "pass", seeds=(1, 2))
     (folder / "audit.toml").write_text((folder / "audit.toml").read_text() + "\n[executor]\noutage_minutes = 0.02\n")
     limit = (folder / "stillme.sqlite").stat().st_size // 4
-    ended = stillme("edit", folder, before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    ended = stillme("edit", folder, before=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)))
     assert ended.returncode == 2, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "cannot be" in ended.stderr
@@ -287,8 +286,8 @@ def killed_when(folder: Path, happened: Callable[[], bool], *words: object) -> N
         assert run.poll() is None, run.communicate()
         assert time.monotonic() < end, noted(folder)
         time.sleep(0.02)
-    os.killpg(run.pid, signal.SIGKILL)
-    run.communicate()
+    run.kill()
+    run.wait()
 
 
 def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
@@ -351,15 +350,15 @@ def test_a_killed_run_goes_on_without_complaint(tmp_path: Path):
     folder = audit(tmp_path, "time.sleep(0.05)", people=4)
     run = started("edit", folder)
     wait_for(folder, 2)
-    os.killpg(run.pid, signal.SIGKILL)
-    run.communicate()
+    run.kill()
+    run.wait()
     assert stillme("run", folder).returncode == 0
     assert rows(folder) == 8
 
 
 def test_pictures_and_ledger_are_readable_like_other_files(tmp_path: Path):
     folder = audit(tmp_path, people=2, prompts=["O-01"])
-    assert stillme("edit", folder, before=lambda: os.umask(0o027)).returncode == 0
+    assert stillme("edit", folder, before=partial(os.umask, 0o027)).returncode == 0
     for path in (edited_picture(folder), folder / "stillme.sqlite", folder / "resolved.toml"):
         assert path.stat().st_mode & 0o777 == 0o640, path
 
@@ -393,7 +392,7 @@ mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 77
 shift 2
 "$@"
 """
-    alone = ["unshare", "--mount", "sh", "-c", script, "sh", str(folder), str(media), *STILLME]
+    alone = ["unshare", "--mount", "sh", "-c", script, "sh", str(folder), str(media), sys.executable, "-m", "stillme"]
     said = subprocess.run([*alone, "status", str(media), "--json"], capture_output=True, text=True)
     if said.returncode in (1, 77):
         pytest.skip(f"mounting is not allowed here: {said.stderr}")

@@ -1,10 +1,11 @@
 """kill -9 at random moments of every stage leaves the rows, tables and pictures of an undisturbed run.
 
-`make test` kills a few times; `STILLME_KILLS=100 pytest tests/reliability/test_kills.py` does so at length.
+`make test` kills a few times, `make soak` a hundred times.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
@@ -16,8 +17,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -27,14 +30,14 @@ from stillme.store import Store
 from tests.editors.hosted.loopback import Loopback, serving
 from tests.judges.conftest import answer
 from tests.mitigation.test_model_extractor import GOOD
-from tests.reliability.faulty import STILLME, audit, stillme
+from tests.processes import Started, stillme
+from tests.reliability.faulty import audit
 from tests.study.annotators import rate_by
 from tests.vlm.servers import CHAT, ModelInput
 
-KILLS = int(os.environ.get("STILLME_KILLS", "4"))
-"""Of the work that may cost money."""
-OTHER_KILLS = max(1, KILLS // 4)
-"""Of each other command."""
+Figure = Callable[[str, object], None]
+few_or_many = pytest.mark.parametrize("kills", [4, pytest.param(100, marks=pytest.mark.soak)])
+once_or_often = pytest.mark.parametrize("kills", [1, pytest.param(25, marks=pytest.mark.soak)])
 DOLLARS_A_CALL = 0.003
 _WORK = ("feature", "edit", "assessment")
 _ROWS = (
@@ -51,27 +54,32 @@ _EDITED = (
 )
 _EDITS = "(HERE / 'asked').open('a').write(f'{portrait} {seed} {instruction}\\n'); time.sleep(0.05)"
 
-DIES = """
-import os, sys
-left = int(sys.argv.pop(1))
-places = ("/stillme/store/", "/stillme/files.py", "/stillme/study/", "/stillme/tables/", "/stillme/report/writing.py")
+_READ_OR_WRITE = (
+    "/stillme/store/",
+    "/stillme/files.py",
+    "/stillme/study/",
+    "/stillme/tables/",
+    "/stillme/report/writing.py",
+)
 
-def count(frame, event, _):
-    global left
-    if event in ("call", "c_call") and any(place in frame.f_code.co_filename for place in places):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), 9)
 
-from stillme.cli import main
-sys.setprofile(count)
-try:
-    main()
-finally:
-    sys.setprofile(None)
-    print("calls", -left, file=sys.stderr)
-"""
-"""stillme that is killed at its n-th call in rooms that read or write; with 0 it says how many there are."""
+def die_at_call(number: int) -> None:
+    """Kill this process at its n-th call in rooms that read or write; with 0 it says how many there were."""
+    left = number
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal left
+        if event in ("call", "c_call") and any(place in frame.f_code.co_filename for place in _READ_OR_WRITE):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def end() -> None:
+        sys.setprofile(None)
+        print("calls", -left, file=sys.stderr)
+
+    atexit.register(end)
+    sys.setprofile(count)
 
 
 @pytest.fixture
@@ -89,7 +97,7 @@ def models() -> Iterator[Loopback]:
         yield server
 
 
-def paid(folder: Path, models: Loopback) -> Path:
+def paid(folder: Path, models: Loopback, seeds: int) -> Path:
     """An audit that describes, edits, and is judged by a script, by a model that costs money, and by people."""
     folder.mkdir()
     model = (
@@ -99,7 +107,7 @@ def paid(folder: Path, models: Loopback) -> Path:
     audit(
         folder,
         _EDITS,
-        seeds=range(max(2, KILLS // 6)),
+        seeds=range(seeds),
         concurrency=2,
         extra=f"""
 [[judges]]
@@ -153,49 +161,50 @@ def require_whole(folder: Path) -> None:
 
 def kill_at(folder: Path, goal: int, pause: float, *words: str) -> bool:
     """Start, and kill -9 once so many rows are saved and the pause is over; whether it was still alive."""
-    run = subprocess.Popen(
-        [*STILLME, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    run = Started(*words)
     while run.poll() is None and saved(folder) < goal:
         time.sleep(0.02)
     with contextlib.suppress(subprocess.TimeoutExpired):
         run.wait(pause)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(run.pid, signal.SIGKILL)
+    run.kill()
     return run.wait() == -signal.SIGKILL
 
 
 def calls_of(*words: object) -> int:
     """Run a command to its end; returns how many calls it made that read or write."""
-    ended = subprocess.run([sys.executable, "-c", DIES, "0", *map(str, words)], capture_output=True, text=True)
+    ended = stillme(*words, before=partial(die_at_call, 0))
     assert ended.returncode == 0, ended.stderr
     return int(ended.stderr.split()[-1])
 
 
 def kill_once(at: int, *words: object) -> None:
     """Kill a command at one of its calls that read or write, then let it do its work."""
-    dying = [sys.executable, "-c", DIES, str(at), *map(str, words)]
-    assert subprocess.run(dying, capture_output=True).returncode == -signal.SIGKILL
+    assert stillme(*words, before=partial(die_at_call, at)).returncode == -signal.SIGKILL
     ended = stillme(*words)
     assert ended.returncode == 0, ended.stderr
 
 
-def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(tmp_path: Path, models: Loopback):
-    calm, killed = paid(tmp_path / "calm", models), paid(tmp_path / "killed", models)
+@few_or_many
+def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(
+    tmp_path: Path, models: Loopback, kills: int, record_property: Figure
+):
+    calm, killed = (paid(tmp_path / name, models, seeds=max(2, kills // 6)) for name in ("calm", "killed"))
     ended = stillme("run", calm)
     assert ended.returncode == 0, ended.stderr
-    chance, total, kills = random.Random(22), saved(calm), 0
+    chance, total, alive = random.Random(22), saved(calm), 0
     done: list[tuple[int, set[str]]] = []
-    for _ in range(KILLS):
+    for _ in range(kills):
         # By rows, so that every stage is hit however fast it is.
-        goal = min(total, saved(killed) + chance.randint(1, max(1, 2 * total // KILLS)))
-        kills += kill_at(killed, goal, chance.uniform(0.0, 0.6), "run", str(killed))
+        goal = min(total, saved(killed) + chance.randint(1, max(1, 2 * total // kills)))
+        alive += kill_at(killed, goal, chance.uniform(0.0, 0.6), "run", str(killed))
         asked = killed / "asked"
         done.append((len(asked.read_text().splitlines()) if asked.exists() else 0, edited(killed)))
-    assert kills >= KILLS / 2, "it was hardly killed: the test would prove nothing"
+    assert alive >= kills / 2, "it was hardly killed: the test would prove nothing"
     assert stillme("run", killed).returncode == 0
     assert content(killed) == content(calm)
     require_whole(killed)
+    record_property("kills", alive)
+    record_property("rows", total)
     asked_in_order = (killed / "asked").read_text().splitlines()
     assert set(asked_in_order) == edited(killed)
     for place, finished in done:
@@ -210,7 +219,10 @@ def test_kills_while_portraits_are_described_edited_and_judged_change_nothing(tm
         assert cost[0] == pytest.approx(DOLLARS_A_CALL * int(str(rows[0][0])))
 
 
-def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(tmp_path: Path):
+@once_or_often
+def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(
+    tmp_path: Path, kills: int, record_property: Figure
+):
     calm = audit(tmp_path / "calm", people=4, extra='[[judges]]\nuse = "people"\nepochs = 3')
     assert stillme("run", calm).returncode == 0
     drawn = stillme("study", "new", calm, "--items", 4, "--per-task", 4, "--repeats", 0, "--prolific")
@@ -222,7 +234,7 @@ def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(tm
     closing = calls_of("study", "close", calm / "study", "--run", calm)
     estimating, reporting = calls_of("estimate", calm), calls_of("report", calm)
     chance = random.Random(23)
-    for number in range(OTHER_KILLS):
+    for number in range(kills):
         killed = shutil.copytree(rated, tmp_path / f"killed{number}")
         kill_once(chance.randint(1, closing), "study", "close", killed / "study", "--run", killed)
         kill_once(chance.randint(1, estimating), "estimate", killed)
@@ -233,9 +245,11 @@ def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(tm
             calm / "report.html"
         ).read_text()
         require_whole(killed)
+    record_property("kills", 3 * kills)
 
 
-def test_kills_while_shards_are_merged_change_nothing(tmp_path: Path):
+@once_or_often
+def test_kills_while_shards_are_merged_change_nothing(tmp_path: Path, kills: int, record_property: Figure):
     folder = audit(tmp_path / "audit", people=6, seeds=(1, 2))
     shards = [tmp_path / "1", tmp_path / "2"]
     for number, shard in enumerate(shards, start=1):
@@ -243,9 +257,10 @@ def test_kills_while_shards_are_merged_change_nothing(tmp_path: Path):
     calm, chance = tmp_path / "calm", random.Random(24)
     merging = calls_of("merge", *shards, "--into", calm)
     assert stillme("estimate", calm).returncode == 0
-    for number in range(OTHER_KILLS):
+    for number in range(kills):
         killed = tmp_path / f"killed{number}"
         kill_once(chance.randint(1, merging), "merge", *shards, "--into", killed)
         assert stillme("estimate", killed).returncode == 0
         assert content(killed) == content(calm)
         require_whole(killed)
+    record_property("kills", kills)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
-import signal
 import sqlite3
-import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,7 +20,8 @@ from stillme import pipeline
 from stillme.store import Store
 from stillme.store.buckets import MARK, PicturesInBuckets
 from tests.buckets import KEY, S3, SECRET, Bucket, free_port
-from tests.reliability.faulty import STILLME, audit, calls, rows, stillme
+from tests.processes import Started, stillme
+from tests.reliability.faulty import audit, calls, rows
 
 ROWS = (
     "SELECT key, portraits, prompt, arm, instruction, editor, seed, outcome, image, message FROM edit ORDER BY key",
@@ -55,6 +53,44 @@ def numbers_of(report: Path) -> list[str]:
     numbers = re.findall(r">([^<>]*\d[^<>]*)<", page)
     assert len(numbers) > 100
     return numbers
+
+
+class Finished(NamedTuple):
+    """A run with all its pictures in a bucket."""
+
+    bucket: Bucket
+    folder: Path
+    home: Path
+    said: str
+    objects: dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def made_once(s3: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    scratch = tmp_path_factory.mktemp("finished")
+    with s3.bucket() as bucket:
+        folder, home = in_bucket(scratch / "audit", bucket), scratch / "home"
+        said = stillme("run", folder, environment=bucket.environment | {"STILLME_HOME": str(home)})
+        assert said.returncode == 0, said.stderr
+        yield Finished(bucket, folder, home, said.stdout + said.stderr, bucket.objects())
+
+
+@pytest.fixture
+def finished(made_once: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Finished:
+    """A copy of the run for each test, with the bucket as the run left it."""
+    bucket = made_once.bucket
+    for name, value in (bucket.environment | {"STILLME_HOME": str(tmp_path / "home")}).items():
+        monkeypatch.setenv(name, value)
+    there = bucket.objects()
+    for name in there.keys() - made_once.objects.keys():
+        bucket.delete(name)
+    for name, data in made_once.objects.items():
+        if there.get(name) != data:
+            bucket.put(name, data)
+    bucket.proxy.fault = lambda method, path: None
+    bucket.proxy.asked.clear()
+    folder = shutil.copytree(made_once.folder, tmp_path / "audit")
+    return made_once._replace(folder=folder, home=shutil.copytree(made_once.home, tmp_path / "home"))
 
 
 # -- the same run ---------------------------------------------------------------------------------------------------
@@ -104,9 +140,8 @@ def test_tables_exports_and_report_are_those_of_a_local_run(
         assert left
 
 
-def test_a_bundle_holds_the_pictures_and_needs_no_bucket(bucket: Bucket, tmp_path: Path):
-    folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("run", folder).returncode == 0
+def test_a_bundle_holds_the_pictures_and_needs_no_bucket(finished: Finished, tmp_path: Path):
+    bucket, folder = finished.bucket, finished.folder
     shutil.rmtree(tmp_path / "home")
     sealed = stillme("export", folder, "--bundle", tmp_path / "run.zip", "--with-images")
     assert sealed.returncode == 0, sealed.stderr
@@ -121,9 +156,8 @@ def test_a_bundle_holds_the_pictures_and_needs_no_bucket(bucket: Bucket, tmp_pat
 # -- what a reader sees ---------------------------------------------------------------------------------------------
 
 
-def test_numbers_need_no_picture_and_what_does_says_so_in_a_sentence(bucket: Bucket, tmp_path: Path):
-    folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("run", folder).returncode == 0
+def test_numbers_need_no_picture_and_what_does_says_so_in_a_sentence(finished: Finished, tmp_path: Path):
+    bucket, folder = finished.bucket, finished.folder
     shutil.rmtree(tmp_path / "home")
     nowhere = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}
     before = files_of(folder / "tables")
@@ -154,9 +188,8 @@ def test_numbers_need_no_picture_and_what_does_says_so_in_a_sentence(bucket: Buc
     assert rows(folder) == 12, "nothing was made again because nobody answered"
 
 
-def test_a_report_brings_each_picture_here_once(bucket: Bucket, tmp_path: Path):
-    folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("run", folder).returncode == 0
+def test_a_report_brings_each_picture_here_once(finished: Finished, tmp_path: Path):
+    bucket, folder = finished.bucket, finished.folder
     page = (folder / "report.html").read_bytes()
     shutil.rmtree(tmp_path / "home")
     bucket.proxy.asked.clear()
@@ -168,9 +201,8 @@ def test_a_report_brings_each_picture_here_once(bucket: Bucket, tmp_path: Path):
     assert (folder / "report.html").read_bytes() == page
 
 
-def test_status_and_doctor_tell_where_the_pictures_are(bucket: Bucket, tmp_path: Path):
-    folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("run", folder).returncode == 0
+def test_status_and_doctor_tell_where_the_pictures_are(finished: Finished, tmp_path: Path):
+    bucket, folder = finished.bucket, finished.folder
     assert f"pictures {bucket.address}" in stillme("status", folder).stdout
     assert json.loads(stillme("status", folder, "--json").stdout)["pictures"] == bucket.address
     name = next(name for name in bucket.objects() if "/" in name)
@@ -188,16 +220,13 @@ def test_status_and_doctor_tell_where_the_pictures_are(bucket: Bucket, tmp_path:
     assert "is missing" in stillme("doctor", folder).stdout
 
 
-def test_no_credential_is_kept_or_said(bucket: Bucket, tmp_path: Path):
-    folder = in_bucket(tmp_path / "audit", bucket)
-    said = stillme("run", folder)
+def test_no_credential_is_kept_or_said(finished: Finished):
+    bucket, folder = finished.bucket, finished.folder
     bucket.proxy.fault = lambda method, path: 403
     said_more = [stillme(*words, folder) for words in (["run"], ["doctor"], ["report"])]
     assert "refuses access" in said_more[0].stderr
-    kept = b"".join(
-        path.read_bytes() for path in (*folder.rglob("*"), *tmp_path.joinpath("home").rglob("*")) if path.is_file()
-    )
-    told = "".join(result.stdout + result.stderr for result in (said, *said_more))
+    kept = b"".join(path.read_bytes() for path in (*folder.rglob("*"), *finished.home.rglob("*")) if path.is_file())
+    told = finished.said + "".join(result.stdout + result.stderr for result in said_more)
     for secret in (SECRET, KEY):
         assert secret.encode() not in kept
         assert secret not in told
@@ -263,19 +292,13 @@ def test_kills_at_random_moments_change_nothing(bucket: Bucket, tmp_path: Path):
     assert stillme("run", tmp_path / "undisturbed").returncode == 0
     killed, rng, kills = tmp_path / "killed", random.Random(5), 0
     for _ in range(4):
-        run = subprocess.Popen(
-            [*STILLME, "run", str(killed)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        run = Started("run", killed)
         goal = (rows(killed) if Store.exists(killed) else 0) + rng.randrange(1, 12)
         end = time.monotonic() + 30
         while run.poll() is None and time.monotonic() < end and (not Store.exists(killed) or rows(killed) < goal):
             time.sleep(0.02)
         time.sleep(rng.uniform(0, 0.3))
-        with suppress(ProcessLookupError):
-            os.killpg(run.pid, signal.SIGKILL)
+        run.kill()
         kills += run.wait() < 0
     assert kills >= 2, "the run was hardly killed: the test would prove nothing"
     assert stillme("run", killed).returncode == 0
@@ -284,9 +307,8 @@ def test_kills_at_random_moments_change_nothing(bucket: Bucket, tmp_path: Path):
     assert bucket.pictures() == files_of(tmp_path / "undisturbed" / "images")
 
 
-def test_lost_pictures_come_back_from_copies_else_they_are_made_again(bucket: Bucket, tmp_path: Path):
-    folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("run", folder).returncode == 0
+def test_lost_pictures_come_back_from_copies_else_they_are_made_again(finished: Finished, tmp_path: Path):
+    bucket, folder = finished.bucket, finished.folder
     before, edited = bucket.objects(), _edited_names(folder)
     for name in edited[:2]:
         bucket.delete(name)
@@ -367,9 +389,8 @@ def test_runs_with_different_places_merge_into_one_that_reads_both(bucket: Bucke
         assert stillme("report", into).returncode == 0
 
 
-def test_a_run_may_move_and_take_over_from_one_elsewhere(bucket: Bucket, tmp_path: Path):
-    folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("run", folder).returncode == 0
+def test_a_run_may_move_and_take_over_from_one_elsewhere(finished: Finished, tmp_path: Path):
+    bucket, folder = finished.bucket, finished.folder
     made = calls(folder)
     audit(folder, extra="")
     assert stillme("run", folder).returncode == 0

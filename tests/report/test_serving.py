@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, run_stages
 from stillme.report.data import Redaction
-from stillme.results.counting import Counting
+from stillme.results import counting
 from stillme.serve import LivePage, Refresher, Served, Server, serve
 from tests.pages import wait_until
 
@@ -51,8 +51,8 @@ def run(write_audit: Callable[..., Path]) -> Path:
 
 def test_a_run_that_nobody_writes_to_is_not_read_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
-    original = Counting.of
-    monkeypatch.setattr(Counting, "of", lambda counting, opened: counted.append(1) or original(counting, opened))
+    original = counting._counts
+    monkeypatch.setattr(counting, "_counts", lambda opened: counted.append(1) or original(opened))
     with serving(run) as (refresher, _server):
         for _ in range(4):
             refresher.refresh()

@@ -1,4 +1,4 @@
-"""Counts that are kept and added to are the counts of the whole run."""
+"""Counts by the database are the counts request by request, and kept only while nothing is written."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stillme.audit import load
-from stillme.design import Design
+from stillme.design import Design, assessment_key
 from stillme.mitigation import extraction_key
 from stillme.mitigation.features import Declined, Described, Extraction, Features
-from stillme.results import Run
-from stillme.results import counting as counting_room
-from stillme.results.counting import Counting, Counts
+from stillme.results import Run, counting
+from stillme.results.counting import Counts, count
 from stillme.stages.recording import record
 from stillme.store import AssessmentRow, EditRow, Store
 from stillme.store.attempts import Attempt
 from stillme.store.features import FeatureRow
-from stillme.store.summaries import TableSums
-from stillme.types import IN_WORDS, Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused, Request, digest
+from stillme.types import IN_WORDS, Abstained, Assessment, Edited, EditOutcome, Failed, Rated, Refused, Request
 
 AUDIT = """
 arms = ["baseline", "feature"]
@@ -110,7 +108,7 @@ def apply(step: tuple, store: Store, design: Design, requests: list[Request]) ->
         case ("judge", number, judge, epoch, picture, rating):
             edit, spec = requests[number].key, design.judges[judge].spec
             row = AssessmentRow(
-                key=counting_room.assessment_key(edit, picture, spec.key, epoch),
+                key=assessment_key(edit, picture, spec.key, epoch),
                 edit=edit,
                 epoch=epoch,
                 judge=spec,
@@ -163,16 +161,14 @@ JUDGED_BEFORE = [("judge", 0, 1, 0, B, RATED), LOOK, ("edit", 0, EDITED, B, 0.25
 NOT_ASKED_SO_OFTEN = [*JUDGED, ("judge", 0, 0, 2, A, RATED), ("judge", 0, 1, 1, A, RATED)]
 
 
-@given(steps=steps, chunk=st.sampled_from([1, 3, 1000]))
-@example(steps=REMADE, chunk=1000)
-@example(steps=JUDGED_BEFORE, chunk=1000)
-@example(steps=NOT_ASKED_SO_OFTEN, chunk=1000)
-def test_counts_that_are_added_to_are_the_counts_from_scratch(recorded: Path, steps: list[tuple], chunk: int):
-    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(counting_room, "_CHUNK", chunk)
+@given(steps=steps)
+@example(steps=REMADE)
+@example(steps=JUDGED_BEFORE)
+@example(steps=NOT_ASKED_SO_OFTEN)
+def test_the_database_counts_as_one_would_request_by_request(recorded: Path, steps: list[tuple]):
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copyfile(recorded / "stillme.sqlite", folder / "stillme.sqlite")
-        counting = Counting()
         with Run.open(folder) as run:
             design, requests = run.design, asked_of(run)
         for step in [*steps, ("look",)]:
@@ -180,35 +176,49 @@ def test_counts_that_are_added_to_are_the_counts_from_scratch(recorded: Path, st
                 with Store.writing(folder) as store:
                     apply(step, store, design, requests)
                 continue
-            with Run.open(folder) as run, Run.open(folder) as again:
-                counts = counting.of(run)
-                assert counts == Counting().of(again) == counted_one_by_one(again)
-                known, fresh = run.store.totals(), again.store.totals()
-                assert (known.edits, known.assessments, known.to_retry) == (
-                    fresh.edits,
-                    fresh.assessments,
-                    fresh.to_retry,
-                )
-                assert (known.cost, known.seconds) == pytest.approx((fresh.cost, fresh.seconds))
-                assert run.store.cost() == pytest.approx(fresh.cost)
+            with Run.open(folder) as run:
+                counts, totals = count(run)
+                assert counts == counted_one_by_one(run)
+                assert totals == run.store.totals()
 
 
-def test_a_second_look_reads_only_what_was_added(recorded: Path, tmp_path: Path):
+def test_a_run_that_did_not_change_is_counted_once(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
+    original, counted = counting._counts, list[int]()
+    monkeypatch.setattr(counting, "_counts", lambda run: counted.append(1) or original(run))
+    with Run.open(tmp_path) as run:
+        design, requests = run.design, asked_of(run)
+        first = count(run)
+        assert count(run) == first
+    with Run.open(tmp_path) as run:
+        assert count(run) == first, "kept also for the next process"
+    assert len(counted) == 1
+    with Store.writing(tmp_path) as store:
+        apply(("edit", 0, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
+    with Run.open(tmp_path) as run:
+        assert count(run)[0] == counted_one_by_one(run) != first[0]
+        assert count(run)[1].cost == 1
+    assert len(counted) == 2
+
+
+def test_a_row_that_is_written_during_a_count_is_seen_by_the_next(recorded: Path, tmp_path: Path):
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
     with Run.open(tmp_path) as run:
         design, requests = run.design, asked_of(run)
-    counting, read = Counting(), list[int]()
-    for number in range(4):
-        with Store.writing(tmp_path) as store:
-            apply(("edit", number, OUTCOMES[0], PICTURES[0], 0.0), store, design, requests)
-        with Run.open(tmp_path) as run, pytest.MonkeyPatch.context() as patched:
-            after, asked = run.store.edits_after, run.asked
-            patched.setattr(run.store, "edits_after", lambda last, after=after: read.append(last) or after(last))
-            patched.setattr(run, "asked", lambda asked=asked: read.append(-1) or asked())
-            assert sum(editor.get("edited", 0) for editor in counting.of(run).editors.values()) == number + 1
-            assert run.store.sums.tables.get("edit", TableSums()).last == number
-            run.store.cost()
-    assert read == [-1, 0, 1, 2, 3], "the requests once, then edits after the last that was read"
+    with pytest.MonkeyPatch.context() as patched, Run.open(tmp_path) as run:
+        original = counting._counts
+
+        def slow(opened: Run) -> Counts:
+            counts = original(opened)
+            with Store.writing(tmp_path) as store:
+                apply(("edit", 0, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
+            return counts
+
+        patched.setattr(counting, "_counts", slow)
+        assert count(run)[0].editors["noop"]["done"] == 0
+    with Run.open(tmp_path) as run:
+        assert count(run)[0] == counted_one_by_one(run)
+        assert count(run)[0].editors["noop"]["done"] == 1
 
 
 def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: Path):
@@ -216,48 +226,41 @@ def test_a_ledger_that_was_put_back_is_counted_again(recorded: Path, tmp_path: P
     shutil.copyfile(recorded / ledger.name, ledger)
     with Run.open(tmp_path) as run:
         design, requests = run.design, asked_of(run)
-    counting = Counting()
     for number in range(2):
         with Store.writing(tmp_path) as store:
             apply(("edit", number, OUTCOMES[0], PICTURES[0], 1.0), store, design, requests)
     with Run.open(tmp_path) as run:
-        counting.of(run)
-        assert run.store.cost() == 2
+        assert count(run)[1].cost == 2
     for path in tmp_path.glob("stillme.sqlite*"):
         path.unlink()
     shutil.copyfile(recorded / ledger.name, ledger)
     with Store.writing(tmp_path) as store:
         apply(("edit", 2, OUTCOMES[2], PICTURES[0], 1.0), store, design, requests)
     with Run.open(tmp_path) as run:
-        assert counting.of(run) == counted_one_by_one(run)
-        assert run.store.cost() == 1
+        counts, totals = count(run)
+        assert counts == counted_one_by_one(run)
+        assert totals.cost == 1
 
 
-def test_after_a_look_that_broke_everything_is_counted_again(recorded: Path, tmp_path: Path):
+def test_what_is_kept_may_be_damaged_or_unwritable(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copyfile(recorded / "stillme.sqlite", tmp_path / "stillme.sqlite")
+    counting._file().parent.mkdir(parents=True, exist_ok=True)
+    counting._file().write_text("[broken")
     with Run.open(tmp_path) as run:
-        design, requests = run.design, asked_of(run)
-    with Store.writing(tmp_path) as store:
-        for step in JUDGED[:-1]:
-            apply(step, store, design, requests)
-    counting = Counting()
-    with Run.open(tmp_path) as run, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(run.store, "assessments_after", lambda _: (_ for _ in ()).throw(ConnectionError))
-        with pytest.raises(ConnectionError):
-            counting.of(run)
+        assert count(run)[0] == counted_one_by_one(run)
+    (tmp_path / "a file").write_text("")
+    monkeypatch.setattr(counting, "_file", lambda: tmp_path / "a file" / "counts.json")
     with Run.open(tmp_path) as run:
-        assert counting.of(run) == counted_one_by_one(run)
+        assert count(run)[0] == counted_one_by_one(run)
 
 
 def test_a_run_that_asks_something_else_is_counted_again(recorded: Path, tmp_path: Path):
     folder = Path(shutil.copytree(recorded, tmp_path / "run"))
-    counting = Counting()
     with Run.open(folder) as run:
-        before = counting.of(run)
+        before, _ = count(run)
     (folder / "audit.toml").write_text(AUDIT.replace("limit = 3", "limit = 2"))
     with Store.writing(folder) as store:
         record(load(folder), store)
     with Run.open(folder) as run:
-        after = counting.of(run)
+        after, _ = count(run)
     assert [counts.editors["noop"]["total"] for counts in (before, after)] == [6, 4]
-    assert digest(after.as_json()) != digest(before.as_json())

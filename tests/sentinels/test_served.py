@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,6 +21,7 @@ from stillme.store import Store
 from stillme.store.exported import JUDGEMENTS, rows_of
 from tests.editors.hosted.loopback import Asked, Loopback, serving
 from tests.judges.conftest import KEY, answer
+from tests.processes import Started
 from tests.vlm.servers import CHAT, ModelInput
 
 QUESTIONS = 25
@@ -109,11 +108,12 @@ def test_a_killed_run_asks_only_what_is_missing(tmp_path: Path, portraits: Path,
     server = serve()
     server.delay = 0.1
     folder = write(tmp_path / "run", portraits, parameters(server), 0.4)
-    with subprocess.Popen([sys.executable, "-m", "stillme", "run", str(folder), "--json"]) as process:
-        while not (Store.exists(folder) and hidden_rows(folder)):
-            assert process.poll() is None, "it ended before it could be killed"
-            time.sleep(0.05)
-        process.kill()
+    run = Started("run", folder, "--json")
+    while not (Store.exists(folder) and hidden_rows(folder)):
+        assert run.poll() is None, "it ended before it could be killed"
+        time.sleep(0.05)
+    run.kill()
+    run.wait()
     before = hidden_rows(folder)
     server.delay = 0.0
     assert judged(folder) is Ended.COMPLETE

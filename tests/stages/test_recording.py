@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from stillme.results.status import recording_status
 from stillme.stages import recording
 from stillme.stages.tally import Tally
 from stillme.store import Store
+from tests.processes import stillme
 from tests.report.test_serving import ask, problem_of, serving
 
 Write = Callable[..., Path]
@@ -146,8 +145,7 @@ def test_running_again_records_no_second_design(write_audit: Write):
 
 def ended_with(*words: str | Path) -> tuple[int, str]:
     """The exit code of a command and what it said, as a shell sees it."""
-    command = [sys.executable, "-m", "stillme", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = stillme(*words)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from urllib.parse import urlencode
 
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
+from tests.processes import Started
 
 Place = tuple[int, int, int]
 """Item, side, question."""
@@ -347,13 +347,12 @@ class ServerProcess:
     port: int
     database: str | None = None
     workers: int = 1
-    running: subprocess.Popen[bytes] | None = None
+    running: Started | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "stillme", "study", "serve", str(self.folder), "--port", str(self.port)]
-        command += ["--database", self.database] if self.database else []
-        command += ["--workers", str(self.workers)] if self.workers > 1 else []
-        self.running = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        database = ["--database", self.database] if self.database else []
+        workers = ["--workers", self.workers] if self.workers > 1 else []
+        self.running = Started("study", "serve", self.folder, "--port", self.port, *database, *workers)
         for _ in range(600):
             with socket.socket() as probe:
                 probe.settimeout(0.2)
@@ -366,12 +365,12 @@ class ServerProcess:
     def kill(self) -> None:
         """SIGKILL, to every process of it."""
         assert self.running
-        os.killpg(self.running.pid, signal.SIGKILL)
+        self.running.kill()
         self.running.wait()
 
     def stop(self) -> None:
         if self.running and self.running.poll() is None:
-            self.running.terminate()
+            self.running.send_signal(signal.SIGTERM)
             try:
                 self.running.wait(20)
             except subprocess.TimeoutExpired:

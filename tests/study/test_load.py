@@ -22,9 +22,9 @@ from tests.study.annotators import (
 )
 from tests.study.studies import write_study
 
-TASKS, RATERS = 5, 3
-PEOPLE = 2 * TASKS * RATERS
-"""Twice as many as there are places."""
+RATERS = 3
+tens_or_hundreds = pytest.mark.parametrize("tasks", [5, pytest.param(34, marks=pytest.mark.soak)])
+"""Of twice as many raters as there are places: 30, or 204."""
 
 
 async def all_take_part(people: Sequence[Annotator]) -> None:
@@ -42,7 +42,7 @@ async def all_take_part_while_it_dies(people: Sequence[Annotator], server: Serve
     await asyncio.gather(kill(), *(person.take_part() for person in people))
 
 
-def check(study: Study, people: Sequence[Annotator]) -> None:
+def check(study: Study, people: Sequence[Annotator], tasks: int) -> None:
     """Exactly k in every batch; every acknowledged answer is there; those who finished have a code."""
     with study.database.reading() as connection:
         slots = connection.execute(sa.select(t.slot)).all()
@@ -62,39 +62,43 @@ def check(study: Study, people: Sequence[Annotator]) -> None:
             assert kept[(name, *place)] == said
             acknowledged += 1
     assert acknowledged == len(kept) > 0
-    assert Counter(person.code for person in people) == {"DONE1": TASKS * RATERS, "": PEOPLE - TASKS * RATERS}
+    assert Counter(person.code for person in people) == {"DONE1": tasks * RATERS, "": tasks * RATERS}
 
 
-def simulated(port: int, **options: object) -> list[Annotator]:
-    return [Annotator(port, f"p{n}", mischief=n % 3 == 0, **options) for n in range(PEOPLE)]  # type: ignore[arg-type]
+def simulated(port: int, tasks: int, **options: object) -> list[Annotator]:
+    people = range(2 * tasks * RATERS)
+    return [Annotator(port, f"p{n}", mischief=n % 3 == 0, **options) for n in people]  # type: ignore[arg-type]
 
 
-def test_thirty_annotators_fill_every_place_exactly(tmp_path: Path) -> None:
-    write_study(tmp_path, tasks=TASKS, per_task=2, raters=RATERS, checks=False)
+@tens_or_hundreds
+def test_annotators_fill_every_place_exactly(tmp_path: Path, tasks: int) -> None:
+    write_study(tmp_path, tasks=tasks, per_task=2, raters=RATERS, checks=False)
     with serving(tmp_path) as server:
-        people = simulated(server.port)
+        people = simulated(server.port, tasks)
         asyncio.run(all_take_part(people))
     with open_study(tmp_path) as study:
-        check(study, people)
+        check(study, people, tasks)
 
 
-def test_no_acknowledged_answer_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
-    write_study(tmp_path, tasks=TASKS, per_task=2, raters=RATERS, checks=False)
+@tens_or_hundreds
+def test_no_acknowledged_answer_is_lost_when_the_server_is_killed(tmp_path: Path, tasks: int) -> None:
+    write_study(tmp_path, tasks=tasks, per_task=2, raters=RATERS, checks=False)
     with serving(tmp_path) as server:
-        people = simulated(server.port, think=0.1)
+        people = simulated(server.port, tasks, think=0.1)
         asyncio.run(all_take_part_while_it_dies(people, server, times=2))
     assert sum(person.retries for person in people) > 0, "nobody noticed: the test would prove nothing"
     with open_study(tmp_path) as study:
-        check(study, people)
+        check(study, people, tasks)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(postgresql_binaries() is None, reason="no PostgreSQL on this machine")
 def test_postgresql_with_two_workers_holds_the_same(tmp_path: Path) -> None:
-    folder = tmp_path / "study"
-    write_study(folder, tasks=TASKS, per_task=2, raters=RATERS, checks=False)
+    folder, tasks = tmp_path / "study", 34
+    write_study(folder, tasks=tasks, per_task=2, raters=RATERS, checks=False)
     with throw_away_postgresql(tmp_path / "cluster") as database:
         with serving(folder, database, workers=2) as server:
-            people = simulated(server.port, think=0.1)
+            people = simulated(server.port, tasks, think=0.1)
             asyncio.run(all_take_part_while_it_dies(people, server, times=1))
         with open_study(folder, database) as study:
-            check(study, people)
+            check(study, people, tasks)

@@ -27,13 +27,13 @@ from stillme.audit.config import (
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
 from stillme.audit.roles import sentence_of
+from stillme.design import FILE
 from stillme.errors import Invalid, InvalidAudit, InvalidParameters, NotReady, Problem, StillmeError, did_you_mean
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
 from stillme.portraits import folder as portrait_folder
 from stillme.protocols import Editor, Judge, NeedsPortraits, NeedsPrompts
 from stillme.types import Arm, Portrait, Prompt
 
-FILE = "audit.toml"
 RESOLVED = "resolved.toml"
 
 M = TypeVar("M", bound=BaseModel)

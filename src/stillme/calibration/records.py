@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stillme.audit import Audit
 from stillme.design import Design, JudgeRecord
 from stillme.estimates.standing import Standing, blind_on, within
 from stillme.files import write_json
@@ -19,6 +18,9 @@ from stillme.results import Run
 from stillme.results.gathering import ensemble_name
 from stillme.rubric.limits import load as load_limits
 from stillme.types import Json, Portrait, Spec
+
+if TYPE_CHECKING:
+    from stillme.audit import Audit
 
 EVERYONE = "everyone"
 

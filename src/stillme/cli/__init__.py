@@ -9,22 +9,8 @@ import sys
 import click
 
 from stillme import __version__
-from stillme.cli.deciding import compare, gate, verify
-from stillme.cli.exporting import export
-from stillme.cli.importing import import_
-from stillme.cli.judging import calibrate, check
-from stillme.cli.look import completion, doctor, list_, schema, status
-from stillme.cli.merging import merge
-from stillme.cli.mitigating import features, mitigate
-from stillme.cli.planning import plan
-from stillme.cli.portraits import curate, portraits
-from stillme.cli.serving import serve
-from stillme.cli.stages import edit, estimate, judge, report, run
-from stillme.cli.start import demo, new
-from stillme.cli.study import study_group
-from stillme.cli.tables import statistics, tables
 from stillme.cli.terminal import OutputClosed, echo
-from stillme.cli.verbs import Verbs, keep_lines
+from stillme.cli.verbs import Verb, Verbs, keep_lines
 from stillme.errors import StillmeError
 
 
@@ -57,12 +43,49 @@ def cli(verbose: int) -> None:
     configure(verbose)
 
 
-cli.add_section("Start", demo, new, plan, list_, doctor)
-cli.add_section("Run an audit", run, edit, judge, estimate, report, status, serve, merge)
-cli.add_section("Read the results", tables, statistics, export, verify, compare, gate, import_)
-cli.add_section("Judges and single pictures", check, calibrate, mitigate, features)
-cli.add_section("Portraits and people", portraits, curate, study_group)
-cli.add_section("Shell and text editor", completion, schema)
+cli.sections = {
+    "Start": (
+        Verb("demo", "start:demo", "Audit two editors with injected bias on this machine."),
+        Verb("new", "start:new", "Write a small, commented audit.toml into DIR."),
+        Verb("plan", "planning:plan", "Show what a run will take: edits, dollars, GPU hours, precision."),
+        Verb("list", "look:list_", "List the editors, judges, prompts or portraits of this machine."),
+        Verb("doctor", "look:doctor", "Check this machine, or with RUN a whole run."),
+    ),
+    "Run an audit": (
+        Verb("run", "stages:run", "Edit, judge, estimate and report: the whole audit."),
+        Verb("edit", "stages:edit", "Make the missing edits."),
+        Verb("judge", "stages:judge", "Rate the edits that judges have not rated yet."),
+        Verb("estimate", "stages:estimate", "Compute the estimates from the rows and write tables/*.csv."),
+        Verb("report", "stages:report", "Write report.html: one self-contained page."),
+        Verb("status", "look:status", "Show a run's progress: edits, refusals, failures, cost."),
+        Verb("serve", "serving:serve", "Show the report in a browser while the run is in progress."),
+        Verb("merge", "merging:merge", "Add the rows and pictures of RUNS to one run."),
+    ),
+    "Read the results": (
+        Verb("tables", "tables:tables", "Write the paper's tables for this audit."),
+        Verb("statistics", "tables:statistics", "Write all further analyses of a run, one CSV each."),
+        Verb("export", "exporting:export", "Write a run's rows, a sealed bundle or a model card."),
+        Verb("verify", "deciding:verify", "Check a bundle offline: every hash, every row, every number."),
+        Verb("compare", "deciding:compare", "Compare two editors: what became worse, and for whom."),
+        Verb("gate", "deciding:gate", "Hold a run to limits, for release decisions."),
+        Verb("import", "importing:import_", "Bring in what was made elsewhere."),
+    ),
+    "Judges and single pictures": (
+        Verb("check", "judging:check", "Score one pair: what did this edit do to this person?"),
+        Verb("calibrate", "judging:calibrate", "Test a judge on changes of known size."),
+        Verb("mitigate", "mitigating:mitigate", "Edit one picture and keep the person in it."),
+        Verb("features", "mitigating:features", "Look at how people are described for the feature prompt."),
+    ),
+    "Portraits and people": (
+        Verb("portraits", "portraits:portraits", "Draw, choose, import and verify source portraits."),
+        Verb("curate", "portraits:curate", "Choose portraits among candidates, in the browser."),
+        Verb("study", "study:study_group", "Have raters score edits, blind, and compare them with models."),
+    ),
+    "Shell and text editor": (
+        Verb("completion", "look:completion", "Print a completion script for your shell."),
+        Verb("schema", "look:schema", "Print the JSON Schema of audit.toml or study.toml."),
+    ),
+}
 keep_lines(cli)
 
 

@@ -45,7 +45,7 @@ def compare(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Compare two editors on the same requests: what became worse, and for whom.
+    r"""Compare two editors: what became worse, and for whom.
 
     \b
     stillme compare v1 v2                        two runs, such as two checkpoints
@@ -128,7 +128,9 @@ def gate(
     markdown: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Hold a run to limits: each rule passes, fails, is inconclusive or has no data.
+    r"""Hold a run to limits, for release decisions.
+
+    Each rule passes, fails, is inconclusive or has no data.
 
     \b
     A rule is QUANTITY[.STATISTIC][@FACTOR][#GROUP][ editor=NAME][ judge=NAME][ arm=NAME] <= NUMBER
@@ -182,7 +184,7 @@ def gate(
 @click.option("--key", type=_FILE, metavar="PUBKEY", help="Check the signature BUNDLE.sig with this SSH public key.")
 @json_option
 def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> None:
-    r"""Check an evidence bundle offline: every hash, every row, every number.
+    r"""Check a bundle offline: every hash, every row, every number.
 
     BUNDLE comes from `stillme export RUN --bundle FILE.zip`. Files are compared with the sums inside, and rows with the
     design and their keys. Every table is computed again. The first difference is named with its file, row and

@@ -69,7 +69,7 @@ def export(
     model_card: bool,
     as_json: bool,
 ) -> None:
-    """Write rows with a codebook, a sealed evidence bundle, figures, or a section for a model card.
+    """Write a run's rows, a sealed bundle, figures or a model card.
 
     A bundle holds a copy of the run's database, tables, report and a hash of each file. Raters are not named in it. The
     root hash that is printed covers all of it. The same rows give the same bytes.

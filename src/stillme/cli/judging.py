@@ -101,8 +101,9 @@ def calibrate(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Test a judge on changes of known size; only axes that pass are licensed.
+    """Test a judge on changes of known size.
 
+    Only axes that pass are validated.
     The pairs: identical, re-encoded, resized and re-exposed pictures, skin ramps in steps of 2 L*, a black frame.
     Also people rendered older, younger, with other features, another gender presentation or another identity. Per
     axis and skin-tone group it reports false alarms, sensitivity, bias and the smallest change noticed. The licence is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from stillme.files import printable
+from stillme.cli.terminal import printable
 from stillme.redaction import redacted
 
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)

@@ -16,19 +16,18 @@ from stillme.cli.terminal import echo
 @out_option
 @json_option
 def status(audit: Path, out: Path | None, as_json: bool) -> None:
-    """Show how far a run has come: edits, refusals, failures, judgements, cost.
+    """Show a run's progress: edits, refusals, failures, cost.
 
     Works while another process runs the audit.
     """
     from stillme.errors import StillRecording
     from stillme.results import folder_of
-    from stillme.results.drift import drift
     from stillme.results.status import recording_status, status_of
 
     following = "run"
     try:
         with opened_run(audit, out, quiet=True) as run:
-            status = status_of(run, drift(run))
+            status = status_of(run)
             # Rows that were imported are all there is: no command could finish them.
             following = "tables" if status.complete or run.design.of_rows else "run"
     except StillRecording:
@@ -50,7 +49,7 @@ def status(audit: Path, out: Path | None, as_json: bool) -> None:
 )
 @json_option
 def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> None:
-    """List what an audit can use: editors, judges, prompts or portraits.
+    """List the editors, judges, prompts or portraits of this machine.
 
     With a NAME, show only that one in full: an editor's or judge's parameters, a prompt set, a portrait set.
     NAME may also be a folder with your own portraits.
@@ -62,7 +61,7 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
             raise click.UsageError("--sheet only works with `stillme list portraits`.")
         echo(f"Wrote {contact_sheet(name, sheet)}", err=True)
 
-    entries = catalogue(what, name)
+    entries = catalogue(what, name, full=as_json or name is not None)
     if as_json:
         print_json([entry.as_json() for entry in entries])
     else:
@@ -77,10 +76,10 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
 @click.command()
 @click.argument("what", type=click.Choice(["audit", "study"]), default="audit")
 def schema(what: str) -> None:
-    r"""Print the JSON Schema of audit.toml or study.toml, with which editors complete and check the file.
+    r"""Print the JSON Schema of audit.toml or study.toml.
 
-    That of audit.toml knows the parameters of every editor and judge that is installed here. `stillme new` writes it
-    beside audit.toml; write it again after you have installed a plugin:
+    Text editors complete and check the file with it. That of audit.toml knows the parameters of every editor and judge
+    that is installed here. `stillme new` writes it beside audit.toml; write it again after you have installed a plugin:
 
     \b
     stillme schema > my-audit/audit.schema.json

@@ -16,7 +16,9 @@ from stillme.cli.terminal import echo
 @click.option("--into", type=click.Path(path_type=Path, file_okay=False), required=True, help="The run to add to.")
 @json_option
 def merge(runs: tuple[Path, ...], into: Path, as_json: bool) -> None:
-    """Add the rows and pictures of RUNS, such as shards of one audit, to another run.
+    """Add the rows and pictures of RUNS to one run.
+
+    RUNS are shards of one audit, or other runs of it.
 
     Rows are added by key and never changed; the same merge twice adds nothing. Where two runs have
     different results for the same work, the first counts, the other is named, and the exit code is 1.

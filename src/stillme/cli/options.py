@@ -87,18 +87,21 @@ def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
 def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writes: bool = False) -> Generator[Run]:
     """The run that the command line names: a folder, or a sealed bundle. Differences from its record are printed."""
     from stillme.errors import StillmeError
-    from stillme.evidence import opened_bundle
     from stillme.files import is_bundle
     from stillme.results import Run, folder_of
-    from stillme.results.drift import drift, sentence
 
     if out is None and is_bundle(path):
         if writes:
             raise StillmeError(f"{path} is a sealed bundle, but this command writes into a run. Name the run's folder.")
+        from stillme.evidence import opened_bundle
+
         with opened_bundle(path) as run:
             yield run
         return
     with Run.open(folder_of(path, out)) as run:
-        if not quiet and (differences := drift(run)):
-            echo(sentence(differences), err=True)
+        if not quiet:
+            from stillme.results.drift import drift, sentence
+
+            if differences := drift(run):
+                echo(sentence(differences), err=True)
         yield run

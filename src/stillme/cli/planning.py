@@ -53,8 +53,9 @@ def plan(
     requests_file: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Before a run: edits, judge calls, dollars, GPU hours, and the smallest gap it can detect.
+    r"""Show what a run will take: edits, dollars, GPU hours, precision.
 
+    It counts judge calls too, and computes the smallest gap between groups that the audit can detect.
     Edits of one portrait are correlated, so what counts is the number of portraits. One table shows sparser
     designs ([sample] in audit.toml): the information that they keep, and the gap that the same edits of more
     portraits detect. One line is for before a human study: how many ratings give ±5 points.

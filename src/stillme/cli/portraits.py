@@ -22,7 +22,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 # Not a docstring: click keeps these lines apart only after a real backspace character.
-_HELP = """Source portraits: draw candidates, choose among them, finalize, verify.
+_HELP = """Draw, choose, import and verify source portraits.
 
 \b
 From FairFace, or any folder with a CSV, to a set that an audit can use:

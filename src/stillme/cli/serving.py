@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @click.option("--redact", type=click.Choice(["blur", "omit"]), help="Blur portraits, or leave them out.")
 @json_option
 def serve(audit: Path, out: Path | None, host: str, port: int, redact: Redaction | None, as_json: bool) -> None:
-    """Show the report in a browser while the run is in progress. Ctrl-C ends it.
+    """Show the report in a browser while the run is in progress.
 
-    The page refreshes as rows come in; a button shows the newer numbers. Nothing is written, so the run is never
-    disturbed. Only this machine can connect. With another --host, that network can see the portraits.
+    Ctrl-C ends it. The page refreshes as rows come in; a button shows the newer numbers. Nothing is written, so the run
+    is never disturbed. Only this machine can connect. With another --host, that network can see the portraits.
     """
     from stillme.serve import Served
     from stillme.serve import serve as serve_report

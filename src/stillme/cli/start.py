@@ -88,10 +88,11 @@ def new(
 )
 @json_option
 def demo(out: Path, as_json: bool) -> None:
-    """Audit two known-answer editors on this machine, and see whether the audit recovers the planted gaps.
+    """Audit two editors with injected bias on this machine.
 
-    Rendered portraits, an even-handed and a biased editor, offline instruments, estimates with intervals,
-    a report. No key, no GPU, no download; running it again resumes.
+    It prints the bias that was injected next to the bias that the audit measured. Computer-generated
+    portraits, an even-handed and a biased editor, offline instruments, estimates with intervals, a report. No
+    key, no GPU, no download; running it again resumes.
     """
     from stillme.cli.progress import progress
     from stillme.demo import run_demo

@@ -25,7 +25,7 @@ def _database_option(command: Command) -> Command:
     )(command)
 
 
-_HELP = """Have people rate edits, blind, and compare their ratings with the models'.
+_HELP = """Have raters score edits, blind, and compare them with models.
 
 \b
 stillme study new my-audit            draw items from a run; writes my-audit/study

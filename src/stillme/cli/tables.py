@@ -57,12 +57,13 @@ def tables(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Write the paper's Tables 4 to 7, 13, 17 to 21 and 24 to 26 for this audit.
+    r"""Write the paper's tables for this audit.
 
-    Rows are your editors and the groups of your portraits. Every number has its interval and its counts of portraits
-    and edits; an empty cell has its reason. † marks numbers of judges that failed calibration or never had one. Where
-    editors, groups and prompts are the paper's, its number stands beside yours. Each table is written as CSV, Markdown
-    and LaTeX into tables/paper of the run, and printed in the chosen format.
+    They are Tables 4 to 7, 13, 17 to 21 and 24 to 26. Rows are your editors and the groups of your portraits. Every
+    number has its interval and its counts of portraits and edits; an empty cell has its reason. † marks numbers of
+    judges that failed calibration or never had one. Where editors, groups and prompts are the paper's, its number
+    stands beside yours. Each table is written as CSV, Markdown and LaTeX into tables/paper of the run, and printed in
+    the chosen format.
 
     \b
     stillme tables my-audit --table 4 --table 20 --by race --format tex
@@ -138,7 +139,9 @@ class Tables:
 @out_option
 @json_option
 def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | None, as_json: bool) -> None:
-    r"""Write all further analyses of a run into tables/statistics, one CSV each.
+    r"""Write all further analyses of a run, one CSV each.
+
+    They are written into tables/statistics of the run.
 
     \b
     contrasts       each group against the reference, the rest and each other: difference, ratio, Cliff's delta, p

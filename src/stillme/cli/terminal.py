@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import click
 
-from stillme.files import printable
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters except tab and newline, marks that change the reading order, and halves of characters."""
 
 
 class OutputClosed(Exception):
@@ -30,6 +32,11 @@ def _print(text: str, *, err: bool, nl: bool) -> None:
     except BrokenPipeError:
         # Click would end with 1, which says that a check failed.
         raise OutputClosed from None
+
+
+def printable(text: str) -> str:
+    """Text from a model or a server as a terminal may show it: without escapes and without reversed reading order."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def json_text(value: Any) -> str:

@@ -1,35 +1,50 @@
-"""The group of all commands: listed by what they are for."""
+"""The group of all commands: listed by what they are for, imported when they are called."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import NamedTuple
+
 import click
+
+
+class Verb(NamedTuple):
+    """A command that is not imported yet: enough to list it."""
+
+    name: str
+    home: str
+    """Its module in this room and its name there, as `module:name`."""
+    help: str
 
 
 class Verbs(click.Group):
     """Commands in sections, in the order in which they are needed."""
 
-    def __init__(self, *args: object, **options: object) -> None:
-        super().__init__(*args, **options)  # pyright: ignore[reportArgumentType]
-        self._sections: dict[str, list[click.Command]] = {}
+    sections: Mapping[str, Sequence[Verb]] = {}
 
-    def add_section(self, title: str, *commands: click.Command) -> None:
-        """Add commands under a heading of `--help`."""
-        self._sections[title] = list(commands)
-        for command in commands:
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the sections."""
+        return [verb.name for verbs in self.sections.values() for verb in verbs]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported with the first call."""
+        if cmd_name not in self.commands:
+            homes = {verb.name: verb.home for verbs in self.sections.values() for verb in verbs}
+            if cmd_name not in homes:
+                return None
+            module, _, name = homes[cmd_name].partition(":")
+            command: click.Command = getattr(import_module(f"{__package__}.{module}"), name)
+            keep_lines(command)
             self.add_command(command)
-
-    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command, and have its help keep the lines that it marks."""
-        keep_lines(cmd)
-        super().add_command(cmd, name)
+        return self.commands[cmd_name]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one list per section."""
-        width = max(len(name) for name in self.commands)
-        for title, commands in self._sections.items():
+        """Write one list per section, without importing a command."""
+        width = max(map(len, self.list_commands(ctx)))
+        for title, verbs in self.sections.items():
             with formatter.section(title):
-                room = formatter.width - width - 8
-                formatter.write_dl([(f"{verb.name:<{width}}", verb.get_short_help_str(room)) for verb in commands])
+                formatter.write_dl([(f"{verb.name:<{width}}", verb.help) for verb in verbs])
 
 
 def keep_lines(command: click.Command) -> None:

@@ -12,27 +12,26 @@ names no demographic group: `lint` finds such words, and an answer that keeps us
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stillme.mitigation.arms import NEEDS_FEATURES, NOOP_INSTRUCTION, Position, combined, instruction
-from stillme.mitigation.extractors import extractor_named
-from stillme.mitigation.features import (
-    DIMENSIONS,
-    Declined,
-    Described,
-    Extraction,
-    Extractor,
-    Features,
-    Unusable,
-    extraction_key,
-)
-from stillme.mitigation.labels import Label, lint
-from stillme.mitigation.merging import FeaturePrompt, NoFeaturePrompt, merge
-from stillme.mitigation.pairing import NotPaired, differences, require_paired
-from stillme.mitigation.placebo import placebo
-from stillme.types import ImageFile
+from stillme.deferred import deferred
+
+if TYPE_CHECKING:
+    from stillme.mitigation.arms import NEEDS_FEATURES, NOOP_INSTRUCTION, Position, combined, instruction
+    from stillme.mitigation.extractors import extractor_named, feature_prompt
+    from stillme.mitigation.features import (
+        DIMENSIONS,
+        Declined,
+        Described,
+        Extraction,
+        Extractor,
+        Features,
+        Unusable,
+        extraction_key,
+    )
+    from stillme.mitigation.labels import Label, lint
+    from stillme.mitigation.merging import FeaturePrompt, NoFeaturePrompt, merge
+    from stillme.mitigation.pairing import NotPaired, differences, require_paired
 
 __all__ = [
     "DIMENSIONS",
@@ -57,24 +56,24 @@ __all__ = [
     "instruction",
     "lint",
     "merge",
-    "placebo",
     "require_paired",
 ]
 
-
-def feature_prompt(
-    image: Path | str | ImageFile, extractors: Sequence[str | Extractor] = ("measured",)
-) -> FeaturePrompt | NoFeaturePrompt:
-    """Describe the person in an image so that an editor can be asked to keep their appearance.
-
-    `measured` works offline and describes little; a vision-language model such as `gemini-3-flash` answers the paper's
-    question. Several extractors are merged. Without a usable description the result is `NoFeaturePrompt`, with the
-    reason.
-    """
-    file = image if isinstance(image, ImageFile) else ImageFile.of(Path(image))
-    extractions: list[tuple[str, Extraction]] = []
-    for name_or_extractor in extractors:
-        extractor = extractor_named(name_or_extractor) if isinstance(name_or_extractor, str) else name_or_extractor
-        with closing(extractor):
-            extractions.append((extractor.spec.use, extractor.extract(file)))
-    return merge(extractions)
+__getattr__ = deferred(
+    __name__,
+    arms=("NEEDS_FEATURES", "NOOP_INSTRUCTION", "Position", "combined", "instruction"),
+    extractors=("extractor_named", "feature_prompt"),
+    features=(
+        "DIMENSIONS",
+        "Declined",
+        "Described",
+        "Extraction",
+        "Extractor",
+        "Features",
+        "Unusable",
+        "extraction_key",
+    ),
+    labels=("Label", "lint"),
+    merging=("FeaturePrompt", "NoFeaturePrompt", "merge"),
+    pairing=("NotPaired", "differences", "require_paired"),
+)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from stillme.errors import InvalidParameters, StillmeError, UnknownName
 from stillme.mitigation import measured
-from stillme.mitigation.features import Extractor
+from stillme.mitigation.features import Extraction, Extractor
+from stillme.mitigation.merging import FeaturePrompt, NoFeaturePrompt, merge
+from stillme.types import ImageFile
 
 
 def extractor_named(name: str, parameters: Mapping[str, Any] | None = None) -> Extractor:
@@ -29,3 +33,21 @@ def extractor_named(name: str, parameters: Mapping[str, Any] | None = None) -> E
         return ModelExtractor(name, Model(model_named(name, **given)))
     except ValidationError as error:
         raise InvalidParameters(f"The extractor {name!r}", error, ModelSettings, given) from None
+
+
+def feature_prompt(
+    image: Path | str | ImageFile, extractors: Sequence[str | Extractor] = ("measured",)
+) -> FeaturePrompt | NoFeaturePrompt:
+    """Describe the person in an image so that an editor can be asked to keep their appearance.
+
+    `measured` works offline and describes little; a vision-language model such as `gemini-3-flash` answers the paper's
+    question. Several extractors are merged. Without a usable description the result is `NoFeaturePrompt`, with the
+    reason.
+    """
+    file = image if isinstance(image, ImageFile) else ImageFile.of(Path(image))
+    extractions: list[tuple[str, Extraction]] = []
+    for name_or_extractor in extractors:
+        extractor = extractor_named(name_or_extractor) if isinstance(name_or_extractor, str) else name_or_extractor
+        with closing(extractor):
+            extractions.append((extractor.spec.use, extractor.extract(file)))
+    return merge(extractions)

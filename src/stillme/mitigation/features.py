@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from stillme.capabilities import Needs
 from stillme.mitigation.labels import Label, lint
-from stillme.protocols import Needs
 from stillme.types import Failed, ImageFile, Json, Spec, digest
 
 DIMENSIONS = ("skin_tone", "face_shape", "eyes", "nose", "lips", "hair", "distinctive_features")

@@ -19,7 +19,7 @@ from stillme.planning.costs import Bill, Bills, bills
 from stillme.planning.earlier_runs import EarlierRuns
 from stillme.planning.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
 from stillme.planning.refusals import obstacles
-from stillme.results.counting import Counting
+from stillme.results.counting import count
 from stillme.store import Store
 
 
@@ -195,7 +195,7 @@ def _finished(folder: Path, earlier: EarlierRuns) -> bool:
     # A run that cannot be read is not finished; `stillme run` says what is wrong with it.
     with suppress(StillmeError):
         if Store.exists(folder):
-            return Counting().of(earlier.at(folder)).complete
+            return count(earlier.at(folder))[0].complete
     return False
 
 

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from stillme import registry
 from stillme.audit.config import Config, EditorSection, JudgeSection
-from stillme.audit.load import FILE
-from stillme.design import HOW_NOT_WHAT, EditorRecord, JudgeRecord
+from stillme.design import FILE, HOW_NOT_WHAT, EditorRecord, JudgeRecord
 from stillme.errors import StillmeError
 from stillme.protocols import Editor, Fingerprinted, Judge
 from stillme.results.run import Run

@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stillme.audit.load import FILE
-from stillme.design import Asked, Design, JudgeRecord, RecordedRequest, design_from
+from stillme.design import FILE, Asked, Design, JudgeRecord, RecordedRequest, design_from
 from stillme.errors import StillImporting, StillmeError, StillRecording
-from stillme.estimates import Genders, Settings
-from stillme.results.gathering import Results, gather
 from stillme.store import Store, StoredEdit, Totals
 from stillme.types import Arm
+
+if TYPE_CHECKING:  # estimates need numpy, and counting does not need estimates
+    from stillme.estimates import Genders, Settings
+    from stillme.results.gathering import Results
 
 CHUNK = 500
 
@@ -113,11 +115,15 @@ class Run:
     @cached_property
     def results(self) -> Results:
         """The rows as columns, read once."""
+        from stillme.results.gathering import gather
+
         return gather(self)
 
     @cached_property
     def settings(self) -> Settings:
         """How numbers are computed from the rows."""
+        from stillme.estimates import Settings
+
         analysis = self.design.analysis
         return Settings(
             factors=analysis.factors,
@@ -131,6 +137,8 @@ class Run:
     @property
     def genders(self) -> Genders:
         """The labels of the two genders that role prompts are about."""
+        from stillme.estimates import Genders
+
         roles = self.design.roles
         return Genders(factor=roles.gender, male=roles.male, female=roles.female) if roles else Genders()
 

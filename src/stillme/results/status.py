@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stillme import audit as audits
 from stillme.errors import StillmeError
-from stillme.results.behaviour import Gaps, gaps
-from stillme.results.counting import Counting, Counts
-from stillme.results.drift import sentence
+from stillme.results.counting import Counts, count
 from stillme.results.editor_weights import EditorWeights, editor_weights
 from stillme.results.model_names import ModelNames, drifted, model_names
 from stillme.results.run import Run
-from stillme.sentinels.reading import KnownAnswers, answered_by
 from stillme.store import Store, Totals
 from stillme.store.summaries import Failure
+
+if TYPE_CHECKING:  # both need numpy, and most runs have neither
+    from stillme.results.behaviour import Gaps
+    from stillme.sentinels.reading import KnownAnswers
 
 _SHOWN = 5
 
@@ -31,8 +31,6 @@ class Status:
     counts: Counts
     totals: Totals
     failures: tuple[Failure, ...] = ()
-    drift: tuple[str, ...] = ()
-    """How this machine's audit.toml, plugins and files differ from what was recorded."""
     models: tuple[ModelNames, ...] = ()
     """Which models really answered."""
     weights: tuple[EditorWeights, ...] = ()
@@ -60,7 +58,6 @@ class Status:
             "unpriced": self.totals.unpriced,
             "seconds": self.totals.seconds,
             "failures": _as_json(self.failures),
-            "drift": list(self.drift),
             "models": [judge.as_json() for judge in self.models],
             "weights": [editor.as_json() for editor in self.weights],
             "combined": self.gaps.as_json() if self.gaps else None,
@@ -92,8 +89,6 @@ class Status:
         if self.gaps:
             lines.append(f"  {self.gaps}")
         lines += [line for answers in self.known_answers for line in answers.lines()]
-        if self.drift:
-            lines.append(sentence(self.drift))
         return "\n".join(lines)
 
 
@@ -141,6 +136,8 @@ class RecordingStatus:
 
 def recording_status(folder: Path) -> RecordingStatus:
     """How far the recording of a run's requests has come."""
+    from stillme import audit as audits
+
     requests = None
     # Without audit.toml, or with one that is wrong by now, the rest can still be said.
     with suppress(StillmeError):
@@ -166,18 +163,34 @@ def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
         yield f"  and {len(failures) - _SHOWN:,} more reasons; `stillme export` lists all"
 
 
-def status_of(run: Run, drift: Sequence[str] = ()) -> Status:
+def status_of(run: Run) -> Status:
     """Count the rows of a run, without disturbing a process that is writing them."""
     store = run.store
+    counts, totals = count(run)
     return Status(
         folder=run.folder,
-        counts=Counting().of(run),
-        totals=run.totals(),
+        counts=counts,
+        totals=totals,
         failures=tuple(store.failures()),
-        drift=tuple(drift),
         models=tuple(model_names(run)),
         weights=tuple(editor_weights(run)),
-        gaps=gaps(run),
-        known_answers=tuple(answered_by(store, run.judges)),
+        gaps=_gaps(run),
+        known_answers=_known_answers(run),
         pictures=store.places.current,
     )
+
+
+def _gaps(run: Run) -> Gaps | None:
+    if len(run.design.analysis.combined) < 2:
+        return None
+    from stillme.results.behaviour import gaps
+
+    return gaps(run)
+
+
+def _known_answers(run: Run) -> tuple[KnownAnswers, ...]:
+    if not any(run.store.sentinels(judge.spec.key) for judge in run.judges):
+        return ()
+    from stillme.sentinels.reading import answered_by
+
+    return tuple(answered_by(run.store, run.judges))

@@ -104,7 +104,8 @@ class Breaker:
     @property
     def _bearable(self) -> float:
         """Seconds without any answer before it counts as an outage."""
-        return self._patience.outage if self.ever_answered else self._patience.unproven
+        patience = self._patience
+        return patience.outage if self.ever_answered else min(patience.outage, patience.unproven)
 
     @property
     def since(self) -> str:

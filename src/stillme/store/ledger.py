@@ -32,7 +32,7 @@ from stillme.store.opening import LEDGER, explained, open_to_read, require_table
 from stillme.store.pictures import Pictures
 from stillme.store.places import HERE, PicturePlace, Places
 from stillme.store.remembered import Remembered, as_json
-from stillme.store.saved_rows import forget_rows, note_rows, require_all_rows
+from stillme.store.saved_rows import forget_rows, last_rows, note_rows, require_all_rows
 from stillme.store.schema import create_tables, require_version
 from stillme.store.sentinels import SentinelRow, StoredSentinel
 from stillme.store.summaries import Summaries, Table
@@ -139,11 +139,14 @@ class Store(Summaries):
         """Close the connection."""
         self._connection.close()
 
-    @property
-    def file_id(self) -> tuple[int, int]:
-        """What tells this ledger from one that was put in its place."""
+    def state(self) -> dict[str, Json]:
+        """What changes with every row, and with another ledger in this one's place."""
         stat = (self.folder / LEDGER).stat()
-        return stat.st_dev, stat.st_ino
+        (design,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM design").fetchone()
+        return {
+            "file": [stat.st_ino, stat.st_size, stat.st_mtime_ns],
+            "rows": last_rows(self._connection) | {"design": design},
+        }
 
     @staticmethod
     def exists(folder: Path) -> bool:

@@ -30,7 +30,7 @@ def note_rows(connection: sqlite3.Connection, folder: Path) -> None:
     """Write down what was saved: whole, as a writer may be killed at any moment."""
     draft = folder / f"{ROW_COUNTS}.draft"
     with contextlib.suppress(OSError, sqlite3.Error):  # the rows are saved; the note is not worth a failure
-        draft.write_text(json.dumps(_counts(connection)), "utf-8")
+        draft.write_text(json.dumps(last_rows(connection)), "utf-8")
         draft.replace(folder / ROW_COUNTS)
 
 
@@ -46,7 +46,7 @@ def require_all_rows(connection: sqlite3.Connection, ledger: Path) -> None:
         saved: dict[str, int] = json.loads(ledger.with_name(ROW_COUNTS).read_text("utf-8"))
     except (OSError, ValueError):
         return  # the last writer ended in an orderly way, or had saved nothing yet
-    present = _counts(connection)
+    present = last_rows(connection)
     lacking = {table: count - present.get(table, 0) for table, count in saved.items() if count > present.get(table, 0)}
     if lacking:
         rows = ", ".join(f"{count:,} {_GROWING[table]}" for table, count in lacking.items())
@@ -56,7 +56,8 @@ def require_all_rows(connection: sqlite3.Connection, ledger: Path) -> None:
         )
 
 
-def _counts(connection: sqlite3.Connection) -> dict[str, int]:
+def last_rows(connection: sqlite3.Connection) -> dict[str, int]:
+    """By table, the number of its last row."""
     queries = {table: f"SELECT COALESCE(MAX(id), 0) FROM {table}" for table in _GROWING}
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return {table: int(connection.execute(query).fetchone()[0]) for table, query in queries.items() if table in tables}

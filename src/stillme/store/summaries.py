@@ -7,9 +7,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
+from stillme.design import assessment_key
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED
 from stillme.types import IN_WORDS, Json
 
@@ -31,6 +32,8 @@ _DANGLING = {
         "SELECT COUNT(*) FROM edit WHERE (outcome = 'edited') != (image IS NOT NULL)"
     ),
 }
+_AFTER_ALL = 1 << 62
+"""More than any row's number."""
 _REASON = 160
 """Characters of an error that are shown."""
 _WORKER: Mapping[Work, str] = {"edit": "editor", "assessment": "judge"}
@@ -126,36 +129,15 @@ class AnsweringModel:
     """When it answered first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSums:
-    """What the rows of one table come to, up to one of them."""
+class _TableSums(NamedTuple):
+    """What the rows of one table come to."""
 
-    last: int = 0
-    """The number of that row."""
-    final: int = 0
-    edited: int = 0
-    refused: int = 0
-    seconds: float = 0.0
-    cost: float = 0.0
-    unpriced: int = 0
-
-
-@dataclass(slots=True)
-class Sums:
-    """What was summed up so far. Rows are only ever added, so these are not read again."""
-
-    tables: dict[Table, TableSums] = field(default_factory=lambda: dict[Table, TableSums]())
-    last_attempt: int = 0
-    paid_twice: float = 0.0
-    """Dollars of work that was done twice: its row tells only of the first time."""
-    untold: dict[int, float] = field(default_factory=lambda: dict[int, float]())
-    """Tries that no row tells of yet, by their number, with their dollars."""
-
-
-AddedEdit = tuple[int, str, int, str, str | None, str | None]
-"""Number, key, whether it is final, outcome, picture, and a failure's status: as much of an edit as counting needs."""
-AddedAssessment = tuple[int, str, str, str, int]
-"""Number, key, the edit's key, judge and epoch: as much of an assessment as counting needs."""
+    final: int
+    edited: int
+    refused: int
+    seconds: float
+    cost: float
+    unpriced: int
 
 
 class Summaries:
@@ -163,11 +145,9 @@ class Summaries:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self.sums = Sums()
-        """May be replaced by those of an earlier connection to the same ledger, to go on from there."""
 
     def totals(self) -> Totals:
-        """Counts, seconds and dollars of the whole run. Asked again, it reads only the rows that came since."""
+        """Counts, seconds and dollars of the whole run."""
         sums = self._sum_up()
         assessments = sums["assessment"].final
         edits = {
@@ -187,49 +167,64 @@ class Summaries:
         )
 
     def cost(self) -> float:
-        """Dollars, as far as prices are known. Asked again, it reads only the rows that came since."""
+        """Dollars, as far as prices are known."""
         return sum(table.cost for table in self._sum_up().values()) + self._lost()
 
-    def edits_after(self, number: int) -> Iterator[AddedEdit]:
-        """The rows of edits that came after the row of this number, in the order of saving."""
-        return self._connection.execute(
-            "SELECT id, key, final, outcome, image, CASE outcome WHEN 'failed' THEN json_extract(effective, '$.status')"
-            " END FROM edit NOT INDEXED WHERE id > ? ORDER BY id",
-            (number,),
-        )
+    def requests_by_editor(self, plan: int) -> dict[str, int]:
+        """How many edits are expected of each editor."""
+        query = "SELECT editor, COUNT(*) FROM request WHERE plan = ? AND (withheld = '' OR waiting) GROUP BY editor"
+        return dict(self._connection.execute(query, (plan,)).fetchall())
 
-    def assessments_after(self, number: int) -> Iterator[AddedAssessment]:
-        """The assessments that came after the row of this number and need no more work, in the order of saving."""
-        return self._connection.execute(
-            "SELECT id, key, edit, judge, epoch FROM assessment NOT INDEXED WHERE id > ? AND final = 1 ORDER BY id",
-            (number,),
-        )
+    def progress(self, plan: int) -> tuple[list[tuple[str, str, int]], dict[tuple[str, int], int]]:
+        """How many requests of each editor ended how, and how many answers each judge gave by epoch.
 
-    def _sum_up(self) -> dict[Table, TableSums]:
+        Answers are counted that are about the pictures which requests have now.
+        """
+        execute = self._connection.execute
+        # Into tables of this connection, by key: joins without an index take minutes.
+        for table in ("asked", "latest"):
+            execute(f"DROP TABLE IF EXISTS temp.{table}")
+        execute("CREATE TEMP TABLE asked (key TEXT PRIMARY KEY, requests INTEGER) WITHOUT ROWID")
+        execute("INSERT INTO asked SELECT key, COUNT(*) FROM request WHERE plan = ? GROUP BY key", (plan,))
+        execute(
+            "CREATE TEMP TABLE latest "
+            "(key TEXT PRIMARY KEY, requests INTEGER, outcome TEXT, image TEXT, status TEXT) WITHOUT ROWID"
+        )
+        # The last final row counts, or the last failure where there is none: MAX takes the others of its row along.
+        execute(
+            "INSERT INTO latest SELECT e.key, a.requests, e.outcome, e.image, e.status FROM "
+            "(SELECT key, outcome, image, CASE outcome WHEN 'failed' THEN json_extract(effective, '$.status') END AS "
+            f"status, MAX(id + final * {_AFTER_ALL}) FROM edit NOT INDEXED GROUP BY key) e "
+            "CROSS JOIN asked a ON a.key = e.key"
+        )
+        states = execute(
+            f"SELECT r.editor, CASE WHEN l.outcome != 'failed' THEN l.outcome WHEN l.status = '{IN_WORDS}' "
+            "THEN 'answered in words' ELSE 'to retry' END AS state, COUNT(*) "
+            "FROM request r CROSS JOIN latest l ON l.key = r.key WHERE r.plan = ? GROUP BY r.editor, state",
+            (plan,),
+        ).fetchall()
+        self._connection.create_function("assessment_key", 4, assessment_key, deterministic=True)
+        answers = execute(
+            "SELECT a.judge, a.epoch, SUM(l.requests) FROM assessment a NOT INDEXED "
+            "CROSS JOIN latest l ON l.key = a.edit "
+            "WHERE a.final = 1 AND l.image IS NOT NULL AND a.key = assessment_key(a.edit, l.image, a.judge, a.epoch) "
+            "GROUP BY a.judge, a.epoch"
+        )
+        return states, {(judge, epoch): number for judge, epoch, number in answers}
+
+    def _sum_up(self) -> dict[Table, _TableSums]:
         worked: tuple[Table, ...] = ("edit", "assessment", "feature", "sentinel")
         return {table: self._summed_up(table) for table in worked}
 
-    def _summed_up(self, table: Table) -> TableSums:
+    def _summed_up(self, table: Table) -> _TableSums:
         """What all rows of a table come to."""
-        so_far = self.sums.tables.get(table, TableSums())
         outcome = "outcome" if table == "edit" else "''"
         # By number and in one pass: an index would read the rows in random order, and grouping would sort them.
-        rows = self._connection.execute(
-            f"SELECT MAX(id), TOTAL(final), TOTAL({outcome} = 'edited'), TOTAL({outcome} = 'refused'), TOTAL(seconds), "
-            f"TOTAL(cost), TOTAL(instr(effective, 'unknown') AND {_UNPRICED}) FROM {table} NOT INDEXED WHERE id > ?",
-            (so_far.last,),
-        )
-        last, final, edited, refused, seconds, cost, unpriced = rows.fetchone()
-        self.sums.tables[table] = summed = TableSums(
-            last=last or so_far.last,
-            final=so_far.final + int(final),
-            edited=so_far.edited + int(edited),
-            refused=so_far.refused + int(refused),
-            seconds=so_far.seconds + seconds,
-            cost=so_far.cost + cost,
-            unpriced=so_far.unpriced + int(unpriced),
-        )
-        return summed
+        final, edited, refused, seconds, cost, unpriced = self._connection.execute(
+            f"SELECT TOTAL(final), TOTAL({outcome} = 'edited'), TOTAL({outcome} = 'refused'), TOTAL(seconds), "
+            f"TOTAL(cost), TOTAL(instr(effective, 'unknown') AND {_UNPRICED}) FROM {table} NOT INDEXED"
+        ).fetchone()
+        return _TableSums(int(final), int(edited), int(refused), seconds, cost, int(unpriced))
 
     def failures(self) -> list[Failure]:
         """Why edits and judgements failed that have not succeeded since; the most frequent first."""
@@ -412,32 +407,21 @@ class Summaries:
 
     def _lost(self) -> float:
         """Dollars of tries that no row tells of, because the run was killed before the next try."""
-        sums = self.sums
         stages: dict[str, tuple[Table, ...]] = {
             "edit": ("edit",),
             "judge": ("assessment", "sentinel"),
             "describe": ("feature",),
         }
-        (newest,) = self._connection.execute("SELECT COALESCE(MAX(id), 0) FROM attempt").fetchone()
         # What was done twice has a row that tells only of the first time.
         twice = f"status IN ('{REPEATED}', '{NONDETERMINISTIC}')"
-        query = f"SELECT TOTAL(cost) FROM attempt WHERE id > ? AND id <= ? AND cost > 0 AND {twice}"
-        sums.paid_twice += self._connection.execute(query, (sums.last_attempt, newest)).fetchone()[0]
-        # Once a row tells of a try, it always will.
-        waiting, untold = json.dumps(list(sums.untold)), dict[int, float]()
-        for stage, named in stages.items():
+        lost = float(self._connection.execute(f"SELECT TOTAL(cost) FROM attempt WHERE {twice}").fetchone()[0])
+        for stage, tables in stages.items():
             # Two conditions, because each has its index.
             rows = " AND ".join(
                 f"NOT EXISTS (SELECT 1 FROM {table} r WHERE r.key = a.key AND r.final = {final} AND r.at >= a.at)"
-                for table in named
+                for table in tables
                 for final in (0, 1)
             )
-            for which, values in (
-                ("id > ? AND id <= ?", (sums.last_attempt, newest)),
-                ("id IN (SELECT value FROM json_each(?))", (waiting,)),
-            ):
-                of_stage = f"{which} AND stage = ? AND cost > 0"
-                query = f"SELECT id, cost FROM attempt a WHERE {of_stage} AND NOT {twice} AND {rows}"
-                untold |= self._connection.execute(query, (*values, stage)).fetchall()
-        sums.untold, sums.last_attempt = untold, newest
-        return sums.paid_twice + sum(untold.values())
+            query = f"SELECT TOTAL(cost) FROM attempt a WHERE stage = ? AND cost > 0 AND NOT {twice} AND {rows}"
+            lost += float(self._connection.execute(query, (stage,)).fetchone()[0])
+        return lost

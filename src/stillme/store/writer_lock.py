@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from stillme.errors import StoreBusy
 
 
@@ -22,6 +20,8 @@ def writer_lock(folder: Path, *, wait: float) -> Generator[None]:
 
     The operating system frees the lock when its holder dies, however it dies.
     """
+    from filelock import FileLock, Timeout
+
     lock = FileLock(folder / ".writer.lock", timeout=wait)
     holder = folder / ".writer.json"
     try:

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 import pytest
 
+from stillme.editors.diffusion import device_pool
 from stillme.editors.diffusion.gpus import gpus
 from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
 from stillme.types import Edited, EditOutcome, Failed, Request
@@ -47,6 +48,29 @@ def pooled(offline: Folders, workers_import: None) -> Iterator[Any]:
     editor.close()
 
 
+WITHOUT_TORCH = """
+import pickle
+from stillme.types import Edited
+
+def load(parameters):
+    return parameters
+
+def edit(loaded, message, attached):
+    sources = [request.portraits[0].image for request in pickle.loads(attached[0])]
+    return {}, [pickle.dumps([Edited(image=source.path.read_bytes()) for source in sources])]
+"""
+
+
+@pytest.fixture
+def restartable(offline: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two workers that return the source: how they die and start again has nothing to do with torch."""
+    (tmp_path / "backend.py").write_text(WITHOUT_TORCH)
+    monkeypatch.setattr(device_pool, "BACKEND", tmp_path / "backend.py")
+    editor = tiny_editor(offline, "kontext", devices=["cpu", "cpu"], batch=1)
+    yield editor
+    editor.close()
+
+
 def workers_of(editor: Any) -> list[int]:
     return [worker._running._process.pid for worker in editor._pool._workers if worker._running]
 
@@ -70,33 +94,33 @@ def test_two_processes_make_the_same_pictures_as_one(offline: Folders, ask: Ask,
     assert not second.is_running()
 
 
-def test_a_worker_that_dies_fails_its_request_and_is_restarted(ask: Ask, pooled: Any) -> None:
-    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(pooled, [ask("a"), ask("b")]))
-    victim, _ = workers_of(pooled)
+def test_a_worker_that_dies_fails_its_request_and_is_restarted(ask: Ask, restartable: Any) -> None:
+    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(restartable, [ask("a"), ask("b")]))
+    victim, _ = workers_of(restartable)
     os.kill(victim, signal.SIGKILL)
-    outcomes = edited_by_threads(pooled, [ask(text, seed=1) for text in "abcd"])
+    outcomes = edited_by_threads(restartable, [ask(text, seed=1) for text in "abcd"])
     failed = [outcome for outcome in outcomes if isinstance(outcome, Failed)]
     assert [(outcome.retryable, outcome.fatal) for outcome in failed] == [(True, False)]
     assert "was killed by signal 9" in failed[0].error
-    assert victim not in workers_of(pooled)
+    assert victim not in workers_of(restartable)
 
 
-def test_a_worker_that_hangs_is_ended_at_its_time_limit_and_restarted(ask: Ask, pooled: Any) -> None:
-    pooled.end_calls_after(20.0)
-    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(pooled, [ask("a"), ask("b")]))
-    assert {worker._timeout for worker in pooled._pool._workers} == {20.0}
-    stopped = [psutil.Process(pid) for pid in workers_of(pooled)]
-    for worker in pooled._pool._workers:
+def test_a_worker_that_hangs_is_ended_at_its_time_limit_and_restarted(ask: Ask, restartable: Any) -> None:
+    restartable.end_calls_after(20.0)
+    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(restartable, [ask("a"), ask("b")]))
+    assert {worker._timeout for worker in restartable._pool._workers} == {20.0}
+    stopped = [psutil.Process(pid) for pid in workers_of(restartable)]
+    for worker in restartable._pool._workers:
         worker._timeout = 0.5  # an edit takes longer on a busy machine; a stopped process never answers
     for process in stopped:
         process.suspend()
-    outcomes = edited_by_threads(pooled, [ask("c"), ask("d")])
+    outcomes = edited_by_threads(restartable, [ask("c"), ask("d")])
     assert all(isinstance(outcome, Failed) and outcome.retryable and not outcome.fatal for outcome in outcomes)
     assert "did not answer within 0.5 s" in str(outcomes)
     assert not any(process.is_running() for process in stopped)
-    for worker in pooled._pool._workers:
+    for worker in restartable._pool._workers:
         worker._timeout = 20.0
-    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(pooled, [ask("c"), ask("d")]))
+    assert all(isinstance(outcome, Edited) for outcome in edited_by_threads(restartable, [ask("c"), ask("d")]))
 
 
 def test_weights_that_do_not_load_end_the_run(ask: Ask, offline: Folders, workers_import: None) -> None:
