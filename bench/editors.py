@@ -1,6 +1,6 @@
-"""A tiny Flux2 under `stillme edit`, compared with a bare loop that makes the same calls of the same pipeline.
+"""A tiny Flux2 under `stillme run --only edit`, compared with a bare loop that makes the same calls.
 
-Processor seconds, medians over rounds. The overhead of `stillme edit` is measured inside its own run, as the time spent
+Processor seconds, medians over rounds. The overhead is measured inside the run itself, as the time spent
 neither in the pipeline nor on image files: two runs of the same loop differ by 10 % on a busy machine. A tiny pipeline
 is the worst case: an edit takes 0.1 s instead of 10 s or more.
 """
@@ -74,7 +74,7 @@ def _overhead(folder: Path, weights: Path) -> None:
     overhead = median(overheads)
     print(f"bare loop           {bare:>8.2f} s for {len(requests)} edits")
     print(
-        f"stillme edit        {whole:>8.2f} s, of which {spent['pipeline']:.2f} s in the pipeline "
+        f"run --only edit     {whole:>8.2f} s, of which {spent['pipeline']:.2f} s in the pipeline "
         f"and {spent['writing']:.2f} s for encoding and storing images"
     )
     milliseconds = 1000 * overhead * spent["pipeline"] / len(requests)
@@ -82,7 +82,7 @@ def _overhead(folder: Path, weights: Path) -> None:
     took = (1 + overhead) * spent["pipeline"]
     note(__name__, "edit, pictures aside", took, "s", peer="the pipeline alone", of=spent["pipeline"])
     note(__name__, "edit, all of it", whole, "s", peer="a bare diffusers loop", of=bare)
-    assert overhead <= OVERHEAD, "stillme edit costs more than the target"
+    assert overhead <= OVERHEAD, "stillme run --only edit costs more than the target"
 
 
 def _batching(folder: Path, weights: Path) -> None:

@@ -126,7 +126,7 @@ def _core() -> float:
 
 
 def _stillme(url: str, pairs: Sequence[Pair]) -> int:
-    """The judge inside the loop that `stillme judge` runs it in."""
+    """The judge inside the loop that `stillme run --only judge` runs it in."""
     from stillme.judges.model import Vlm
 
     settings = {"provider": "openai-chat", "model": "m", "base_url": f"{url}/v1", "concurrency": CONCURRENCY}

@@ -1,4 +1,4 @@
-"""Finished scores: `stillme import rows`, then every analysis of `stillme statistics`, in processor seconds and memory.
+"""Finished scores: `stillme import rows`, then `stillme tables --all`, in processor seconds and memory.
 
 Three audits of 84 to 8,400 portraits × 20 prompts × 3 editors with three factors. The ratios are to what is promised:
 20 CPU s for statistics of 5,040 edits, and 5 minutes for import and statistics of half a million. Processor seconds,

@@ -150,7 +150,7 @@ def run(
     *,
     watch: Callable[[Any], None] | None = None,
     say: Callable[[str], None] = print,
-    accept_changes: bool = False,
+    allow_changes: bool = False,
 ) -> Run:
     """Edit, judge, estimate and report, resuming where an earlier run stopped; the run when it is complete.
 
@@ -158,7 +158,7 @@ def run(
     finished is saved, and the same call goes on.
     """
     built = audits.load(Path(audit)) if isinstance(audit, str | Path) else audit
-    options = Options(watch=watch or (lambda _: None), say=say, accept_changes=accept_changes)
+    options = Options(watch=watch or (lambda _: None), say=say, allow_changes=allow_changes)
     summary: Summary = run_audit(built, options)
     if summary.ended is not Ended.COMPLETE:
         raise StillmeError(f"The run ended early ({summary.ended}). What is finished is saved; run it again to go on.")

@@ -181,7 +181,7 @@ def _pictures(run: Run, *, download: bool) -> str:
         shown = ", ".join(f"{picture.sha256[:12]}… is {picture.how}" for picture in lost[:_SHOWN])
         raise StoreDamaged(
             f"{len(lost):,} of {len(names):,} are not what they were: {shown}. Put them back from a copy, or have "
-            "`stillme run` make them again (`--remake` where that costs money)"
+            "`stillme run` make them again (`--allow-remake` where that costs money)"
         )
     if run.store.pictures.place.reaches_elsewhere and not download:
         return (

@@ -55,10 +55,10 @@ class Options:
 
     out: Path | None = None
     wait: float = 0.0
-    accept_changes: bool = False
+    allow_changes: bool = False
     only_failed: bool = False
-    keep_going: bool = False
-    unknown_cost_ok: bool = False
+    allow_failures: bool = False
+    allow_unknown_cost: bool = False
     remake: bool = False
     shard: Shard | None = None
     watch: Callable[[Tally], None] = _ignore
@@ -73,10 +73,10 @@ class Options:
         """For the stages that work."""
         return Conditions(
             wait=self.wait,
-            accept_changes=self.accept_changes,
+            allow_changes=self.allow_changes,
             only_failed=self.only_failed,
-            keep_going=self.keep_going,
-            unknown_cost_ok=self.unknown_cost_ok,
+            allow_failures=self.allow_failures,
+            allow_unknown_cost=self.allow_unknown_cost,
             remake=self.remake,
             shard=self.shard,
             watch=self.watch,
@@ -213,7 +213,7 @@ def _adopt(folder: Path, options: Options) -> None:
     """Take over what audit.toml says now, where that changes no row; else say what was recorded and is used."""
     try:
         with Store.writing(folder, wait=options.wait) as store:
-            if options.accept_changes:
+            if options.allow_changes:
                 audit = with_features(audits.load(folder, out=folder, ready=False), store)
                 record(audit, store, calibration.known_to_this_machine(audit), to_read_only=True)
                 return

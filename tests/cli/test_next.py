@@ -19,7 +19,6 @@ Write = Callable[..., Path]
 WITHOUT = {
     "completion": "its output is run by a shell",
     "schema": "its output is a file for a text editor",
-    "features lint": "a verdict, for scripts",
     "portraits sample": "its text ends with it",
     "serve": "runs until it is interrupted",
 }
@@ -43,15 +42,16 @@ def test_every_command_of_an_audit_names_the_next(write_audit: Write, tmp_path: 
     folder = write_audit()
     assert next_of("new", tmp_path / "new") == [f"stillme run {tmp_path / 'new'}"]
     assert next_of("plan", folder) == [f"stillme run {folder}"]
-    for stage, follows in (("edit", "judge"), ("judge", "estimate"), ("estimate", "report"), ("report", "tables")):
-        assert next_of(stage, folder) == [f"stillme {follows} {folder}"]
-    for command in ("run", "status"):
+    assert next_of("run", folder, "--only", "edit") == [f"stillme run {folder} --only judge"]
+    assert next_of("run", folder, "--only", "judge") == [f"stillme run {folder} --only estimate"]
+    assert next_of("run", folder, "--only", "estimate") == [f"stillme report {folder}"]
+    for command in ("report", "run", "status"):
         assert next_of(command, folder) == [f"stillme tables {folder}"]
-    assert next_of("tables", folder, "--table", 4) == [f"stillme statistics {folder}"]
+    assert next_of("tables", folder, "4") == [f"stillme tables {folder} --all"]
     sealing = [f"stillme export {folder} --bundle evidence.zip"]
-    assert next_of("statistics", folder, "--only", "contrasts") == sealing
+    assert next_of("tables", folder, "contrasts") == sealing
     assert next_of("export", folder) == sealing
-    assert next_of("gate", folder, "--max", "failed >= 0") == sealing
+    assert next_of("gate", folder, "--rule", "failed >= 0") == sealing
     bundle = tmp_path / "evidence.zip"
     sealed = json.loads(invoke("export", folder, "--bundle", bundle, "--json").stdout)
     assert next_of("verify", bundle, "--root", sealed["root"]) == [f"stillme status {bundle}"]
@@ -61,16 +61,18 @@ def test_shards_are_united_when_all_are_there(write_audit: Write):
     folder = write_audit()
     shards = folder / "shards"
     assert next_of("run", folder, "--shard", "2/3") == [f"stillme run {folder} --shard 1/3"]
-    assert next_of("edit", folder, "--shard", "1/3") == [f"stillme edit {folder} --shard 3/3"]
+    assert next_of("run", folder, "--only", "edit", "--shard", "1/3") == [
+        f"stillme run {folder} --only edit --shard 3/3"
+    ]
     united = " ".join(str(shards / f"{number}-of-3") for number in (1, 2, 3))
     assert next_of("run", folder, "--shard", "3/3") == [f"stillme merge {united} --into {folder}"]
 
 
 def test_unfinished_work_is_to_be_run_again(write_audit: Write):
     folder = write_audit()
-    next_of("edit", folder)
+    next_of("run", folder, "--only", "edit")
     assert next_of("status", folder) == [f"stillme run {folder}"]
-    assert next_of("gate", folder, "--max", "failed <= 5%")[0].startswith("stillme ")
+    assert next_of("gate", folder, "--rule", "failed <= 5%")[0].startswith("stillme ")
 
 
 def test_the_run_folder_is_part_of_the_next_command(write_audit: Write, tmp_path: Path):
@@ -80,7 +82,7 @@ def test_the_run_folder_is_part_of_the_next_command(write_audit: Write, tmp_path
 
 
 def test_json_has_no_next_line(write_audit: Write):
-    shown = invoke("edit", write_audit(), "--json")
+    shown = invoke("run", write_audit(), "--only", "edit", "--json")
     json.loads(shown.stdout)
     assert "Next:" not in shown.stderr
 

@@ -24,7 +24,7 @@ def test_sample_lists_every_cell_it_could_not_fill(fairface: Callable[..., Path]
     assert shown.exit_code == 0, shown.output
     assert "8 candidates in 3 pools over 4 cells" in shown.output
     assert shown.output.count("2 of 3; pools share them") == 4
-    assert f"Next: stillme curate {tmp_path / 'pools'}" in shown.output
+    assert f"Next: stillme portraits curate {tmp_path / 'pools'}" in shown.output
 
 
 def test_sample_speaks_json_and_checks_by_default(tmp_path: Path):
@@ -85,6 +85,6 @@ def test_finalize_and_verify_tell_programs_what_they_did(pools: Pools, tmp_path:
 
 
 def test_curating_needs_pools(tmp_path: Path):
-    shown = stillme("curate", tmp_path, "--no-browser")
+    shown = stillme("portraits", "curate", tmp_path, "--no-browser")
     assert isinstance(shown.exception, StillmeError)
     assert "holds no candidate pools" in str(shown.exception)

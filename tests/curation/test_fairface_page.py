@@ -31,7 +31,7 @@ def test_every_command_of_the_page_works(
     assert len(lines) == 12
     for line in lines:
         match shlex.split(line)[1:]:
-            case ["curate", pools, *_]:
+            case ["portraits", "curate", pools, *_]:
                 _choose(Path(pools))
                 continue
             case ["portraits", "sample", *_] as arguments:

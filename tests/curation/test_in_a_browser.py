@@ -26,7 +26,7 @@ expect.set_options(timeout=20_000)  # a busy machine is no fault of the page
 
 
 class Server:
-    """`stillme curate` in a process of its own."""
+    """`stillme portraits curate` in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,7 +34,8 @@ class Server:
         self.start(0)
 
     def start(self, port: int) -> None:
-        command = [sys.executable, "-m", "stillme", "curate", str(self._folder), "--no-browser", "--port", str(port)]
+        words = ["portraits", "curate", str(self._folder), "--no-browser", "--port", str(port)]
+        command = [sys.executable, "-m", "stillme", *words]
         command += ["--name", "Ada", "--name", "Bo"]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr

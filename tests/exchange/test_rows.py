@@ -103,9 +103,7 @@ def test_raters_stay_apart_and_their_agreement_is_there(tmp_path: Path):
     assert len(columns) == 3
     first, last = columns[0].value, columns[2].value
     assert ((last - first)[first <= 3] == 2).all(), "one column is one rater, in every row"
-    shown = CliRunner().invoke(
-        cli, ["statistics", str(tmp_path / "run"), "--only", "agreement"], catch_exceptions=False
-    )
+    shown = CliRunner().invoke(cli, ["tables", str(tmp_path / "run"), "agreement"], catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
     table = (tmp_path / "run/tables/statistics/agreement.csv").read_text()
     assert "people,race_change,alpha_ordinal" in table
@@ -117,7 +115,7 @@ def test_every_reader_works_without_pictures(tmp_path: Path):
     run = str(tmp_path / "run")
     for command in (
         ["import", "rows", str(file), "--into", run, "--group", "race", "--group", "gender"],
-        ["estimate", run],
+        ["run", run, "--only", "estimate"],
         ["report", run],
         ["tables", run],
         ["compare", run, "--editors", "one", "two"],
@@ -130,7 +128,7 @@ def test_every_reader_works_without_pictures(tmp_path: Path):
     page = (tmp_path / "run/report.html").read_text("utf-8")
     assert len(page) > 10_000
     assert "Pictures are lost" not in page, "there never were any"
-    gate = CliRunner().invoke(cli, ["gate", run, "--max", "race_changed <= 1", "--accept-uncalibrated"])
+    gate = CliRunner().invoke(cli, ["gate", run, "--rule", "race_changed <= 1", "--allow-uncalibrated"])
     assert gate.exit_code == 0, gate.output
 
 
@@ -222,9 +220,9 @@ def test_a_file_of_abstentions_has_statistics_without_numbers(tmp_path: Path):
     rows = [row | {"race_change": "abstained", "skin_tone": "abstained"} for row in scored(editors=("one",))]
     summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
     assert (summary.scores, summary.abstained) == (0, 192)
-    shown = CliRunner().invoke(cli, ["statistics", str(tmp_path / "run")], catch_exceptions=False)
+    shown = CliRunner().invoke(cli, ["tables", str(tmp_path / "run"), "--all"], catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
-    gate = CliRunner().invoke(cli, ["gate", str(tmp_path / "run"), "--max", "race_changed <= 1"])
+    gate = CliRunner().invoke(cli, ["gate", str(tmp_path / "run"), "--rule", "race_changed <= 1"])
     assert gate.exit_code == 3, "no data is never a pass"
 
 
@@ -263,9 +261,9 @@ def test_rows_without_states_are_no_proof_that_nothing_was_refused(tmp_path: Pat
     run = tmp_path / "run"
     summary = import_rows(written(tmp_path / "rows.csv", without_states()), run, GROUPS, ColumnMapping())
     assert "refusals and failures are not known" in summary.as_text()
-    gate = CliRunner().invoke(cli, ["gate", str(run), "--max", "refused <= 50%"])
+    gate = CliRunner().invoke(cli, ["gate", str(run), "--rule", "refused <= 50%"])
     assert gate.exit_code == 3, gate.output
-    for command in (["estimate"], ["report"], ["compare", "--editors", "one", "two"]):
+    for command in (["run", "--only", "estimate"], ["report"], ["compare", "--editors", "one", "two"]):
         shown = CliRunner().invoke(cli, [command[0], str(run), *command[1:]], catch_exceptions=False)
         assert shown.exit_code == 0, shown.output
     assert "Refused" not in (run / "tables/groups.csv").read_text()

@@ -43,7 +43,7 @@ def make(tmp_path: Path) -> Make:
 def decided(run: Path, *rules: str, baseline: Path | None = None, **options: object) -> Verdicts:
     """The scripted judge was never calibrated; here its numbers may decide."""
     before = Run.open(baseline) if baseline else None
-    options = {"accept_uncalibrated": True, **options}
+    options = {"allow_uncalibrated": True, **options}
     return gate(Run.open(run), Asked(rules=rules, baseline=before, **options))
 
 
@@ -170,8 +170,8 @@ def test_what_has_no_number_is_no_data_and_says_why(make: Make):
 def test_a_judge_without_a_licence_decides_nothing(make: Make):
     run = make()
     for rule in ("soft_erasure <= 0.9", "soft_erasure <= 0.05"):
-        assert verdict(run, rule, accept_uncalibrated=False) is Verdict.INCONCLUSIVE
-    assert verdict(run, "refused <= 0.5", accept_uncalibrated=False) is Verdict.PASSED, "no judge is asked"
+        assert verdict(run, rule, allow_uncalibrated=False) is Verdict.INCONCLUSIVE
+    assert verdict(run, "refused <= 0.5", allow_uncalibrated=False) is Verdict.PASSED, "no judge is asked"
 
 
 @pytest.mark.parametrize(
@@ -366,17 +366,17 @@ def test_the_command_exits_with_one_only_on_failure(make: Make, tmp_path: Path):
     run = str(make())
 
     def exit_code(*options: str) -> int:
-        return CliRunner().invoke(cli, ["gate", run, "--accept-uncalibrated", *options]).exit_code
+        return CliRunner().invoke(cli, ["gate", run, "--allow-uncalibrated", *options]).exit_code
 
     files = [tmp_path / name for name in ("j.xml", "m.md")]
     options = [
         part for name, file in zip(("junit", "markdown"), files, strict=True) for part in (f"--{name}", str(file))
     ]
-    assert exit_code("--max", "soft_erasure<=0.9", *options) == 0
+    assert exit_code("--rule", "soft_erasure<=0.9", *options) == 0
     assert all(file.is_file() for file in files)
     assert exit_code("--rule", "soft_erasure<=30%") == 0
     assert exit_code("--rule", "soft_erasure<=30%", "--strict") == 1
-    assert exit_code("--max", "soft_erasure<=0.05") == 1
+    assert exit_code("--rule", "soft_erasure<=0.05") == 1
 
 
 # -- several numbers together ----------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ def test_a_clear_failure_stays_one_among_many_numbers(make: Make):
 
 def test_what_cannot_fail_does_not_count_among_the_numbers(make: Make):
     """A judge without a licence decides nothing, and neither does a group without a number."""
-    verdicts = decided(make(), "success#c >= 0", "refused <= 0.5", "success >= 0.1", accept_uncalibrated=False)
+    verdicts = decided(make(), "success#c >= 0", "refused <= 0.5", "success >= 0.1", allow_uncalibrated=False)
     assert verdicts.family == 1
 
 

@@ -222,7 +222,7 @@ def _gates(run: Path) -> tuple[Document, Document]:
     numbers: Document = {}
     words: Document = {}
     for name, rule in GATES.items():
-        arguments = ("gate", run, "--rule", rule, "--accept-uncalibrated")
+        arguments = ("gate", run, "--rule", rule, "--allow-uncalibrated")
         words[name] = _command(*arguments)
         numbers[name] = [
             {part: _rounded(check[part]) for part in ("value", "portraits", "edits", "excluded")}

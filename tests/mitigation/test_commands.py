@@ -1,4 +1,4 @@
-"""`stillme features` and `stillme mitigate`, as a user types them."""
+"""`stillme mitigate`, as a user types it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nobody(tmp_path: Path) -> Path:
 
 
 def test_a_portrait_of_the_embedded_set_is_shown_by_its_id():
-    shown = stillme("features", "show", PORTRAIT.id)
+    shown = stillme("mitigate", "--dry-run", PORTRAIT.id)
     assert shown.exit_code == 0, shown.output
     assert "Maintain the person's deep brown skin" in shown.stdout
     assert "no demographic label found" in shown.stdout
@@ -46,7 +46,7 @@ def test_a_portrait_of_the_embedded_set_is_shown_by_its_id():
 
 
 def test_features_as_json(anna: Path):
-    output = json.loads(stillme("features", "show", anna, "--json").stdout)
+    output = json.loads(stillme("mitigate", "--dry-run", anna, "--json").stdout)
     assert output["dimensions"]["skin_tone"] == "deep brown skin"
     assert output["labels"] == []
     (extractor,) = output["extractors"]
@@ -55,22 +55,21 @@ def test_features_as_json(anna: Path):
 
 
 def test_nobody_to_describe_exits_with_1_and_says_why(nobody: Path):
-    shown = stillme("features", "show", nobody)
+    shown = stillme("mitigate", "--dry-run", nobody)
     assert shown.exit_code == 1
     assert "No feature prompt: measured declined: no face found" in shown.stdout
 
 
 def test_an_unknown_portrait_is_named_with_the_nearest():
-    shown = stillme("features", "show", "A_f_24")
+    shown = stillme("mitigate", "--dry-run", "A_f_24")
     assert isinstance(shown.exception, StillmeError)
     assert "Did you mean 'A_f_" in str(shown.exception)
 
 
-def test_a_text_is_linted():
-    assert stillme("features", "lint", "black hair and a white shirt").exit_code == 0
-    shown = stillme("features", "lint", "a young woman", "--json")
-    assert shown.exit_code == 1
-    assert [label["word"] for label in json.loads(shown.stdout)] == ["young", "woman"]
+def test_an_edit_needs_an_instruction_and_an_editor_and_a_look_needs_neither(anna: Path):
+    refused = stillme("mitigate", anna, "--prompt", "Smile.")
+    assert refused.exit_code == 2
+    assert "--prompt and --editor are needed; --dry-run needs neither." in refused.output
 
 
 def test_an_image_is_edited_with_the_person_described(anna: Path, tmp_path: Path):
@@ -126,7 +125,7 @@ def test_a_self_hosted_model_describes_the_person(anna: Path, tmp_path: Path):
 def test_two_extractors_have_a_server_each(anna: Path):
     with serving(CHAT.handler(Scripted([GOOD]))) as one, serving(CHAT.handler(Scripted([GOOD]))) as two:
         shown = stillme(
-            *("features", "show", anna, "--json"),
+            *("mitigate", "--dry-run", anna, "--json"),
             *("--extractor", "one=openai-compatible", "--extractor", "two=openai-compatible"),
             *("--extractor-set", f"one.base_url={one.url}/v1", "--extractor-set", "one.model=qwen"),
             *("--extractor-set", f"two.base_url={two.url}/v1", "--extractor-set", "two.model=llava"),

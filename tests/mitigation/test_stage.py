@@ -245,7 +245,7 @@ def test_kill_9_while_describing_asks_again_only_what_was_under_way(write: Calla
         file = folder / "audit.toml"
         file.write_text(file.read_text().replace("limit = 4", "limit = 8"))
         server.delay = 0.5
-        run = Started("edit", folder)
+        run = Started("run", folder, "--only", "edit")
         while run.poll() is None and described(folder) < 2:
             time.sleep(0.02)
         run.kill()
@@ -254,7 +254,7 @@ def test_kill_9_while_describing_asks_again_only_what_was_under_way(write: Calla
         asked = len(server.calls())
         assert 2 <= kept < 8
         server.delay = 0.0
-        assert stillme("edit", folder).returncode == 0
+        assert stillme("run", folder, "--only", "edit").returncode == 0
         assert len(server.calls()) - asked == 8 - kept, "what has a row is not asked for again"
     assert described(folder) == 8
     with Store.reading(folder) as store:
@@ -286,7 +286,7 @@ def test_another_extractor_makes_other_edits_and_says_so_first(write: Callable[.
         with pytest.raises(AuditChanged, match="8 edits kept, 16 to make"):
             run_stages(folder, ("edit",), Options())
         assert server.calls() == []
-        run_stages(folder, ("edit",), Options(accept_changes=True))
+        run_stages(folder, ("edit",), Options(allow_changes=True))
     with Store.reading(folder) as store:
         assert store.totals().edits == {"edited": 24 + 16}
 

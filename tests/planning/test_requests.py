@@ -93,7 +93,7 @@ def test_a_portrait_that_only_a_paid_model_can_describe_is_named(tmp_path: Path)
     (folder / "audit.toml").write_text(SYNTHETIC + "[[editors]]\n" + FOLDER + paid)
     written = write_requests(folder, tmp_path / "requests.csv")
     assert len(written.undescribed) == 2
-    assert "stillme features show PORTRAIT --extractor gemini-3-flash" in written.as_text()
+    assert "stillme mitigate PORTRAIT --dry-run --extractor gemini-3-flash" in written.as_text()
     empty = [row for row in read(tmp_path / "requests.csv") if not row["instruction"]]
     assert {row["arm"] for row in empty} == {"feature", "placebo"}
     assert all(row["note"] == f"no feature sentence for {row['portrait']} yet" for row in empty)

@@ -152,9 +152,9 @@ def test_every_name_of_a_quantity_arm_verdict_rule_or_analysis_is_in_the_glossar
         assert f"`{name}`" in definitions, name
     for verdict in Verdict:
         assert _defined(str(verdict), glossary), verdict
-    explained = dict(commands(cli))["stillme statistics"].help or ""
+    explained = dict(commands(cli))["stillme tables"].help or ""
     for analysis in ANALYSES:
-        assert analysis in explained, f"stillme statistics --help does not say what {analysis} is"
+        assert analysis in explained, f"stillme tables --help does not say what {analysis} is"
 
 
 def test_every_value_of_an_option_is_plain_or_in_the_glossary():

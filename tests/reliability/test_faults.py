@@ -92,7 +92,7 @@ TIRED = """time.sleep(0.05)
 def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path, how: str, tries: int):
     folder = audit(tmp_path, how, people=10, seeds=(1, 2, 3), concurrency=4)
     stillme("plan", folder)
-    run = started("edit", folder)
+    run = started("run", folder, "--only", "edit")
     wait_for(folder, 8)
     # As root a quota is not felt; a limit on the size of files is, and it can be lifted while the run goes on.
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
@@ -109,12 +109,14 @@ def test_a_full_disk_is_waited_for_and_loses_nothing(tmp_path: Path, how: str, t
 
 def test_a_disk_that_stays_full_ends_the_run_with_a_sentence(tmp_path: Path):
     folder = audit(tmp_path, extra="[executor]\noutage_minutes = 0.02")
-    stillme("edit", folder)
+    stillme("run", folder, "--only", "edit")
     (folder / "calls").unlink()
     audit(tmp_path, "pass", seeds=(1, 2))
     (folder / "audit.toml").write_text((folder / "audit.toml").read_text() + "\n[executor]\noutage_minutes = 0.02\n")
     limit = (folder / "stillme.sqlite").stat().st_size // 4
-    ended = stillme("edit", folder, before=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)))
+    ended = stillme(
+        "run", folder, "--only", "edit", before=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit))
+    )
     assert ended.returncode == 2, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "cannot be" in ended.stderr
@@ -133,7 +135,7 @@ def test_an_outage_is_believed_after_a_few_calls(tmp_path: Path):
                 f"concurrency = 16\nurl = '{server.url}'\ntemplate = {{ a = '{{source}}', b = '{{instruction}}' }}",
             )
         )
-        ended = stillme("edit", folder, "--unknown-cost-ok")
+        ended = stillme("run", folder, "--only", "edit", "--allow-unknown-cost")
     assert ended.returncode == 3, ended.stderr
     assert "nothing has worked since" in ended.stdout
     assert 1 < len(server.calls()) <= 40, "of 240 requests"
@@ -173,7 +175,7 @@ def test_a_call_that_hangs_ends_at_its_time_limit(tmp_path: Path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: signal.Signals):
     folder = audit(tmp_path, "time.sleep(0.3)", people=10, concurrency=2)
-    run = started("edit", folder)
+    run = started("run", folder, "--only", "edit")
     wait_for(folder, 4)
     run.send_signal(number)
     _, stderr = run.communicate(timeout=60)
@@ -229,9 +231,9 @@ def test_a_paid_picture_is_asked_for_before_it_is_paid_again(tmp_path: Path):
     assert stillme("run", folder).returncode == 0
     edited_picture(folder).unlink()
     asked = stillme("run", folder)
-    assert "--remake" in asked.stderr
+    assert "--allow-remake" in asked.stderr
     assert rows(folder, "SELECT COUNT(*) FROM edit") == 4
-    assert stillme("run", folder, "--remake").returncode == 0
+    assert stillme("run", folder, "--allow-remake").returncode == 0
     assert rows(folder, "SELECT COUNT(*) FROM edit") == 5, "another picture came, and counts from now on"
     assert stillme("doctor", folder).returncode == 0
 
@@ -261,7 +263,7 @@ def test_a_damaged_ledger_is_refused_with_the_way_to_save_its_rows(tmp_path: Pat
     root = rows(folder, "SELECT rootpage FROM sqlite_master WHERE name = 'edit'")
     broken = damaged(bytearray(ledger.read_bytes()), root, damage)
     ledger.write_bytes(broken)
-    read = stillme("estimate", folder)
+    read = stillme("run", folder, "--only", "estimate")
     assert read.returncode == 2
     assert "damaged" in read.stderr
     assert "Traceback" not in read.stderr
@@ -280,7 +282,7 @@ def noted(folder: Path) -> dict[str, int]:
 
 def killed_when(folder: Path, happened: Callable[[], bool], *words: object) -> None:
     """Start, and kill -9 as soon as it has happened."""
-    run = started(*(words or ("edit", folder)))
+    run = started(*(words or ("run", folder, "--only", "edit")))
     end = time.monotonic() + 60
     while not happened():
         assert run.poll() is None, run.communicate()
@@ -294,7 +296,7 @@ def test_a_deleted_log_is_noticed_and_can_be_given_up(tmp_path: Path):
     folder = audit(tmp_path, "time.sleep(0.05)", people=10, seeds=(1, 2))
     killed_when(folder, lambda: noted(folder).get("edit", 0) > 0)
     (folder / "stillme.sqlite-wal").unlink()
-    for words in (("run", folder), ("status", folder), ("estimate", folder), ("export", folder)):
+    for words in (("run", folder), ("status", folder), ("run", folder, "--only", "estimate"), ("export", folder)):
         said = stillme(*words)
         assert said.returncode == 2, said
         assert "stillme.sqlite-wal was deleted" in said.stderr
@@ -341,14 +343,14 @@ def test_a_worker_that_dies_while_it_writes_a_picture_leaves_nothing_behind(tmp_
     folder = audit(tmp_path, "if portrait == 'p03': os.fsync = lambda _: os.abort()")
     (folder / "images" / UNFINISHED).mkdir(parents=True)
     (folder / "images" / UNFINISHED / ".earlier.png.0123456789ab").touch()
-    assert stillme("edit", folder).returncode == 3
+    assert stillme("run", folder, "--only", "edit").returncode == 3
     assert rows(folder) == 10
     assert not (folder / "images" / UNFINISHED).exists()
 
 
 def test_a_killed_run_goes_on_without_complaint(tmp_path: Path):
     folder = audit(tmp_path, "time.sleep(0.05)", people=4)
-    run = started("edit", folder)
+    run = started("run", folder, "--only", "edit")
     wait_for(folder, 2)
     run.kill()
     run.wait()
@@ -358,7 +360,7 @@ def test_a_killed_run_goes_on_without_complaint(tmp_path: Path):
 
 def test_pictures_and_ledger_are_readable_like_other_files(tmp_path: Path):
     folder = audit(tmp_path, people=2, prompts=["O-01"])
-    assert stillme("edit", folder, before=partial(os.umask, 0o027)).returncode == 0
+    assert stillme("run", folder, "--only", "edit", before=partial(os.umask, 0o027)).returncode == 0
     for path in (edited_picture(folder), folder / "stillme.sqlite", folder / "resolved.toml"):
         assert path.stat().st_mode & 0o777 == 0o640, path
 
@@ -367,7 +369,7 @@ def test_estimates_work_while_a_run_goes_on_and_seconds_are_each_stages_own(tmp_
     folder = audit(tmp_path, "time.sleep(0.1)", people=10, seeds=(1, 2))
     run = started("run", folder, "--json")
     wait_for(folder, 6)
-    assert stillme("estimate", folder).returncode == 0
+    assert stillme("run", folder, "--only", "estimate").returncode == 0
     assert stillme("report", folder).returncode == 0
     stdout, stderr = run.communicate(timeout=120)
     assert run.returncode == 0, stderr
@@ -385,7 +387,7 @@ def test_a_run_on_media_that_cannot_be_written_to_can_be_read(tmp_path: Path, en
         killed_when(folder, lambda: noted(folder).get("edit", 0) > 0)
         assert (folder / "stillme.sqlite-wal").stat().st_size
     else:
-        assert stillme("edit", folder).returncode == 0
+        assert stillme("run", folder, "--only", "edit").returncode == 0
     media.mkdir()
     script = """
 mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 77

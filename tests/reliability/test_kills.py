@@ -232,12 +232,12 @@ def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(
     rate_by(calm / "study", people=3)
     rated = shutil.copytree(calm, tmp_path / "rated")
     closing = calls_of("study", "close", calm / "study", "--run", calm)
-    estimating, reporting = calls_of("estimate", calm), calls_of("report", calm)
+    estimating, reporting = calls_of("run", calm, "--only", "estimate"), calls_of("report", calm)
     chance = random.Random(23)
     for number in range(kills):
         killed = shutil.copytree(rated, tmp_path / f"killed{number}")
         kill_once(chance.randint(1, closing), "study", "close", killed / "study", "--run", killed)
-        kill_once(chance.randint(1, estimating), "estimate", killed)
+        kill_once(chance.randint(1, estimating), "run", killed, "--only", "estimate")
         kill_once(chance.randint(1, reporting), "report", killed)
         assert len(asked_for(killed, "SELECT DISTINCT epoch FROM assessment")) == 3
         assert content(killed) == content(calm)
@@ -256,11 +256,11 @@ def test_kills_while_shards_are_merged_change_nothing(tmp_path: Path, kills: int
         assert stillme("run", folder, "--shard", f"{number}/2", "--out", shard).returncode == 0
     calm, chance = tmp_path / "calm", random.Random(24)
     merging = calls_of("merge", *shards, "--into", calm)
-    assert stillme("estimate", calm).returncode == 0
+    assert stillme("run", calm, "--only", "estimate").returncode == 0
     for number in range(kills):
         killed = tmp_path / f"killed{number}"
         kill_once(chance.randint(1, merging), "merge", *shards, "--into", killed)
-        assert stillme("estimate", killed).returncode == 0
+        assert stillme("run", killed, "--only", "estimate").returncode == 0
         assert content(killed) == content(calm)
         require_whole(killed)
     record_property("kills", kills)

@@ -128,7 +128,7 @@ def test_tables_exports_and_report_are_those_of_a_local_run(
         assert bucket.pictures() == files_of(here / "images")
         assert not (there / "images").exists()
         for folder in (here, there):
-            assert stillme("export", folder, "--format", "jsonl").returncode == 0
+            assert stillme("export", folder, "--rows", "jsonl").returncode == 0
         left, right = (
             [
                 {name: value for name, value in json.loads(line).items() if name not in ("at", "seconds")}
@@ -164,8 +164,8 @@ def test_numbers_need_no_picture_and_what_does_says_so_in_a_sentence(finished: F
     again = shutil.copytree(folder, tmp_path / "again")
     for words in (
         ["status", folder],
-        ["estimate", folder],
-        ["gate", folder, "--max", "success >= 1%"],
+        ["run", folder, "--only", "estimate"],
+        ["gate", folder, "--rule", "success >= 1%"],
         ["export", folder],
         ["compare", folder, again, "--html", tmp_path / "compared.html"],
         ["report", folder],
@@ -327,11 +327,11 @@ def test_lost_pictures_come_back_from_copies_else_they_are_made_again(finished: 
 
 def test_a_damaged_object_is_never_shown_to_a_judge(bucket: Bucket, tmp_path: Path):
     folder = in_bucket(tmp_path / "audit", bucket)
-    assert stillme("edit", folder).returncode == 0
+    assert stillme("run", folder, "--only", "edit").returncode == 0
     shutil.rmtree(tmp_path / "home")
     name = _edited_names(folder)[0]
     bucket.put(name, bucket.objects()[name][:-3])
-    said = stillme("judge", folder)
+    said = stillme("run", folder, "--only", "judge")
     assert said.returncode == 3
     assert f"the edited picture {Path(name).name} is missing" in said.stdout + said.stderr
     assert stillme("run", folder).returncode == 0

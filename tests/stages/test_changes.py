@@ -16,7 +16,7 @@ PLANTED = 'use = "scripted"\nparameters = {{ share = {} }}'
 
 def run(folder: Path, *, accept: bool = False) -> tuple[list[str], dict[str, int]]:
     said: list[str] = []
-    summary = run_stages(folder, ("edit", "judge"), Options(say=said.append, accept_changes=accept))
+    summary = run_stages(folder, ("edit", "judge"), Options(say=said.append, allow_changes=accept))
     return said, dict(summary.tallies[0].counts)
 
 
@@ -41,7 +41,7 @@ def test_work_that_would_be_redone_must_be_agreed_to(write_audit: Write):
     assert "editors[0].parameters.failures: 0 → 1" in str(caught.value)
     assert "0 edits kept, 12 to make." in str(caught.value)
     assert "12 edits of the old configuration stay in the ledger" in str(caught.value)
-    assert "--accept-changes" in str(caught.value)
+    assert "--allow-changes" in str(caught.value)
     _, counts = run(changed, accept=True)
     assert counts == {"edited": 12}
 

@@ -63,7 +63,7 @@ def go(
     batch: int = 1,
     spending: Spending | None = None,
     say: Callable[[str], None] = lambda _: None,
-    keep_going: bool = False,
+    allow_failures: bool = False,
 ) -> tuple[Ended, Tally]:
     tally = Tally("count", tasks)
     ended = run(
@@ -75,7 +75,7 @@ def go(
             stop=stop or Stop(),
             watch=lambda _: None,
             say=say,
-            keep_going=keep_going,
+            allow_failures=allow_failures,
         ),
         tally=tally,
     )
@@ -417,7 +417,7 @@ def test_the_same_error_for_the_first_answers_stops_the_stage_and_a_rerun_tries_
     asked.clear()
     go(ledger, 400, text_only)
     assert not first & set(asked), "what failed before comes last"
-    ended, _ = go(ledger, 400, text_only, keep_going=True)
+    ended, _ = go(ledger, 400, text_only, allow_failures=True)
     assert ended is Ended.COMPLETE
     assert len(ledger.rows) == 200
 

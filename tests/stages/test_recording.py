@@ -83,7 +83,7 @@ def test_what_was_half_recorded_of_another_audit_is_replaced(write_audit: Write)
     folder = write_audit()
     cut_off(folder)
     (folder / "audit.toml").write_text((folder / "audit.toml").read_text().replace('"O-02"', '"V-02"'))
-    run_stages(folder, WORK, Options(accept_changes=True))
+    run_stages(folder, WORK, Options(allow_changes=True))
     with Run.open(folder) as run:
         assert {asked.prompt for asked in run.requests()} == {prompt.id for prompt in run.design.prompts}
         assert "V-02" in {asked.prompt for asked in run.requests()}
@@ -97,7 +97,7 @@ def test_parts_that_are_recorded_again_are_counted_once(write_audit: Write, port
     # The first part is still what is asked, the second is not.
     (portraits / "p3.png").write_bytes((portraits / "p5.png").read_bytes())
     counted: list[int] = []
-    *_, tally = run_stages(folder, WORK, Options(accept_changes=True, watch=lambda t: counted.append(t.done))).tallies
+    *_, tally = run_stages(folder, WORK, Options(allow_changes=True, watch=lambda t: counted.append(t.done))).tallies
     assert (tally.name, tally.done, tally.saved, tally.total) == ("record requests", 12, 12, 12)
     assert max(counted) == 12
 
@@ -108,7 +108,7 @@ def test_what_was_half_recorded_of_a_longer_audit_is_no_part_of_the_plan(write_a
     cut_off(folder)
     text = (folder / "audit.toml").read_text()
     (folder / "audit.toml").write_text(text.replace("[prompts]", "limit = 1\n[prompts]"))
-    run_stages(folder, WORK, Options(accept_changes=True))
+    run_stages(folder, WORK, Options(allow_changes=True))
     with Run.open(folder) as run:
         assert run.request_count == len(list(run.requests())) == 2
 
@@ -154,7 +154,7 @@ def test_a_run_that_is_still_being_recorded_is_incomplete_and_no_error_of_the_us
     folder = write_audit()
     cut_off(folder)
     baseline = ["--baseline", str(folder)]
-    for words in (["gate", *baseline], ["tables"], ["statistics"], ["export"], ["compare", str(folder)]):
+    for words in (["gate", *baseline], ["tables"], ["tables", "--all"], ["export"], ["compare", str(folder)]):
         stopped = CliRunner().invoke(cli, [words[0], str(folder), *words[1:]]).exception
         assert isinstance(stopped, StillRecording), (words, stopped)
     code, said = ended_with("export", folder)

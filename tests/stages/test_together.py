@@ -143,7 +143,7 @@ def test_only_what_failed_is_done_on_request(write_audit: Write, monkeypatch: py
     retried = run_stages(folder, ("edit",), Options(only_failed=True))
     assert retried.tallies[0].done == 12
     untouched = write_audit('use = "noop"')
-    assert run_stages(untouched, ("edit",), Options(only_failed=True, accept_changes=True)).tallies[0].done == 0
+    assert run_stages(untouched, ("edit",), Options(only_failed=True, allow_changes=True)).tallies[0].done == 0
 
 
 def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
@@ -153,9 +153,9 @@ def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
     unpriced = type("Unpriced", (Scripted,), {"expected_dollars": lambda _: None})
     monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
     folder = write_audit(extra="[budget]\ndollars = 5")
-    with pytest.raises(Exception, match=r"price of judge 'scripted' is unknown.*--unknown-cost-ok"):
+    with pytest.raises(Exception, match=r"price of judge 'scripted' is unknown.*--allow-unknown-cost"):
         run_stages(folder, WORK, Options())
-    assert run_stages(folder, WORK, Options(unknown_cost_ok=True)).tallies[1].done == 12
+    assert run_stages(folder, WORK, Options(allow_unknown_cost=True)).tallies[1].done == 12
 
 
 def test_editors_work_side_by_side_where_the_executor_has_room(write_audit: Write, monkeypatch: pytest.MonkeyPatch):

@@ -123,7 +123,7 @@ def test_a_terminal_shows_the_analysis_at_work_and_the_tables_stay(
 
 
 def test_the_command_prints_what_it_wrote(run: Path):
-    shown = CliRunner().invoke(cli, ["statistics", str(run), "--only", "likeness", "--only", "roles", "--json"])
-    found = json.loads(shown.stdout)
+    shown = CliRunner().invoke(cli, ["tables", str(run), "likeness", "roles", "--json"])
+    found = json.loads(shown.stdout)["analyses"]
     assert found["likeness"]["rows"] > 0
     assert found["roles"] == {"file": None, "rows": 0}

@@ -440,19 +440,19 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
         25: "no rated edit of the baseline arm shows it",
         26: "the audit has no feature arm",
     }
-    (seven,) = json.loads(stillme("tables", folder, "--table", "7", "--json"))["tables"]
+    (seven,) = json.loads(stillme("tables", folder, "7", "--json"))["tables"]
     assert seven["not_estimable"] == "the audit has no role prompts"
-    (participants,) = json.loads(stillme("tables", folder, "--table", "17", "--json"))["tables"]
+    (participants,) = json.loads(stillme("tables", folder, "17", "--json"))["tables"]
     assert "stillme study close --demographics" in participants["not_estimable"]
-    shown = stillme("tables", folder, "--table", "20", "--format", "tex")
+    shown = stillme("tables", folder, "20", "--format", "tex")
     assert "group & noop" in shown
-    assert stillme("tables", folder, "--table", "20", "--format", "tex") == shown
+    assert stillme("tables", folder, "20", "--format", "tex") == shown
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--table", "3"), "There is no table 3. Choose from 4, 5"),
+        (("3",), "There is no table 3. Choose from 4, 5"),
         (("--by", "grup"), "Did you mean 'group'"),
         (("--judge", "script"), "Did you mean 'scripted'"),
     ],
@@ -467,6 +467,6 @@ def test_a_wrong_name_is_one_sentence(write_audit: Write, arguments: tuple[str, 
 def test_an_audit_without_ratings_gives_reasons_and_no_numbers(write_audit: Write):
     folder = write_audit(editor='use = "moody"')
     run_stages(folder, ("edit",), Options())
-    shown = stillme("tables", folder, "--table", "4", "--table", "20")
+    shown = stillme("tables", folder, "4", "20")
     assert "[" not in "".join(line for line in shown.splitlines() if line.startswith("|"))
     assert shown.count("not estimable") >= 2

@@ -53,39 +53,33 @@ cli.sections = {
     ),
     "Run an audit": (
         Verb("run", "stages:run", "Edit, judge, estimate and report: the whole audit."),
-        Verb("edit", "stages:edit", "Make the missing edits."),
-        Verb("judge", "stages:judge", "Rate the edits that judges have not rated yet."),
-        Verb("estimate", "stages:estimate", "Compute the estimates from the rows and write tables/*.csv."),
-        Verb("report", "stages:report", "Write report.html: one self-contained page."),
         Verb("status", "look:status", "Show a run's progress: edits, refusals, failures, cost."),
         Verb("serve", "serving:serve", "Show the report in a browser while the run is in progress."),
         Verb("merge", "merging:merge", "Add the rows and pictures of RUNS to one run."),
     ),
     "Read the results": (
-        Verb("tables", "tables:tables", "Write the paper's tables for this audit."),
-        Verb("statistics", "tables:statistics", "Write all further analyses of a run, one CSV each."),
-        Verb("export", "exporting:export", "Write a run's rows, a sealed bundle or a model card."),
-        Verb("verify", "deciding:verify", "Check a bundle offline: every hash, every row, every number."),
+        Verb("report", "stages:report", "Write report.html: one self-contained page."),
+        Verb("tables", "tables:tables", "Write the paper's tables, and every further analysis, by name."),
         Verb("compare", "deciding:compare", "Compare two editors: what became worse, and for whom."),
         Verb("gate", "deciding:gate", "Hold a run to limits, for release decisions."),
+        Verb("export", "exporting:export", "Write a run's rows, a sealed bundle, figures or a model card."),
+        Verb("verify", "deciding:verify", "Check a bundle offline: every hash, every row, every number."),
         Verb("import", "importing:import_", "Bring in what was made elsewhere."),
     ),
-    "Judges and single pictures": (
+    "Single pictures and judges": (
         Verb("check", "judging:check", "Score one pair: what did this edit do to this person?"),
-        Verb("calibrate", "judging:calibrate", "Test a judge on changes of known size."),
         Verb("mitigate", "mitigating:mitigate", "Edit one picture and keep the person in it."),
-        Verb("features", "mitigating:features", "Look at how people are described for the feature prompt."),
+        Verb("calibrate", "judging:calibrate", "Test a judge on changes of known size."),
     ),
     "Portraits and people": (
         Verb("portraits", "portraits:portraits", "Draw, choose, import and verify source portraits."),
-        Verb("curate", "portraits:curate", "Choose portraits among candidates, in the browser."),
         Verb("study", "study:study_group", "Have raters score edits, blind, and compare them with models."),
     ),
-    "Shell and text editor": (
-        Verb("completion", "look:completion", "Print a completion script for your shell."),
-        Verb("schema", "look:schema", "Print the JSON Schema of audit.toml or study.toml."),
-    ),
 }
+cli.hidden_verbs = (
+    Verb("completion", "look:completion", "Print a completion script for your shell."),
+    Verb("schema", "look:schema", "Print the JSON Schema of audit.toml or study.toml."),
+)
 keep_lines(cli)
 
 

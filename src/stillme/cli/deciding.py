@@ -90,7 +90,6 @@ def compare(
 @audit_argument
 @out_option
 @click.option(
-    "--max",
     "--rule",
     "rules",
     multiple=True,
@@ -108,7 +107,7 @@ def compare(
 @click.option("--common", is_flag=True, help="Compare with the baseline only on what both runs share.")
 @click.option("--strict", is_flag=True, help="An inconclusive rule counts as a failure.")
 @click.option(
-    "--accept-uncalibrated",
+    "--allow-uncalibrated",
     is_flag=True,
     help="Also decide by judges that failed calibration or never had one. Without it, their rules are inconclusive.",
 )
@@ -123,7 +122,7 @@ def gate(
     margins: tuple[str, ...],
     common: bool,
     strict: bool,
-    accept_uncalibrated: bool,
+    allow_uncalibrated: bool,
     junit: Path | None,
     markdown: Path | None,
     as_json: bool,
@@ -163,7 +162,7 @@ def gate(
             margins=margins,
             strict=strict,
             common=common,
-            accept_uncalibrated=accept_uncalibrated,
+            allow_uncalibrated=allow_uncalibrated,
         )
         verdicts = decide(run, asked)
     for file, write in ((junit, as_junit), (markdown, showing.as_markdown)):

@@ -27,7 +27,10 @@ _FORMATS = ("csv", "jsonl", "parquet")
 @audit_argument
 @out_option
 @click.option(
-    "--format", "kind", type=click.Choice(_FORMATS), default="csv", show_default=True, help="What is written."
+    "--rows",
+    "kind",
+    type=click.Choice(_FORMATS),
+    help="Edits, judgements and the rest of the rows in this format, with a codebook; by default csv.",
 )
 @click.option("--to", type=click.Path(path_type=Path, file_okay=False), help="Folder; by default `export` in the run.")
 @click.option(
@@ -58,7 +61,7 @@ _FORMATS = ("csv", "jsonl", "parquet")
 def export(
     audit: Path,
     out: Path | None,
-    kind: str,
+    kind: str | None,
     to: Path | None,
     bundle: Path | None,
     with_images: bool,
@@ -75,19 +78,19 @@ def export(
     root hash that is printed covers all of it. The same rows give the same bytes.
     """
     if bundle:
-        if to or model_card or kind != "csv":
-            raise click.UsageError("--bundle writes one file of its own; leave --to, --format and --model-card out.")
+        if to or model_card or kind or figures:
+            raise click.UsageError(
+                "--bundle writes one file of its own; leave --to, --rows, --figures and --model-card out."
+            )
         _seal(audit, out, bundle, with_images=with_images, sign=sign, as_json=as_json)
         return
     if with_images or sign:
         raise click.UsageError("--with-images and --sign only work with --bundle.")
-    if model_card and kind != "csv":
-        raise click.UsageError("--model-card has a format of its own; leave --format out.")
+    if model_card and kind:
+        raise click.UsageError("--rows and --model-card are two exports; give one of them.")
     if figures:
-        if to or model_card or kind != "csv":
-            raise click.UsageError(
-                "--figures has its own folder and formats; leave --to, --format and --model-card out."
-            )
+        if to or model_card or kind:
+            raise click.UsageError("--figures has its own folder; leave --to, --rows and --model-card out.")
         _draw(audit, out, figures, redact=redact or "none", judge=judge, as_json=as_json)
         return
     if redact or judge:
@@ -100,7 +103,7 @@ def export(
         else:
             from stillme.exchange import export_run
 
-            written = export_run(run, kind, to)
+            written = export_run(run, kind or "csv", to)
     if as_json:
         print_json({"files": [str(path) for path in written]})
     else:

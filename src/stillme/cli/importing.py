@@ -75,7 +75,7 @@ def judgements(
         print_json(summary.as_json())
     else:
         echo(summary.as_text())
-        print_next("estimate", audit, out=out)
+        print_next("run", audit, "--only", "estimate", out=out)
 
 
 @import_.command()
@@ -124,7 +124,7 @@ def rows(
     stillme import rows scores.csv --into my-run --group race --group gender \
         --map portrait=image_id --map race_change="Race drift" --people raters
 
-    Then `stillme estimate`, `statistics`, `tables`, `report`, `compare` and `gate` work on the run as on any other.
+    Then `stillme run --only estimate`, `tables`, `report`, `compare` and `gate` work on the run as on any other.
     Every bad row is reported with its line, and then nothing is imported.
     """
     from stillme.exchange import RowsAsked, import_rows
@@ -142,7 +142,7 @@ def rows(
         print_json(summary.as_json())
     else:
         echo(summary.as_text())
-        print_next("estimate", into)
+        print_next("run", into, "--only", "estimate")
 
 
 def _mapping(

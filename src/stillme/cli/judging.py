@@ -120,7 +120,7 @@ def calibrate(
         raise StillmeError(f"--parameters is not TOML: {error}") from None
     folder = out or Path(f"calibration-{judge}")
     with progress(quiet=as_json) as shown:
-        conditions = Conditions(watch=shown, say=shown.say, accept_changes=True)
+        conditions = Conditions(watch=shown, say=shown.say, allow_changes=True)
         result, file = run(
             judge,
             chosen,

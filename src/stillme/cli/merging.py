@@ -31,6 +31,6 @@ def merge(runs: tuple[Path, ...], into: Path, as_json: bool) -> None:
         print_json(merging.as_json(merged, into))
     else:
         echo(merging.as_text(merged, into))
-        print_next("estimate", into)
+        print_next("run", into, "--only", "estimate")
     if merged.conflicts or merged.lost:
         sys.exit(1)

@@ -27,7 +27,7 @@ _HELP = """Draw, choose, import and verify source portraits.
 \b
 From FairFace, or any folder with a CSV, to a set that an audit can use:
   stillme portraits sample ~/FairFace pools    candidates over race × gender × age
-  stillme curate pools                         people choose, blind to pools
+  stillme portraits curate pools               people choose, blind to pools
   stillme portraits finalize pools my-set      1024 × 1024, hashes, a card: my-set/v1
 Or directly from your own pictures:
   stillme portraits import my-pictures my-set
@@ -102,6 +102,44 @@ def _crop_option(command: Command) -> Command:
         show_default=True,
         help="Cut the largest square in the picture: nearest to the face, or in the middle.",
     )(command)
+
+
+@portraits.command("curate")
+@click.argument("pools", type=_FOLDER)
+@click.option("--name", "names", multiple=True, help="A curator; each gets a link of their own. May be repeated.")
+@click.option("--curators", type=click.IntRange(1, 20), help="How many curators must decide a cell.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with a link.")
+@click.option("--port", type=int, help="By default the first free one from 8470.")
+@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
+def curate(
+    pools: Path, names: tuple[str, ...], curators: int | None, host: str, port: int | None, browser: bool
+) -> None:
+    """Choose portraits among candidates, in the browser.
+
+    POOLS comes from `stillme portraits sample`. You see one cell at a time: its candidates in random order,
+    without pool names, none preselected. Several people may work at once, each with a link of their own. Nobody
+    sees another's choice before their own is final; then they settle disagreements. Every action is saved at
+    once, so you can stop and resume at any time.
+    Needs `pip install "stillme[curate]"`.
+    """
+    from stillme.web import require
+
+    require("curate")
+    from stillme.cli.progress import progress
+    from stillme.curation.pages.serving import serve
+
+    with progress() as shown:
+        serve(
+            pools,
+            curators=curators,
+            names=names,
+            host=host,
+            port=port,
+            browser=browser,
+            say=shown.say,
+            watch=_watch(shown, "check"),
+        )
+    print_next("portraits", "finalize", pools, "my-portraits")
 
 
 @portraits.command("import")
@@ -180,44 +218,6 @@ def verify(home: Path, as_json: bool) -> None:
         print_next("list", "portraits", versions[-1].folder, "--sheet", "portraits.html")
     if any(version.problems for version in versions):
         sys.exit(1)
-
-
-@click.command()
-@click.argument("pools", type=_FOLDER)
-@click.option("--name", "names", multiple=True, help="A curator; each gets a link of their own. May be repeated.")
-@click.option("--curators", type=click.IntRange(1, 20), help="How many curators must decide a cell.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines, with a link.")
-@click.option("--port", type=int, help="By default the first free one from 8470.")
-@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
-def curate(
-    pools: Path, names: tuple[str, ...], curators: int | None, host: str, port: int | None, browser: bool
-) -> None:
-    """Choose portraits among candidates, in the browser.
-
-    POOLS comes from `stillme portraits sample`. You see one cell at a time: its candidates in random order,
-    without pool names, none preselected. Several people may work at once, each with a link of their own. Nobody
-    sees another's choice before their own is final; then they settle disagreements. Every action is saved at
-    once, so you can stop and resume at any time.
-    Needs `pip install "stillme[curate]"`.
-    """
-    from stillme.web import require
-
-    require("curate")
-    from stillme.cli.progress import progress
-    from stillme.curation.pages.serving import serve
-
-    with progress() as shown:
-        serve(
-            pools,
-            curators=curators,
-            names=names,
-            host=host,
-            port=port,
-            browser=browser,
-            say=shown.say,
-            watch=_watch(shown, "check"),
-        )
-    print_next("portraits", "finalize", pools, "my-portraits")
 
 
 def _chosen(only: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -1,8 +1,9 @@
-"""Commands that work: run, and each of its stages alone."""
+"""Commands that work: run, and report alone."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,45 +22,11 @@ _EXIT_RETRY = 3
 _EXIT_INTERRUPTED = 130
 
 
-def _work_options(command: Command) -> Command:
-    """Options of the commands that edit or judge."""
-    for option in (
-        click.option(
-            "--retry-failed",
-            is_flag=True,
-            help="Do only what failed before. Without it, failures are tried again after everything else.",
-        ),
-        click.option(
-            "--keep-going",
-            is_flag=True,
-            help="Go on although the first answers all fail alike, which otherwise stops an editor or judge.",
-        ),
-        click.option(
-            "--unknown-cost-ok",
-            is_flag=True,
-            help="Work although a price is unknown, so that the dollars in [budget] cannot be kept.",
-        ),
-        click.option(
-            "--remake",
-            is_flag=True,
-            help="Make edits again whose picture was lost, also where that costs money.",
-        ),
-        click.option(
-            "--shard",
-            metavar="I/N",
-            help="Do one of N parts, counted from 1, in a run folder of its own; `stillme merge` unites them.",
-        ),
-    ):
-        command = option(command)
-    return _stage_options(command)
-
-
 def _stage_options(command: Command) -> Command:
+    """Options of the commands that work on an audit."""
     for option in (
         json_option,
-        click.option(
-            "--accept-changes", is_flag=True, help="Continue although audit.toml changed and work must be redone."
-        ),
+        click.option("--allow-changes", is_flag=True, help="Continue even if audit.toml changed and work is redone."),
         click.option(
             "--wait", type=float, default=0.0, metavar="SECONDS", help="How long to wait if another process is writing."
         ),
@@ -71,17 +38,34 @@ def _stage_options(command: Command) -> Command:
 
 
 @click.command()
-@_work_options
+@_stage_options
+@click.option("--only", type=click.Choice(["edit", "judge", "estimate"]), help="Do this stage alone.")
+@click.option(
+    "--retry-failed",
+    is_flag=True,
+    help="Do only what failed before. Without it, failures are tried again after everything else.",
+)
+@click.option("--allow-failures", is_flag=True, help="Continue even if the first ten calls fail the same way.")
+@click.option(
+    "--allow-unknown-cost", is_flag=True, help="Run even if a price is unknown. The budget cannot be enforced."
+)
+@click.option("--allow-remake", is_flag=True, help="Make edits again whose picture was lost, even if that costs money.")
+@click.option(
+    "--shard",
+    metavar="I/N",
+    help="Do one of N parts, counted from 1, in a run folder of its own; `stillme merge` unites them.",
+)
 def run(
     audit: Path,
     out: Path | None,
     wait: float,
-    accept_changes: bool,
+    allow_changes: bool,
     as_json: bool,
+    only: Name | None,
     retry_failed: bool,
-    keep_going: bool,
-    unknown_cost_ok: bool,
-    remake: bool,
+    allow_failures: bool,
+    allow_unknown_cost: bool,
+    allow_remake: bool,
     shard: str | None,
 ) -> None:
     """Edit, judge, estimate and report: the whole audit.
@@ -91,58 +75,14 @@ def run(
     at once. Exits with 3 if something is left to do.
     """
     manner = _Manner(
-        retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake, shard=shard
+        retry_failed=retry_failed,
+        allow_failures=allow_failures,
+        allow_unknown_cost=allow_unknown_cost,
+        remake=allow_remake,
+        shard=shard,
     )
-    _work(audit, out, wait, accept_changes, as_json, ("edit", "judge", "estimate", "report"), manner=manner)
-
-
-@click.command()
-@_work_options
-def edit(
-    audit: Path,
-    out: Path | None,
-    wait: float,
-    accept_changes: bool,
-    as_json: bool,
-    retry_failed: bool,
-    keep_going: bool,
-    unknown_cost_ok: bool,
-    remake: bool,
-    shard: str | None,
-) -> None:
-    """Make the missing edits."""
-    manner = _Manner(
-        retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake, shard=shard
-    )
-    _work(audit, out, wait, accept_changes, as_json, ("edit",), manner=manner)
-
-
-@click.command()
-@_work_options
-def judge(
-    audit: Path,
-    out: Path | None,
-    wait: float,
-    accept_changes: bool,
-    as_json: bool,
-    retry_failed: bool,
-    keep_going: bool,
-    unknown_cost_ok: bool,
-    remake: bool,
-    shard: str | None,
-) -> None:
-    """Rate the edits that judges have not rated yet."""
-    manner = _Manner(
-        retry_failed=retry_failed, keep_going=keep_going, unknown_cost_ok=unknown_cost_ok, remake=remake, shard=shard
-    )
-    _work(audit, out, wait, accept_changes, as_json, ("judge",), manner=manner)
-
-
-@click.command()
-@_stage_options
-def estimate(audit: Path, out: Path | None, wait: float, accept_changes: bool, as_json: bool) -> None:
-    """Compute the estimates from the rows and write tables/*.csv."""
-    _work(audit, out, wait, accept_changes, as_json, ("estimate",))
+    stages: tuple[Name, ...] = (only,) if only else ("edit", "judge", "estimate", "report")
+    _work(audit, out, wait, allow_changes, as_json, stages, manner=manner)
 
 
 @click.command()
@@ -157,7 +97,7 @@ def report(
     audit: Path,
     out: Path | None,
     wait: float,
-    accept_changes: bool,
+    allow_changes: bool,
     as_json: bool,
     redact: Redaction | None,
     judge: str,
@@ -167,14 +107,14 @@ def report(
     It needs no network, shows the worst edits first, and links every number to its rows.
     """
     shown = _Shown(redact=redact or "none", judge=judge)
-    _work(audit, out, wait, accept_changes, as_json, ("report",), shown=shown)
+    _work(audit, out, wait, allow_changes, as_json, ("report",), shown=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Manner:
     retry_failed: bool = False
-    keep_going: bool = False
-    unknown_cost_ok: bool = False
+    allow_failures: bool = False
+    allow_unknown_cost: bool = False
     remake: bool = False
     shard: str | None = None
 
@@ -189,7 +129,7 @@ def _work(
     audit: Path,
     out: Path | None,
     wait: float,
-    accept_changes: bool,
+    allow_changes: bool,
     as_json: bool,
     stages: tuple[Name, ...],
     *,
@@ -205,10 +145,10 @@ def _work(
         options = Options(
             out=out,
             wait=wait,
-            accept_changes=accept_changes,
+            allow_changes=allow_changes,
             only_failed=manner.retry_failed,
-            keep_going=manner.keep_going,
-            unknown_cost_ok=manner.unknown_cost_ok,
+            allow_failures=manner.allow_failures,
+            allow_unknown_cost=manner.allow_unknown_cost,
             remake=manner.remake,
             shard=parse_shard(manner.shard) if manner.shard else None,
             watch=display,
@@ -226,7 +166,8 @@ def _work(
         if options.shard:
             _print_next_of_shards(options.shard, stages, summary, audit, out)
         else:
-            print_next(_next(stages, summary), audit, out=out)
+            verb, *rest = _next(stages, summary)
+            print_next(verb, audit, *rest, out=out)
     if summary.ended is Ended.INTERRUPTED:
         sys.exit(_EXIT_INTERRUPTED)
     if not summary.finished:
@@ -237,21 +178,28 @@ def _print_next_of_shards(
     shard: Shard, stages: tuple[Name, ...], summary: Summary, audit: Path, out: Path | None
 ) -> None:
     """This shard again if something is left, else one that was not started, else uniting them all."""
-    verb = stages[-1] if len(stages) == 1 else "run"
+    only = _only(stages)
     if not summary.finished:
-        print_next(verb, audit, "--shard", str(shard), out=out)
+        print_next("run", audit, *only, "--shard", str(shard), out=out)
     elif out is not None:
         print_next("merge", summary.folder, "--into", audit)
     elif missing := [other for other in shard.all if not summary.folder.with_name(other.folder_name).is_dir()]:
-        print_next(verb, audit, "--shard", str(missing[0]))
+        print_next("run", audit, *only, "--shard", str(missing[0]))
     else:
         folders = [summary.folder.with_name(other.folder_name) for other in shard.all]
         print_next("merge", *folders, "--into", audit)
 
 
-def _next(stages: tuple[Name, ...], summary: Summary) -> str:
+def _only(stages: tuple[Name, ...]) -> tuple[str, ...]:
+    return ("--only", stages[0]) if len(stages) == 1 else ()
+
+
+def _next(stages: tuple[Name, ...], summary: Summary) -> tuple[str, ...]:
     """The command after these stages: the same again if something is left, else the one that follows."""
     last = stages[-1]
+    if last == "report":
+        return ("tables",) if summary.finished else ("run",)
     if not summary.finished:
-        return last if len(stages) == 1 else "run"
-    return {"edit": "judge", "judge": "estimate", "estimate": "report", "report": "tables"}[last]
+        return "run", *_only(stages)
+    follows: Mapping[Name, Name] = {"edit": "judge", "judge": "estimate"}
+    return ("run", "--only", follows[last]) if last in follows else ("report",)

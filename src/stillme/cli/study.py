@@ -323,7 +323,7 @@ def close(
     )
     if described:
         echo(f"Table 17 describes {described.count} of the raters; nothing about single people was kept.")
-    print_next("estimate", done.run)
+    print_next("run", done.run, "--only", "estimate")
 
 
 study_group.add_command(prolific)

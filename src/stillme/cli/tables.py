@@ -1,98 +1,179 @@
-"""Commands that write tables: the paper's, and every further analysis."""
+"""The command that writes tables: the paper's, and every further analysis."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import (
-    audit_argument,
-    json_option,
-    opened_run,
-    out_option,
-    print_json,
-    print_next,
-    print_next_bundle,
-)
+from stillme.cli.options import json_option, opened_run, out_option, print_json, print_next, print_next_bundle
 from stillme.cli.terminal import echo, redraw
 from stillme.errors import StillmeError
 
 if TYPE_CHECKING:
+    from stillme.results import Run
     from stillme.tables.analyses import Written
+    from stillme.tables.paper import Chosen
+    from stillme.tables.paper.table import PaperTable
 
 
 @click.command()
-@audit_argument
-@click.option("--table", "numbers", type=int, multiple=True, metavar="N", help="Only this table; may be repeated.")
+@click.argument("words", nargs=-1, metavar="[AUDIT] [NAME]...")
+@click.option("--all", "everything", is_flag=True, help="The paper's tables and all analyses.")
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["md", "csv", "tex"]),
     default="md",
     show_default=True,
-    help="Format that is printed.",
+    help="Format in which the paper's tables are printed.",
 )
 @click.option(
     "--by",
     "factor",
     default="",
     metavar="ATTRIBUTE",
-    help="Attribute that forms the groups; by default the first factor.",
+    help="The paper's tables: attribute that forms the groups; by default the first factor.",
 )
 @click.option(
-    "--judge", default="", help="Whose scores; by default the ensemble's, else those of the first judge that answers."
+    "--judge",
+    default="",
+    help="The paper's tables: whose scores; by default the ensemble's, else those of the first judge that answers.",
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.05,
+    show_default=True,
+    help="For equivalence: the largest difference between rates that does not matter.",
 )
 @out_option
 @json_option
 def tables(
-    audit: Path,
-    numbers: tuple[int, ...],
+    words: tuple[str, ...],
+    everything: bool,
     kind: str,
     factor: str,
     judge: str,
+    margin: float,
     out: Path | None,
     as_json: bool,
 ) -> None:
-    r"""Write the paper's tables for this audit.
+    r"""Write the paper's tables, and every further analysis, by name.
 
-    They are Tables 4 to 7, 13, 17 to 21 and 24 to 26. Rows are your editors and the groups of your portraits. Every
-    number has its interval and its counts of portraits and edits; an empty cell has its reason. † marks numbers of
-    judges that failed calibration or never had one. Where editors, groups and prompts are the paper's, its number
-    stands beside yours. Each table is written as CSV, Markdown and LaTeX into tables/paper of the run, and printed in
-    the chosen format.
+    Without a NAME, all tables of the paper: 4 to 7, 13, 17 to 21 and 24 to 26. Rows are your editors and the groups of
+    your portraits. Every number has its interval and its counts of portraits and edits; an empty cell has its reason.
+    † marks numbers of judges that failed calibration or never had one. Where editors, groups and prompts are the
+    paper's, its number stands beside yours. Each table is written as CSV, Markdown and LaTeX into tables/paper of the
+    run, and printed in the chosen format.
 
     \b
-    stillme tables my-audit --table 4 --table 20 --by race --format tex
+    stillme tables my-audit
+    stillme tables my-audit 4 20 --by race --format tex
+    stillme tables my-audit contrasts
+    stillme tables my-audit --all
+
+    The analyses are written into tables/statistics, one CSV each:
+
+    \b
+    contrasts       each group against the reference, the rest and each other: difference, ratio, Cliff's delta, p
+    pooled          means, rates and gaps of all editors together
+    equivalence     is a gap smaller than the margin?
+    cuts            rates at every cut-point of every scale
+    prompts, subcategories, intersections
+    likeness        similarity of one portrait's edits: ICC and design effect
+    row_tests       classical tests on single edits, marked where they are naive
+    mitigation      each arm against the baseline, by group, with the asymmetry
+    above_floor     each arm minus the no-op arm
+    roles           how often role edits follow the stereotype
+    agreement       between judges, and among people
+    position_bias   a model that sees the edited picture first against the source first
+    repeatability   the spread of a model's answers to the same question
+    disclosure      a model that is told the labels against the same model blind
+    coverage        combined scores that lack a judge, by judge and by group
+    known_answers   right answers to hidden pairs of known truth, by axis and skin tone
+    against_people  judges compared with people; corrected: estimates corrected by people
+    specifications  the largest gaps under every rule, cut-point, judge and disclosure
+    odds_ratios     a mixed ordinal model
+
+    docs/statistics.md explains each. AUDIT is the current folder unless the first word names another.
     """
-    from stillme.tables.paper import Chosen, make_tables, write
+    from stillme.tables.paper import Chosen
+
+    audit, names = _audit_and_names(words)
+    numbers = tuple(int(name) for name in names if name.isdigit())
+    analyses = tuple(name for name in names if not name.isdigit())
+    chosen = Chosen(numbers=numbers, factor=factor, judge=judge)
+    made: dict[str, Any] = {}
+    with opened_run(audit, out, writes=True) as run:
+        if numbers or everything or not names:
+            made["tables"] = _paper_tables(run, chosen, kind, as_json=as_json)
+        if analyses or everything:
+            made["analyses"] = _analyses(run, () if everything else analyses, margin, as_json=as_json)
+    if as_json:
+        print_json(made)
+    broken = [name for name, table in made.get("analyses", {}).items() if "problem" in table]
+    if broken:
+        raise StillmeError(
+            f"{', '.join(broken)} could not be computed; everything else is written. Run it again with -v, and report "
+            "the message as a bug."
+        )
+    if as_json:
+        return
+    if "analyses" in made:
+        print_next_bundle(run, audit, out=out)
+    else:
+        print_next("tables", audit, "--all", out=out)
+
+
+def _audit_and_names(words: Sequence[str]) -> tuple[Path, Sequence[str]]:
+    """The first word is the audit where there is such a path, or where it names no table."""
+    if not words:
+        return Path(), ()
+    first, *rest = words
+    if Path(first).exists():
+        return Path(first), rest
+    if first.isdigit():
+        return Path(), words
+    from stillme.tables.analyses import ANALYSES
+
+    return (Path(), words) if first in ANALYSES else (Path(first), rest)
+
+
+def _paper_tables(run: Run, chosen: Chosen, kind: str, *, as_json: bool) -> list[Mapping[str, Any]]:
+    from stillme.tables.paper import make_tables, write
     from stillme.tables.paper.writing import FORMATS
 
-    chosen = Chosen(numbers=numbers, factor=factor, judge=judge)
-    with opened_run(audit, out, writes=True) as run:
-        made = make_tables(run, chosen)
-        written = {table.number: write(table, run.folder) for table in made}
-    if as_json:
-        print_json(
-            {
-                "tables": [
-                    {
-                        "number": table.number,
-                        "caption": table.caption,
-                        "not_estimable": table.absent or None,
-                        "files": [str(path) for path in written[table.number]],
-                    }
-                    for table in made
-                ]
-            }
-        )
-    else:
+    made = make_tables(run, chosen)
+    entries = [_entry(table, write(table, run.folder)) for table in made]
+    if not as_json:
         echo("\n".join(FORMATS[kind](table) for table in made), nl=False)
         echo(f"\nWrote {run.folder / 'tables' / 'paper'}", err=True)
-        print_next("statistics", audit, out=out)
+    return entries
+
+
+def _entry(table: PaperTable, files: Sequence[Path]) -> Mapping[str, Any]:
+    return {
+        "number": table.number,
+        "caption": table.caption,
+        "not_estimable": table.absent or None,
+        "files": [str(path) for path in files],
+    }
+
+
+def _analyses(run: Run, only: Sequence[str], margin: float, *, as_json: bool) -> dict[str, Mapping[str, Any]]:
+    from stillme.tables.analyses import analyse
+
+    written = analyse(run, only=only, margin=margin, watch=Tables(to_errors=as_json))
+    return {
+        name: {"file": str(table.path) if table.rows else None, "rows": table.rows}
+        | ({"problem": table.problem} if table.problem else {})
+        for name, table in written.items()
+    }
 
 
 _LINE_SECONDS = 10.0
@@ -124,65 +205,3 @@ class Tables:
         none = f"     -  {written.problem or 'no data in this audit'}"
         rows = f"{written.rows:>6,} rows  {written.path}" if written.rows else none
         echo(f"{name:<15} {rows}", err=self._to_errors)
-
-
-@click.command()
-@audit_argument
-@click.option("--only", multiple=True, metavar="NAME", help="Only this analysis; may be repeated.")
-@click.option(
-    "--margin",
-    type=click.FloatRange(min=0, min_open=True),
-    default=0.05,
-    show_default=True,
-    help="For equivalence: the largest difference between rates that does not matter.",
-)
-@out_option
-@json_option
-def statistics(audit: Path, only: tuple[str, ...], margin: float, out: Path | None, as_json: bool) -> None:
-    r"""Write all further analyses of a run, one CSV each.
-
-    They are written into tables/statistics of the run.
-
-    \b
-    contrasts       each group against the reference, the rest and each other: difference, ratio, Cliff's delta, p
-    pooled          means, rates and gaps of all editors together
-    equivalence     is a gap smaller than the margin?
-    cuts            rates at every cut-point of every scale
-    prompts, subcategories, intersections
-    likeness        similarity of one portrait's edits: ICC and design effect
-    row_tests       classical tests on single edits, marked where they are naive
-    mitigation      each arm against the baseline, by group, with the asymmetry
-    above_floor     each arm minus the no-op arm
-    roles           how often role edits follow the stereotype
-    agreement       between judges, and among people
-    position_bias   a model that sees the edited picture first against the source first
-    repeatability   the spread of a model's answers to the same question
-    disclosure      a model that is told the labels against the same model blind
-    coverage        combined scores that lack a judge, by judge and by group
-    known_answers   right answers to hidden pairs of known truth, by axis and skin tone
-    against_people  judges compared with people; corrected: estimates corrected by people
-    specifications  the largest gaps under every rule, cut-point, judge and disclosure
-    odds_ratios     a mixed ordinal model
-
-    docs/statistics.md explains each.
-    """
-    from stillme.tables.analyses import analyse
-
-    with opened_run(audit, out, writes=True) as run:
-        written = analyse(run, only=only, margin=margin, watch=Tables(to_errors=as_json))
-    broken = [name for name, table in written.items() if table.problem]
-    if as_json:
-        print_json(
-            {
-                name: {"file": str(table.path) if table.rows else None, "rows": table.rows}
-                | ({"problem": table.problem} if table.problem else {})
-                for name, table in written.items()
-            }
-        )
-    if broken:
-        raise StillmeError(
-            f"{', '.join(broken)} could not be computed; everything else is written. Run it again with -v, and report "
-            "the message as a bug."
-        )
-    if not as_json:
-        print_next_bundle(run, audit, out=out)

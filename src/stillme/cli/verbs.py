@@ -22,15 +22,22 @@ class Verbs(click.Group):
     """Commands in sections, in the order in which they are needed."""
 
     sections: Mapping[str, Sequence[Verb]] = {}
+    hidden_verbs: Sequence[Verb] = ()
+    """Commands that are not listed: set-up that documentation names where it is needed."""
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        """All commands, in the order of the sections."""
+        return (*(verb for verbs in self.sections.values() for verb in verbs), *self.hidden_verbs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands, in the order of the sections."""
-        return [verb.name for verbs in self.sections.values() for verb in verbs]
+        return [verb.name for verb in self.verbs]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported with the first call."""
         if cmd_name not in self.commands:
-            homes = {verb.name: verb.home for verbs in self.sections.values() for verb in verbs}
+            homes = {verb.name: verb.home for verb in self.verbs}
             if cmd_name not in homes:
                 return None
             module, _, name = homes[cmd_name].partition(":")
@@ -41,7 +48,7 @@ class Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one list per section, without importing a command."""
-        width = max(map(len, self.list_commands(ctx)))
+        width = max(len(verb.name) for verbs in self.sections.values() for verb in verbs)
         for title, verbs in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{verb.name:<{width}}", verb.help) for verb in verbs])

@@ -87,7 +87,7 @@ class Sampled:
             name for name in TERMS if any(getattr(candidate, name) == NOT_STATED for candidate in pools.candidates)
         ]:
             lines.append(f"Not stated for some candidates: {', '.join(unstated)}. The dataset card will say so.")
-        return "\n".join([*lines, f"Next: stillme curate {pools.folder}"])
+        return "\n".join([*lines, f"Next: stillme portraits curate {pools.folder}"])
 
 
 def sample_pools(
@@ -136,7 +136,7 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
     """Make a data set of what the curators chose."""
     pools = load_pools(folder)
     if not has_log(folder):
-        raise StillmeError(f"Nobody has curated {folder} yet. `stillme curate {folder}` opens it.")
+        raise StillmeError(f"Nobody has curated {folder} yet. `stillme portraits curate {folder}` opens it.")
     log = Log(pools)
     try:
         actions = tuple(log.actions())
@@ -150,7 +150,7 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
         more = f"\n  … and {len(undecided) - 10} more" if len(undecided) > 10 else ""
         raise StillmeError(
             f"{len(undecided)} of {len(pools.design.cells)} cells are undecided; nothing was written:\n{shown}{more}\n"
-            f"Decide them with `stillme curate {folder}`, or leave them out with --partial."
+            f"Decide them with `stillme portraits curate {folder}`, or leave them out with --partial."
         )
     about = _about(home, pools.source, _curation(pools, tally, selected, without, actions))
     return write_version(home, selected, about, crop, watch=watch)

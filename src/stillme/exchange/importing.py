@@ -86,7 +86,7 @@ def import_judgements(
     """
     folder = folder_of(path, out)
     if not Store.exists(folder):
-        raise StillmeError(f"{folder} has no run yet. `stillme edit {path}` makes the edits to be rated.")
+        raise StillmeError(f"{folder} has no run yet. `stillme run {path} --only edit` makes the edits to be rated.")
     layout = Layout(columns_of(file), mapping, str(file))
     counted = {True: 0, False: 0}
 

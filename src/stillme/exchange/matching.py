@@ -109,7 +109,7 @@ class Matching:
                 f"{answer.axis} is asked only of {only} prompts, and {target.request.prompt} is none; remove the score"
             )
         if target.stored is None:
-            return "this edit was never made; `stillme edit` makes it"
+            return "this edit was never made; `stillme run` makes it"
         if not target.stored.image:
             return f"this edit was {target.stored.outcome}, so there is no picture to rate; remove the row"
         return target

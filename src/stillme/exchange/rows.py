@@ -1,6 +1,6 @@
 """A run from rows of scores alone: no audit.toml, no editor and no picture is needed.
 
-Every reader works on such a run: estimates, tables, statistics, report (without pictures), compare and gate.
+Every reader works on such a run: estimates, tables, report (without pictures), compare and gate.
 """
 
 from __future__ import annotations

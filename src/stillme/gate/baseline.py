@@ -43,9 +43,9 @@ class Baseline:
     """A run that another must not be worse than."""
 
     def __init__(
-        self, run: Run, candidates: Sequence[Chosen], *, common: bool, accept_uncalibrated: bool = False
+        self, run: Run, candidates: Sequence[Chosen], *, common: bool, allow_uncalibrated: bool = False
     ) -> None:
-        self._run, self._candidates, self._common, self._accept = run, candidates, common, accept_uncalibrated
+        self._run, self._candidates, self._common, self._accept = run, candidates, common, allow_uncalibrated
 
     def decide(self, margin: Rule, quantity: str, confidence: float) -> Decision:
         """Whether every editor is at most the margin worse than its baseline, by intervals at this confidence."""

@@ -52,7 +52,7 @@ class Asked:
     strict: bool = False
     common: bool = False
     """Whether the comparison with the baseline is limited to what both share."""
-    accept_uncalibrated: bool = False
+    allow_uncalibrated: bool = False
     """Whether numbers of judges that failed calibration, or never had one, may decide."""
 
 
@@ -85,7 +85,7 @@ def gate(run: Run, asked: Asked) -> Verdicts:
     rules = [parse_rule(text) for text in (*section.rules, *asked.rules)]
     margins = [parse_rule(text) for text in (*section.margins, *asked.margins)]
     _require_something(rules, margins, asked.baseline)
-    deciding = _Deciding(run, accept_uncalibrated=asked.accept_uncalibrated)
+    deciding = _Deciding(run, allow_uncalibrated=asked.allow_uncalibrated)
     baseline = _baseline(run, asked)
     confidence = run.settings.confidence
     decisions = [deciding.decide(rule, confidence) for rule in rules]
@@ -110,7 +110,7 @@ def _baseline(run: Run, asked: Asked) -> Baseline | None:
     if asked.baseline is None:
         return None
     candidates = [Chosen(run=run, editor=editor) for editor in run.design.editors]
-    return Baseline(asked.baseline, candidates, common=asked.common, accept_uncalibrated=asked.accept_uncalibrated)
+    return Baseline(asked.baseline, candidates, common=asked.common, allow_uncalibrated=asked.allow_uncalibrated)
 
 
 def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline: Run | None) -> None:
@@ -120,7 +120,7 @@ def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline:
         raise StillmeError('A baseline needs a margin. Give --margin "soft_erasure <= 0.02", or `margins` in [gate].')
     if not rules and not margins:
         raise StillmeError(
-            'No rule is given. Add one, such as --max "race_changed.disparity <= 0.05", or a [gate] section with '
+            'No rule is given. Add one, such as --rule "race_changed.disparity <= 0.05", or a [gate] section with '
             "rules in audit.toml."
         )
 
@@ -128,8 +128,8 @@ def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline:
 class _Deciding:
     """One run's estimates, made when a rule first needs them."""
 
-    def __init__(self, run: Run, *, accept_uncalibrated: bool) -> None:
-        self._run, self._accept = run, accept_uncalibrated
+    def __init__(self, run: Run, *, allow_uncalibrated: bool) -> None:
+        self._run, self._accept = run, allow_uncalibrated
         self._standing = standing_of(run)
         self._by_axis: dict[tuple[str, float], list[Estimate]] = {}
         self._headline = {(score.judge, score.axis) for score in estimates.headline(run.results.scores)}

@@ -158,7 +158,7 @@ def too_many_unrated(abstained: int, total: int, whose: str = "") -> str:
 
 def unlicensed(note: str) -> str:
     """Why a number may not decide; empty if its judge passed calibration, or it needs no judge."""
-    return f"the judge is not licensed for this number: {note}; use --accept-uncalibrated to accept it" if note else ""
+    return f"the judge is not licensed for this number: {note}; use --allow-uncalibrated to accept it" if note else ""
 
 
 def against_limit(

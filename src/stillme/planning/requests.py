@@ -169,8 +169,8 @@ def _features(audit: Audit, portraits: list[Portrait]) -> tuple[Mapping[str, Fea
                 features[portrait.id] = merge(known)
     paid = " ".join(f"--extractor {entry.use}" for entry in section.extractors)
     if audit.extractors:
-        return features, f"`stillme edit {audit.file.parent}` describes them; then write this table again."
-    return features, f"`stillme features show PORTRAIT {paid}` describes one."
+        return features, f"`stillme run {audit.file.parent} --only edit` describes them; then write this table again."
+    return features, f"`stillme mitigate PORTRAIT --dry-run {paid}` describes one."
 
 
 def _stored(audit: Audit, portraits: list[Portrait], extractors: Mapping[str, Extractor]) -> Mapping[str, Extraction]:

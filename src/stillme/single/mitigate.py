@@ -1,4 +1,4 @@
-"""`stillme mitigate` and `stillme features`: describe one person, and edit one picture with that description."""
+"""`stillme mitigate`: describe one person, and edit one picture with that description."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ from stillme.mitigation import (
     Position,
     Unusable,
     combined,
-    extraction_key,
     extractor_named,
     lint,
     merge,
 )
 from stillme.protocols import ChecksRequests, Editor
-from stillme.results import Run
 from stillme.single.settings import settings_by_name
 from stillme.throttle import patiently
 from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
@@ -114,24 +112,6 @@ def describe(image: Path, extractors: Mapping[str, Extractor]) -> Description:
     return Description(portrait=str(image), said=said, prompt=merge(said))
 
 
-def stored_description(run: Run, portrait: str) -> Description:
-    """The descriptions of a portrait in a run."""
-    design = run.design
-    known = design.portrait_by_id.get(portrait)
-    if known is None:
-        names = list(design.portrait_by_id)
-        raise UnknownName.among("portrait", portrait, names, f"{run.folder} has {len(names)} portraits.")
-    if not design.extractors:
-        raise StillmeError(f"{run.folder} has no descriptions: its arms are {', '.join(design.arms)}. Add `feature`.")
-    keys = {extractor.name: extraction_key(known.image, extractor.spec) for extractor in design.extractors}
-    extractions = run.store.features(list(keys.values()))
-    said = [(name, extractions[key]) for name, key in keys.items() if key in extractions]
-    if len(said) < len(keys):
-        absent = ", ".join(name for name, key in keys.items() if key not in extractions)
-        raise StillmeError(f"{portrait} is not described by {absent} yet; `stillme edit {run.folder}` continues.")
-    return Description(portrait=portrait, said=said, prompt=merge(said))
-
-
 def portrait_path(name: str) -> Path:
     """A picture by its path, or by its id in the embedded set."""
     if Path(name).exists():
@@ -139,7 +119,7 @@ def portrait_path(name: str) -> Path:
     known = {portrait.id: portrait.image.path for portrait in registry.portrait_set("synthetic")}
     if name not in known:
         raise UnknownName.among(
-            "portrait", name, known, "Name a picture, an id of `stillme list portraits synthetic`, or add --audit."
+            "portrait", name, known, "Name a picture, or an id of `stillme list portraits synthetic`."
         )
     return known[name]
 

@@ -93,7 +93,7 @@ def require_unchanged(audit: Audit, store: Store, *, accept: bool) -> str:
     """What changed since the rows of this run were made; raises if work would be redone without consent."""
     changes = explain_changes(audit, store)
     if changes.redo and not accept:
-        raise AuditChanged(f"{changes}\nTo continue with the new configuration, add `--accept-changes`.")
+        raise AuditChanged(f"{changes}\nTo continue with the new configuration, add `--allow-changes`.")
     return str(changes) if changes.differences else ""
 
 

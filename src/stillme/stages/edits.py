@@ -97,7 +97,7 @@ def edit(
             stage = _stage(worker, named.editor, store, announce)
             ended = yield from steps(stage, batches, limits=limits, terms=terms, tally=tally)
         if lost:
-            again = "were made again" if remake else "cost money: put them back from a copy, or add `--remake`"
+            again = "were made again" if remake else "cost money: put them back from a copy, or add `--allow-remake`"
             terms.say(f"{named.name}: {lost:,} pictures of earlier edits are missing; they {again}.")
         return ended
 

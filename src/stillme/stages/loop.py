@@ -142,7 +142,7 @@ class Terms:
     wake: threading.Event = field(default_factory=threading.Event)
     """Set by workers when there is something to gather."""
     executor: Executor = field(default_factory=Local)
-    keep_going: bool = False
+    allow_failures: bool = False
     """Go on although the first answers all fail alike."""
     shard: Shard | None = None
     """The part of the grid to do; None for all."""
@@ -362,7 +362,7 @@ class _Loop(Generic[T, R]):
             at_once = 1
             if not self._under_way and self._breaker.open and self._breaker.seconds_until_trial > 0:
                 return False
-        elif not self._breaker.ever_answered and not self._terms.keep_going:
+        elif not self._breaker.ever_answered and not self._terms.allow_failures:
             # Until one has worked, no more than are needed to see that none does.
             at_once = min(at_once, self._limits.patience.alike)
         elif not self._pace.limited and self._spending.budget.dollars is None:
@@ -547,7 +547,7 @@ class _Loop(Generic[T, R]):
     @property
     def _suspicious(self) -> bool:
         """Whether the first answers all failed alike."""
-        return self._breaker.hopeless and not self._terms.keep_going
+        return self._breaker.hopeless and not self._terms.allow_failures
 
     def _stop_if_hopeless(self, failure: Failed, attempts: int) -> None:
         if self._ended:
@@ -558,7 +558,7 @@ class _Loop(Generic[T, R]):
             self._end(
                 Ended.STOPPED,
                 f"the first {self._limits.patience.alike} answers failed alike: {failure.error.rstrip('.')}. "
-                "To ask the others nevertheless, add `--keep-going`",
+                "To ask the others nevertheless, add `--allow-failures`",
             )
         elif self._breaker.outage:
             self._end(Ended.OUTAGE, f"nothing has worked since {self._breaker.since}: {failure.error}")

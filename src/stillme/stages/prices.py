@@ -26,7 +26,7 @@ def unknown_prices(
         return ""
     return (
         f"The budget of ${dollars:,.2f} cannot be kept: the price of {', '.join(unknown)} is unknown. "
-        "Set `price` in its parameters (zero for a server of your own), or add `--unknown-cost-ok`."
+        "Set `price` in its parameters (zero for a server of your own), or add `--allow-unknown-cost`."
     )
 
 

@@ -49,14 +49,14 @@ class Conditions:
 
     wait: float = 0.0
     """Seconds to wait for another process that is writing."""
-    accept_changes: bool = False
+    allow_changes: bool = False
     only_failed: bool = False
     """Do only what was tried before and failed."""
-    keep_going: bool = False
+    allow_failures: bool = False
     """Go on although the first answers all fail alike."""
     remake: bool = False
     """Make edits again whose picture is lost, also where that costs money."""
-    unknown_cost_ok: bool = False
+    allow_unknown_cost: bool = False
     """Go on although a price is unknown, so that the budget cannot be kept."""
     shard: Shard | None = None
     """The part of the grid to do; None for all."""
@@ -87,7 +87,7 @@ def work(
         closing(executor_of(audit.config.executor)) as executor,
     ):
         audit = with_features(audit, store)
-        if note := require_unchanged(audit, store, accept=conditions.accept_changes):
+        if note := require_unchanged(audit, store, accept=conditions.allow_changes):
             conditions.say(note)
         if note := portrait_folder.colour_note(audit.portraits):
             conditions.say(note)
@@ -109,7 +109,7 @@ def work(
             # Together they must not spend more than the whole may.
             dollars = budget.dollars / conditions.shard.count if budget.dollars is not None else None
             limit = replace(limit, dollars=dollars)
-        if not conditions.unknown_cost_ok:
+        if not conditions.allow_unknown_cost:
             require_prices(audit, limit, stages)
         worked = Worked(totals=store.totals())
         terms = Terms(
@@ -118,7 +118,7 @@ def work(
             watch=conditions.watch,
             say=conditions.say,
             executor=executor,
-            keep_going=conditions.keep_going,
+            allow_failures=conditions.allow_failures,
             remake=conditions.remake,
             shard=conditions.shard,
         )

@@ -28,7 +28,9 @@ def candidates(run: Run, compare: Compare, first: First, choose: Choose = "rando
     """The comparison that was made, and every item it offers."""
     edits = dict(_edits(run))
     if not edits:
-        raise StillmeError(f"{run.folder} has no edited pictures yet. `stillme edit {run.folder}` makes them.")
+        raise StillmeError(
+            f"{run.folder} has no edited pictures yet. `stillme run {run.folder} --only edit` makes them."
+        )
     urgent = _urgent(run, first)
     apart = _disagreements(run) if choose == "informative" else {}
     ways = ("arms", "editors", "none", "roles") if compare == "auto" else (compare,)

@@ -149,7 +149,7 @@ def test_a_run_whose_commit_is_gone_refuses_to_mix(cached_hub: Hub, write_audit:
     worked = run_stages(folder, ("edit",), Options())
     assert revisions(folder) == [FIRST] * 6
     assert f"somebody/tiny at {FIRST[:12]} is not on this machine" in worked.tallies[0].reason
-    assert "--accept-changes" in worked.tallies[0].reason
+    assert "--allow-changes" in worked.tallies[0].reason
 
 
 def test_a_run_that_was_mixed_before_is_not_continued_and_says_so(cached_hub: Hub, write_audit: Any) -> None:

@@ -15,7 +15,7 @@ from stillme.types import Json
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 20.0
-_ANOTHER = "write another `revision` and add `--accept-changes`: edits that were made with this one are then redone"
+_ANOTHER = "write another `revision` and add `--allow-changes`: edits that were made with this one are then redone"
 
 
 class Unusable(StillmeError):
@@ -31,7 +31,7 @@ def resolve(sources: Sequence[Weights], recorded: Sequence[Mapping[str, Json]]) 
         commits = " and ".join(str(weights.get("revision"))[:12] for weights in recorded)
         raise Unusable(
             f"the edits of this run were made with different weights of {sources[0].repo} ({commits}), so they cannot "
-            f'be continued; write `revision = "{recorded[-1].get("revision")}"` and add `--accept-changes` to redo them'
+            f'be continued; write `revision = "{recorded[-1].get("revision")}"` and add `--allow-changes` to redo them'
         )
     if recorded:
         return [str(entry["revision"]) for entry in _entries(recorded[0])]
