@@ -109,7 +109,7 @@ def test_the_action_uses_what_it_declares():
 @pytest.mark.parametrize(("rule", "code"), [("failed <= 5%", 0), ("unchanged <= 5%", 1)], ids=["passes", "fails"])
 def test_the_action_runs_gates_and_seals(tmp_path: Path, rule: str, code: int):
     (tmp_path / "audits" / "editor").mkdir(parents=True)
-    text = '[portraits]\nsource = "synthetic"\nlimit = 8\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
+    text = '[portraits]\nonly = { preset = "A" }\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
     gate = f'[[judges]]\nuse = "instruments"\n[gate]\nrules = ["{rule}"]\n'
     (tmp_path / "audits" / "editor" / "audit.toml").write_text(text + gate)
     given = {name: str(entry.get("default", "")) for name, entry in ACTION["inputs"].items()}

@@ -1,4 +1,4 @@
-"""The example of a neural editor behind the `command` editor: its README is followed as it stands."""
+"""The example of a neural editor behind the `command` editor: its page is followed as it stands."""
 
 import shutil
 import subprocess
@@ -21,8 +21,8 @@ def copy(folder: Path) -> Path:
 
 
 def commands() -> list[str]:
-    """The README's commands, between the change into its folder and the run."""
-    lines = [line.strip() for line in (EXAMPLE / "README.md").read_text().splitlines() if line.startswith("    ")]
+    """The page's commands, between the change into its folder and the run."""
+    lines = [line.strip() for line in EXAMPLE.with_suffix(".md").read_text().splitlines() if line.startswith("    ")]
     assert lines[0] == "cd docs/examples/stylizer"
     assert lines[-1] == "stillme run ."
     return lines[1:-1]

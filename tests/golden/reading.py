@@ -50,7 +50,7 @@ _DROPPED = ("low", "high", "method", "confidence", "mean", "note", "null", "perm
 """Ends of column names that are no part of the photograph: intervals, what chance alone does, calibration's notes."""
 _SAID = ("excluded", "lowest", "highest")
 """Columns of text that are no names: they follow from the numbers."""
-_WORDS = ("p", "omnibus", "verdict", "adjusted", "estimable", "equivalent", "worse", "significant")
+_WORDS = ("p", "q", "holm", "omnibus", "verdict", "adjusted", "estimable", "equivalent", "worse", "significant")
 """Ends of the names of columns that may be renewed."""
 _VOLATILE = frozenset(
     {"audit", "bytes", "dollars", "file", "files", "folder", "low", "high", "method", "report", "root", "seconds"}

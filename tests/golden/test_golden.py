@@ -23,6 +23,7 @@ def taken() -> dict[Path, Any]:
     return json.loads(json.dumps({str(file): document for file, document in take().items()}))
 
 
+@pytest.mark.xdist_group("golden")
 @pytest.mark.parametrize("file", [NUMBERS, WORDS], ids=lambda file: file.stem)
 def test_the_tables_say_what_they_said(taken: dict[str, Any], file: Path) -> None:
     changed = list(differences(json.loads(file.read_text("utf-8")), taken[str(file)]))

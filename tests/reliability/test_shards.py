@@ -49,7 +49,7 @@ def test_different_results_for_the_same_work_are_named_and_the_first_counts(tmp_
     with Store.writing(tmp_path / "b") as store:
         (key, image) = store.query("SELECT key, image FROM edit ORDER BY id LIMIT 1").fetchone()
         other = store.pictures.add(b"other bytes")
-        store.execute("DROP TRIGGER edit_is_kept")
+        store.execute("DROP TRIGGER edit_refuses_update")
         store.execute("UPDATE edit SET image = ? WHERE key = ?", (other, key))
     merged = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "c")
     (conflict,) = merged.conflicts

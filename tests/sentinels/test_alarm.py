@@ -124,7 +124,7 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     assert "lighter" in written.path.read_text("utf-8")
     page = (audit.folder / "report.html").read_text("utf-8")
     assert page.count("knowing answers worse than the limits of calibration allow") >= 2, "the section and the caveat"
-    assert "Hidden known answers" in page
+    assert "failed its control pairs" in page
 
 
 def test_a_good_judge_raises_no_alarm_and_is_described_in_a_sentence(make: Make):

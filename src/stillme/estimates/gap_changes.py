@@ -225,11 +225,13 @@ def _change(batch: Batch, place: int, sides: tuple[Side, Side], confidence: floa
         parts = sum(part**2 / (units - 1) for part, units in own)
         freedom = variance**2 / parts if parts > 0 else 1.0
         method = f"Welch's t, {own[0][1]} and {own[1][1]} {batch.plan.noun}"
-    if min(one.variance[place], other.variance[place]) > NOISE**2:
+    # A bounded group that shows no spread may still have some, which t does not know of; an unbounded one is as it is.
+    bounded = bool(batch.is_bounded[place])
+    if (min(one.variance[place], other.variance[place]) if bounded else variance) > NOISE**2:
         error = math.sqrt(variance)
         half, t = t_quantile((1 + each) / 2, freedom) * error, abs(value) / error
         return t, min(1.0, 2 * pairs * t_tail(t, freedom)), (value, value - half, value + half), method
-    if not batch.is_bounded[place]:
+    if not bounded:
         return None
     # What no unit of a group showed may still happen.
     _, low, high = batch.difference(*sides, each)

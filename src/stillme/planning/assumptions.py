@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -121,7 +122,7 @@ def assume(options: PlanOptions, earlier: EarlierRuns, runs: Sequence[Path] = ()
     timed: dict[str, str] = {}
     for folder in (*runs, *recent_runs()):
         # Another run that is damaged or of a later version only costs its numbers.
-        with suppress(StillmeError):
+        with suppress(StillmeError, sqlite3.DatabaseError):
             if Store.exists(folder):
                 with Store.reading(folder) as store:
                     took, cost = _measured(store)

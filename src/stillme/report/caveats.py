@@ -213,7 +213,7 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
     for answers in data.behaviour.known_answers if data.behaviour else ():
         if answers.alarm:
             yield Caveat(
-                f"{answers.judge} got hidden known answers wrong.",
+                f"{answers.judge} failed its control pairs.",
                 f"{answers.alarm} Its scores, at least the later ones, may say more about it than about the editors.",
             )
     if data.behaviour and (warnings := data.behaviour.warnings):

@@ -118,7 +118,7 @@ def audit_of(write_audit: Callable[..., Path]) -> Path:
 
 def remove_edits(folder: Path, keep: int) -> None:
     with sqlite3.connect(folder / "stillme.sqlite") as ledger:
-        ledger.execute("DROP TRIGGER edit_stays")
+        ledger.execute("DROP TRIGGER edit_refuses_delete")
         ledger.execute("DELETE FROM edit WHERE id > ?", (keep,))
 
 
@@ -157,7 +157,7 @@ def test_a_run_that_was_mixed_before_is_not_continued_and_says_so(cached_hub: Hu
     run_stages(folder, ("edit",), Options())
     remove_edits(folder, keep=6)
     with sqlite3.connect(folder / "stillme.sqlite") as ledger:
-        ledger.execute("DROP TRIGGER edit_is_kept")
+        ledger.execute("DROP TRIGGER edit_refuses_update")
         ledger.execute("UPDATE edit SET effective = replace(effective, ?, ?) WHERE id = 1", (FIRST, SECOND))
     worked = run_stages(folder, ("edit",), Options())
     assert len(revisions(folder)) == 6
