@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -21,3 +21,14 @@ def parse(line: str | Sequence[str]) -> click.Context:
         assert subcommand is not None
         command, context = subcommand, click.Context(subcommand, info_name=name, parent=context)
     return command.make_context(context.info_name, words, parent=context.parent)
+
+
+def commands(command: click.Command = cli, name: str = "stillme") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its whole name, loaded if it was not yet."""
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for verb in command.list_commands(context):
+            inner = command.get_command(context, verb)
+            assert inner
+            yield from commands(inner, f"{name} {verb}")

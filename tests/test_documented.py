@@ -19,11 +19,11 @@ from pydantic import BaseModel
 import stillme
 from stillme import estimates, plugins, registry, testing
 from stillme.calibration import standing_of
-from stillme.cli import cli
 from stillme.results import Run
 from stillme.study.config import Config as StudyConfig
 from stillme.tables.analyses import analyse
 from stillme.tables.estimates import write_tables
+from tests.command_lines import commands
 from tests.runs import fill, group, luck, people, scores, write_audit
 
 ROOT = Path(__file__).parent.parent
@@ -34,13 +34,6 @@ MADE = {"commands.md", "reference.md"}
 
 def text_of(name: str) -> str:
     return (ROOT / "docs" / name).read_text()
-
-
-def commands(command: click.Command = cli, name: str = "stillme") -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    if isinstance(command, click.Group):
-        for verb, inner in command.commands.items():
-            yield from commands(inner, f"{name} {verb}")
 
 
 @pytest.mark.parametrize(

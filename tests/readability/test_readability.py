@@ -21,6 +21,7 @@ from stillme.judges.ensemble import RULES
 from stillme.report import render
 from stillme.tables.analyses import ANALYSES
 from stillme.types import Arm
+from tests.command_lines import commands
 from tests.report.columns import paper_like
 
 LONGEST = 25
@@ -41,13 +42,6 @@ FIELD_TERMS = (Path(__file__).parent / "field_terms.txt").read_text("utf-8").spl
 """Terms of the field, as patterns; a dot stands for the space. One that is used must be in the glossary."""
 SELF_EXPLAINING = ("subcategor",)
 """Words of the list that the prompts explain themselves."""
-
-
-def commands(command: click.Command, name: str = "stillme") -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    if isinstance(command, click.Group):
-        for verb, child in command.commands.items():
-            yield from commands(child, f"{name} {verb}")
 
 
 def help_texts() -> Iterator[tuple[str, str]]:
