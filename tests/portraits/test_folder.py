@@ -83,3 +83,18 @@ def test_the_embedded_set_is_counterfactual_and_readable():
     assert check(portraits) == []
     assert {portrait.licence for portrait in portraits} == {"CC0-1.0"}
     assert all("rendering parameters" in portrait.label_origin for portrait in portraits)
+
+
+def test_the_larger_set_has_three_identities_in_every_cell_and_begins_with_the_smaller_one():
+    larger = synthetic.portraits_36()
+    assert larger[:84] == synthetic.portraits()
+    assert len(larger) == len({portrait.id for portrait in larger}) == len({p.image.sha256 for p in larger}) == 252
+    blocks: dict[str, list[str]] = {}
+    cells: dict[str, set[str]] = {}
+    for portrait in larger:
+        blocks.setdefault(portrait.block, []).append(portrait.attributes["preset"])
+        cells.setdefault(portrait.attributes["cell"], set()).add(portrait.block)
+    assert len(blocks) == 36
+    assert all(sorted(presets) == list("ABCDEFG") for presets in blocks.values())
+    assert {len(identities) for identities in cells.values()} == {3}
+    assert check(larger) == []
