@@ -16,7 +16,7 @@ demo: .venv/.installed
 	$(BIN)/stillme demo --out stillme-demo
 
 test: check .venv/.test-plugins chromium
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 	@# Processors differ in the last bits of sums. Results must not.
 	$(BIN)/python -m tests.estimates.instruction_sets -n 2 -q
 
