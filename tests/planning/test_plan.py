@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import tomllib
@@ -22,6 +23,7 @@ from stillme.exchange import ColumnMapping, import_judgements
 from stillme.pipeline import Options, run_stages
 from stillme.planning import PlanOptions, plan_audit
 from stillme.results import Run
+from stillme.store import Store
 
 Write = Callable[..., Path]
 
@@ -233,3 +235,20 @@ def test_people_read_what_programs_read(diagnosis: Path):
     assert "unknown GPU hours" in shown
     assert "To detect 10 points between two groups" in shown
     assert "20 (now)" in shown
+
+
+def test_a_damaged_run_elsewhere_on_this_machine_costs_only_its_numbers(
+    write_audit: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    other = tmp_path / "other"
+    with Store.writing(other) as store:
+        roots = store.query("SELECT rootpage FROM sqlite_master WHERE tbl_name = 'edit' AND rootpage > 0").fetchall()
+        (size,) = store.query("PRAGMA page_size").fetchone()
+    ledger = bytearray((other / "stillme.sqlite").read_bytes())
+    for (root,) in roots:
+        ledger[(root - 1) * size : root * size] = b"\xff" * size
+    (other / "stillme.sqlite").write_bytes(ledger)
+    with Store.reading(other) as store, pytest.raises(sqlite3.DatabaseError):
+        list(store.averages("edit"))
+    monkeypatch.setattr("stillme.planning.assumptions.recent_runs", lambda: [other])
+    assert plan_audit(write_audit("use = 'noop'")).bills.edits > 0
