@@ -234,8 +234,8 @@ class PicturesSection(Section):
         return address.rstrip("/")
 
 
-class GateSection(Section):
-    """What `stillme gate` asks of the run."""
+class ClaimsSection(Section):
+    """What the run is to show, fixed before its first edit; `stillme gate` checks it."""
 
     rules: list[str] = []
     """Limits that `stillme gate` checks."""
@@ -243,8 +243,6 @@ class GateSection(Section):
     """The audit or run folder that this one must not be worse than."""
     margins: list[str] = []
     """How much worse is allowed, as rules."""
-    strict: bool = False
-    """Whether an inconclusive rule counts as a failure."""
 
     @field_validator("rules", "margins")
     @classmethod
@@ -283,4 +281,4 @@ class Config(Section):
     budget: BudgetSection = BudgetSection()
     executor: ExecutorSection = ExecutorSection()
     pictures: PicturesSection | None = None
-    gate: GateSection | None = None
+    claims: ClaimsSection | None = None

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stillme.design import Design, JudgeRecord
-from stillme.estimates.standing import Standing, blind_on, within
+from stillme.estimates.standing import CONTROL_PAIRS, Standing, blind_on, within
 from stillme.files import write_json
 from stillme.home import data_folder
 from stillme.results import Run
 from stillme.results.gathering import ensemble_name
 from stillme.rubric.limits import load as load_limits
+from stillme.sentinels.reading import answered_by
 from stillme.types import Json, Portrait, Spec
 
 if TYPE_CHECKING:
@@ -215,7 +216,16 @@ def standing_of(run: Run) -> Standing:
             for name in dict.fromkeys(name for judge in members for name in standing.get(judge.name, {}))
             if (asked := [judge for judge in members if _axis_of(name) in judge.capabilities.axes])
         }
-    return standing
+    return standing | _caught(run, standing)
+
+
+def _caught(run: Run, standing: Standing) -> dict[str, dict[str, str]]:
+    """Judges whose control pairs raised the alarm in this run, and the ensemble of one: their answers do not count."""
+    wrong = {answers.judge: answers.wrong_pairs for answers in answered_by(run.store, run.judges) if answers.alarm}
+    members = [name for name in wrong if name in run.design.analysis.combined]
+    if members:
+        wrong[ensemble_name(run.design)] = f"{members[0]}: {wrong[members[0]]}"
+    return {judge: {**standing.get(judge, {}), CONTROL_PAIRS: count} for judge, count in wrong.items()}
 
 
 class _Tones:

@@ -29,11 +29,13 @@ class Finding:
     low: float
     high: float
     p: float | None
-    """After Holm over all gaps of the judge that decide and can reject; None for a gap that does not take part."""
+    """After Holm over the arm's gaps by the judge that decide and can reject; None for a gap that takes no part."""
     smallest_effect: float | None
     """The smallest difference that matters; None where none is declared."""
     word: Word | None
     """None where a group has too few units for one, or the judge does not decide."""
+    decides: bool
+    """Whether verdicts go by the judge for this quantity."""
     validity: str
     """What calibration says of the judge; empty if it passed, or none was asked."""
     units: int
@@ -49,11 +51,11 @@ def find_gaps(estimates: Iterable[Estimate], standing: Standing, settings: Setti
     ]
     decides = headlines.deciding(standing, {(row.judge, row.quantity) for row, _ in gaps})
     adjusted: dict[int, float] = {}
-    for judge in dict.fromkeys(row.judge for row, _ in gaps):
+    for judge_and_arm in dict.fromkeys((row.judge, row.arm) for row, _ in gaps):
         family = [
             (place, row.null)
             for place, (row, _) in enumerate(gaps)
-            if row.judge == judge and (row.judge, row.quantity) in decides and row.null
+            if (row.judge, row.arm) == judge_and_arm and (row.judge, row.quantity) in decides and row.null
             # A test that cannot reject would only weaken the others.
             if row.null.smallest_p <= 1 - settings.confidence
         ]
@@ -82,6 +84,7 @@ def _finding(
         p=p,
         smallest_effect=smallest,
         word=word_for(outcome, p=p, smallest=smallest, units=gap.units, level=level) if decides else None,
+        decides=decides,
         validity=mark(standing, gap.judge, gap.quantity),
         units=gap.units,
     )

@@ -267,12 +267,8 @@ def group_text(estimate: Estimate) -> str:
 
 
 def adjusted_p(data: ReportData) -> Mapping[GapKey, float]:
-    """The p values that decide, of gaps over all edits; those among edits that were made are not in the table."""
-    return {
-        _gap_key(gap.disparity): gap.adjusted
-        for gap in decisive_gaps(data)
-        if not data.is_restricted(gap.disparity.quantity)
-    }
+    """The p values that decide."""
+    return {_gap_key(gap.disparity): gap.finding.p for gap in decisive_gaps(data) if gap.finding.p is not None}
 
 
 def chance_text(adjusted: Mapping[GapKey, float], estimate: Estimate) -> str:

@@ -50,6 +50,8 @@ class Run:
         self.request_count = recorded.requests
         """How many requests there are, including impossible ones."""
         self.design = design or design_from(recorded.document, store.pictures.where)
+        self.opened_from: Path = store.folder
+        """What the user named: the folder, or the bundle that was unpacked into it."""
 
     @classmethod
     def open(cls, folder: Path) -> Run:
