@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stillme.estimates.cusum import alarm_probability, limit_for, moved
+from stillme.gate import Asked, Verdict, gate
 from stillme.pipeline import Ended, Options, run_audit
 from stillme.results import Run
 from stillme.results.status import status_of
@@ -126,7 +127,12 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     assert "lighter" in written.path.read_text("utf-8")
     page = (audit.folder / "report.html").read_text("utf-8")
     assert page.count("knowing is failing its control pairs") >= 2, "the section and the caveat"
-    assert re.search(r"Cannot tell: judge knowing failed its control pairs \(\d+ of \d+\)", page)
+    text = re.sub(r"<[^>]+>", "", page)
+    assert re.search(r"Cannot tell: judge knowing failed its control pairs \(\d+ of \d+\)", text)
+    with Run.open(audit.folder) as run:
+        decided = gate(run, Asked(rules=["success >= 0"], allow_uncalibrated=True))
+    assert (decided.outcome, decided.exit_code) == (Verdict.NO_DATA, 3)
+    assert "the judge failed its control pairs" in decided.decisions[0].checks[0].reason
 
 
 def test_a_good_judge_raises_no_alarm_and_is_described_in_a_sentence(make: Make):

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.design import Claim
 from stillme.estimates import (
     Disparity,
     Edits,
@@ -181,6 +182,8 @@ class ReportData:
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
     spending: tuple[Spending, ...] = ()
     remarks: Remarks = _no_remarks
+    claims: tuple[Claim, ...] = ()
+    """The audit's claims, and when each was recorded."""
     redact: Redaction = "none"
     picture_bytes: int = 5_400_000
     """The most that thumbnails may add to the page."""

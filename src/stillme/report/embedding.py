@@ -18,6 +18,7 @@ from stillme.estimates import Disparity, EditState, Scores, headlines, mark
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.headlines import axis_of
 from stillme.estimates.quantities import EDIT_RATES
+from stillme.estimates.words import smallest_effect
 from stillme.report import links
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide
@@ -193,6 +194,7 @@ def _score(data: ReportData, score: Scores) -> dict[str, Json]:
         "scale": bool(axis and axis.is_scale),
         "unchanged": axis.unchanged if axis else None,
         "largest": _largest(score, axis),
+        "smallest": smallest_effect(score.axis, data.settings.smallest_effects) or 0.0,
         # Here too little change is the fault, not too much.
         "cut": rubric.load().rates["unchanged"].at_most if score.axis == "changed_area" else None,
         "part": not judges or score.judge in judges,

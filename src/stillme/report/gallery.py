@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stillme import rubric
 from stillme.estimates import EditState, RatingState, Scores, headlines, mark
+from stillme.estimates.words import smallest_effect
 from stillme.report import thumbnails
 from stillme.report.data import ReportData
 from stillme.types import Arm, Portrait, digest
@@ -241,12 +242,14 @@ def _badness(data: ReportData) -> Iterator[tuple[Scores, NDArray[np.float64]]]:
     for score in sound or scores:
         rated = (score.state == RatingState.RATED) & (data.edits.state == EditState.EDITED)
         badness = np.zeros(len(data.edits))
-        badness[rated] = distance(score.axis, score.value[rated])
+        badness[rated] = distance(score.axis, score.value[rated], data.settings.smallest_effects)
         yield score, badness
 
 
-def distance(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From 0, as it should be, to 1."""
+def distance(
+    name: str, values: NDArray[np.float64], smallest_effects: Mapping[str, float] | None = None
+) -> NDArray[np.float64]:
+    """From 0, as it should be, to 1; what is below the smallest effect that matters is as it should be."""
     axis = rubric.load().axes.get(name)
     if name == "changed_area":
         # Here too little change is the fault: an edit was asked for and not made.
@@ -257,6 +260,7 @@ def distance(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
     away = np.abs(values - axis.unchanged)
     if axis.is_scale:
         return away / max(5 - axis.unchanged, axis.unchanged - 1)
+    away = np.where(away < (smallest_effect(name, smallest_effects or {}) or 0.0), 0.0, away)
     # A quantity in its own unit has no worst value; the largest one in the data replaces it.
     largest = away.max(initial=0.0)
     return away / largest if largest > 0 else away
