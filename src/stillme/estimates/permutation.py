@@ -269,12 +269,10 @@ def _arrangements(level: bytes, within: bytes) -> tuple[Labels, bool]:
 
 
 def _number(labels: Labels, blocks: Labels) -> float:
-    from scipy.special import gammaln
-
     logarithm = 0.0
     for block in range(int(blocks.max()) + 1):
-        sizes = np.bincount(labels[blocks == block])
-        logarithm += float(gammaln(sizes.sum() + 1) - gammaln(sizes + 1).sum())
+        sizes: list[int] = np.bincount(labels[blocks == block]).tolist()
+        logarithm += math.lgamma(sum(sizes) + 1) - sum(math.lgamma(size + 1) for size in sizes)
     return round(math.exp(min(logarithm, 100.0)))
 
 
@@ -322,10 +320,8 @@ def sign_flip_p(units: Floats) -> tuple[float, float]:
         return 1.0, 1.0
     smallest = 2.0 ** (1 - len(units))
     if len(units) >= LARGE:
-        from scipy.special import ndtr
-
         t = abs(float(units.sum())) / math.sqrt(float((units**2).sum()))
-        return max(2 * float(ndtr(-t)), 1 / (1 + DRAWN)), smallest
+        return max(math.erfc(t / math.sqrt(2)), 1 / (1 + DRAWN)), smallest
     exact = 2 ** len(units) <= EXACT
     sums = np.abs(_signs(len(units), exact=exact) @ units)
     return _share(sums, abs(float(units.sum())), exact=exact), smallest
