@@ -204,6 +204,7 @@ class Side:
         self.values = _Spread.of(batch.values.of_side(plan, mask), is_share=False)
         self.parts = _Spread.of(batch.parts.of_side(plan, mask), is_share=True)
         self.value = np.where(batch.is_rate, snapped(self.values.mean), self.values.mean)
+        self._limits: dict[float, tuple[Floats, Floats]] = {}
 
     @cached_property
     def _effective(self) -> tuple[Floats, Floats]:
@@ -225,6 +226,13 @@ class Side:
 
     def limits(self, confidence: Confidence) -> tuple[Floats, Floats]:
         """By quantity: both ends of its interval."""
+        if not isinstance(confidence, float):
+            return self._ends(confidence)
+        if confidence not in self._limits:
+            self._limits[confidence] = self._ends(confidence)
+        return self._limits[confidence]
+
+    def _ends(self, confidence: Confidence) -> tuple[Floats, Floats]:
         batch = self.batch
         tail = np.broadcast_to((1 + np.asarray(confidence)) / 2, len(batch.quantities))
         size, freedom = self._effective

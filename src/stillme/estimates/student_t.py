@@ -21,11 +21,7 @@ _EXACT = 4e-16
 def quantiles(probability: float | NDArray[np.float64], freedom: NDArray[np.float64]) -> NDArray[np.float64]:
     """The quantile of each probability with each number of degrees of freedom."""
     p, degrees = np.broadcast_arrays(np.asarray(probability, dtype=np.float64), freedom)
-    if not p.size:
-        return np.empty(p.shape)
-    pairs, place = np.unique(np.stack([p.ravel(), degrees.ravel()], axis=1), axis=0, return_inverse=True)
-    known = np.array([quantile(*pair) for pair in pairs.tolist()])
-    return known[place.reshape(-1)].reshape(p.shape)
+    return np.array(list(map(quantile, p.ravel().tolist(), degrees.ravel().tolist()))).reshape(p.shape)
 
 
 @lru_cache(maxsize=4096)
