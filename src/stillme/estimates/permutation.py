@@ -90,17 +90,35 @@ def null_bands(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -
     return bands
 
 
+Sides = tuple[Flags, Flags]
+"""Of a comparison: sets of a plan's levels."""
+
+
 def side_tests(
-    plan: Plan, quantities: Sequence[Quantity], family: Sequence[tuple[Flags, Flags]]
-) -> list[list[PermutationTest | None]]:
-    """For each quantity the test of each comparison, whose sides are sets of the plan's levels."""
-    p: list[list[float | None]] = [[None] * len(family) for _ in quantities]
-    for comparison, (one, other) in enumerate(family if plan.permutation else ()):
-        assert plan.permutation is not None
-        for places, part, values in _patterns(_two_sided(plan.permutation, one, other), quantities):
+    plan: Plan, quantities: Sequence[Quantity], families: Sequence[Sequence[Sides]]
+) -> list[list[list[PermutationTest | None]]]:
+    """For each family and quantity the test of each comparison."""
+    known: dict[frozenset[bytes], list[float | None]] = {}
+    for sides in (sides for family in families for sides in family):
+        if _key(sides) not in known:  # the same two sides may be in several families, either way around
+            known[_key(sides)] = _side_p(plan, quantities, sides)
+    return [
+        [_after_holm([known[_key(sides)][place] for sides in family]) for place in range(len(quantities))]
+        for family in families
+    ]
+
+
+def _key(sides: Sides) -> frozenset[bytes]:
+    return frozenset(side.tobytes() for side in sides)
+
+
+def _side_p(plan: Plan, quantities: Sequence[Quantity], sides: Sides) -> list[float | None]:
+    p: list[float | None] = [None] * len(quantities)
+    if plan.permutation is not None:
+        for places, part, values in _patterns(_two_sided(plan.permutation, *sides), quantities):
             for place, found in zip(places, _tests(part, values, with_ranges=False), strict=True):
-                p[place][comparison] = found.p
-    return [_after_holm(row) for row in p]
+                p[place] = found.p
+    return p
 
 
 def _after_holm(p: Sequence[float | None]) -> list[PermutationTest | None]:
