@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from stillme.addresses import picture_store_problem
 from stillme.audit.rules import parse_rule
 from stillme.errors import StillmeError
+from stillme.sections import Section
 from stillme.types import Arm
 
 Name = str
-
-
-class Section(BaseModel):
-    """A table of audit.toml. Unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class PortraitsSection(Section):

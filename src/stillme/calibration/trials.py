@@ -11,7 +11,7 @@ import tomli_w
 
 from stillme import registry
 from stillme.audit import load
-from stillme.audit.load import FILE
+from stillme.audit.loading import FILE
 from stillme.calibration.measuring import calibration_of
 from stillme.calibration.records import Calibration, save
 from stillme.editors import known, rendered

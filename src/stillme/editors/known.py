@@ -9,20 +9,20 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 from pydantic import BaseModel
 
-from stillme import colour, images
-from stillme.editors.regions import regions_of
+from stillme import images
 from stillme.errors import StillmeError
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
 from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
-Picture = NDArray[np.uint8]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Picture: TypeAlias = "NDArray[np.uint8]"
 
 STEPS = (-12, -10, -8, -6, -4, -2, 2, 4, 6, 8, 10, 12)
 """Skin ramp, in L* units."""
@@ -100,18 +100,21 @@ def _identical(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
 
 def _jpeg(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
     buffer = io.BytesIO()
-    Image.fromarray(images.read_rgb(portrait.image.path)).save(buffer, "JPEG", quality=75)
+    images.read_picture(portrait.image.path).save(buffer, "JPEG", quality=75)
     return buffer.getvalue()
 
 
 def _resized(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
-    picture = Image.fromarray(images.read_rgb(portrait.image.path))
+    import numpy as np
+    from PIL import Image
+
+    picture = images.read_picture(portrait.image.path)
     small = picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.LANCZOS)
     return np.asarray(small.resize(picture.size, Image.Resampling.LANCZOS))
 
 
 def _black(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
-    return np.zeros_like(images.read_rgb(portrait.image.path))
+    return 0 * images.read_rgb(portrait.image.path)
 
 
 def _swapped(known: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
@@ -119,11 +122,17 @@ def _swapped(known: Known, portrait: Portrait, _amount: float) -> Picture | byte
 
 
 def _exposure(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
+    import numpy as np
+
+    from stillme import colour
+
     linear = colour.to_linear(images.read_rgb(portrait.image.path))
     return colour.to_srgb((linear * np.float32(2**amount)).astype(np.float32))
 
 
 def _skin(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
+    from stillme.editors.regions import regions_of
+
     regions = regions_of(portrait.image)
     if regions is None:
         raise StillmeError(f"no face found in portrait {portrait.id!r}")

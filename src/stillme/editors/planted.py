@@ -26,17 +26,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from stillme import images
-from stillme.editors.regions import regions_of
 from stillme.errors import UnreadableImage, did_you_mean
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
 from stillme.types import Arm, Attributes, Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, digest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _GARMENTS = (
     (28, 6, -34),
@@ -205,6 +206,8 @@ class Planted:
                 return None
 
     def _edit(self, request: Request) -> EditOutcome:
+        from stillme.editors.regions import regions_of
+
         if len(request.portraits) > self.capabilities.inputs:
             error = f"takes at most {self.capabilities.inputs} portraits, not {len(request.portraits)}"
             return Failed(error=error, retryable=False)
@@ -215,7 +218,7 @@ class Planted:
         if regions is None:
             return Failed(error=f"no face found in portrait {portrait.id!r}", retryable=False)
         effect = self.effect_on(portrait)
-        rng = np.random.default_rng(int(digest([request.seed, portrait.id, request.prompt.id]), 16))
+        rng = _stream(request.seed, portrait.id, request.prompt.id)
         erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
             truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, left_out=True, role_target=target)
@@ -246,7 +249,7 @@ class Planted:
     def _replacement(self, portrait: Portrait, prompt: Prompt, seed: int) -> Portrait | None:
         """The portrait that is edited instead of this one, if any."""
         effect = self.effect_on(portrait)
-        draw = np.random.default_rng(int(digest([seed, portrait.id, prompt.id, "become"]), 16)).random()
+        draw = _stream(seed, portrait.id, prompt.id, "become").random()
         wanted = {**portrait.attributes, **effect.become}
         if wanted == dict(portrait.attributes) or draw >= effect.become_probability:
             return None
@@ -263,11 +266,18 @@ class Planted:
         wanted = {"male": roles.male, "female": roles.female}.get(prompt.stereotype or "")
         fits = [portrait.attributes.get(roles.gender) == wanted for portrait in request.portraits]
         people = [portrait.id for portrait in request.portraits]
-        draw = np.random.default_rng(int(digest([request.seed, people, prompt.id]), 16)).random()
+        draw = _stream(request.seed, people, prompt.id).random()
         if sum(fits) != 1:
             return 1 if draw < 0.5 else 2
         expected = fits.index(True) + 1
         return expected if draw < roles.probability(prompt) else 3 - expected
+
+
+def _stream(*parts: Json) -> np.random.Generator:
+    """Random numbers that depend on these parts and nothing else."""
+    import numpy as np
+
+    return np.random.default_rng(int(digest(list(parts)), 16))
 
 
 def _shared(portrait: Portrait, attributes: Attributes) -> int:

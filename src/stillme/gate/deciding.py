@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from stillme import estimates, numbers, rubric
 from stillme.audit.config import ClaimsSection
-from stillme.audit.load import FILE
+from stillme.audit.loading import FILE
 from stillme.audit.rules import Rule, parse_rule
 from stillme.calibration import standing_of
 from stillme.comparison import Chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stillme.audit import Audit
-from stillme.audit.load import refusals
+from stillme.audit.loading import refusals
 from stillme.editors.diffusion.gpus import Gpu, gpus
 from stillme.stages.prices import unknown_prices
 
