@@ -97,6 +97,5 @@ def _mean(estimate: Estimate, *, first: bool) -> str:
 
 
 def _tail(p: float | None, judge: str, note: str) -> str:
-    by = f"{judge} ({note})" if judge and note else judge
-    parts = [part for part in (numbers.p_value(p) if p is not None else "", by) if part]
-    return f"; {', '.join(parts)}" if parts else ""
+    by = f"{judge} ({note})" if judge and note else judge or "counted"
+    return f"; {by}" if p is None else f"; {numbers.p_value(p)}, {by}"
