@@ -1,4 +1,4 @@
-"""docs/verdicts.md against the code: every sentence of the first screen is on the page, and none is that cannot be said."""
+"""docs/verdicts.md against the code: every sentence of the first screen is there, and every one there is said."""
 
 from __future__ import annotations
 
