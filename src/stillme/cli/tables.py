@@ -91,7 +91,6 @@ def tables(
     contrasts       each group against the reference, the rest and each other: difference, ratio, p
     pooled          means, rates and gaps of all editors together
     likeness        similarity of one portrait's edits: ICC and design effect
-    row_tests       classical tests on single edits, marked where they are naive
     mitigation      each arm against the baseline, by group, with the asymmetry
     above_floor     each arm minus the no-op arm
     roles           how often role edits follow the stereotype
@@ -103,12 +102,13 @@ def tables(
     known_answers   right answers to hidden pairs of known truth, by axis and skin tone
     against_people  judges compared with people; corrected: estimates corrected by people
 
-    Five more are written only by name, because they are large and neither report nor paper shows them:
+    Six more are written only by name; neither the report nor a table of the paper shows them:
 
     \b
     equivalence     is a gap smaller than the margin?
     cuts            rates at every cut-point of every scale
     prompts, subcategories, intersections
+    row_tests       classical tests on single edits, marked where they are naive
 
     docs/statistics.md explains each. AUDIT is the current folder unless the first word names another.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stillme.estimates import headlines
 from stillme.estimates.estimating import Disparity
-from stillme.estimates.permutation import holm
+from stillme.estimates.families import holm
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import Standing, mark
 from stillme.estimates.words import Word, smallest_effect, word_for

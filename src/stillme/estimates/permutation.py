@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.estimates.design import PermutationDesign, Plan
+from stillme.estimates.families import holm
 from stillme.estimates.quantities import Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE, rounded
 from stillme.estimates.rows import Flags
@@ -33,8 +33,6 @@ FIRST = 999
 CLEARLY_LARGE = 0.1
 LARGE = 500
 """Units of each level from which nothing is permuted: the statistic's distribution is known."""
-LEVEL = 0.05
-"""Tests that cannot reach this have no part in a family (Tarone 1990)."""
 
 _TOLERANCE = 1e-9
 """Statistics that are equal up to rounding count as equal: the same arrangement may add up in another order."""
@@ -363,25 +361,3 @@ def _signs(size: int, *, exact: bool) -> Floats:
     if exact:
         return np.array(list(product((1.0, -1.0), repeat=size)))
     return 2.0 * np.random.default_rng(size).integers(0, 2, size=(DRAWN, size)).astype(np.float64) - 1.0
-
-
-# -- families --------------------------------------------------------------------------------------------------------
-
-
-def holm(p: Sequence[float], smallest: Sequence[float] | None = None) -> list[float]:
-    """Holm's adjusted p-values, in the order given: controls the family-wise error rate.
-
-    With `smallest`, tests that cannot reject have no part in the family and keep a p-value of 1 (Tarone 1990).
-    """
-    able = [place for place in range(len(p)) if smallest is None or smallest[place] <= LEVEL]
-    adjusted, running = [1.0] * len(p), 0.0
-    for done, place in enumerate(sorted(able, key=p.__getitem__)):
-        running = max(running, min(1.0, (len(able) - done) * p[place]))
-        adjusted[place] = running
-    return adjusted
-
-
-def benjamini_hochberg(p: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's adjusted p-values, in the order given: controls the false discovery rate."""
-    stats: Any = import_module("scipy.stats")
-    return stats.false_discovery_control(p).tolist() if p else []
