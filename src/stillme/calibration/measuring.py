@@ -82,10 +82,10 @@ def _kinds(results: Results) -> list[str]:
     """What was changed in each edit: as its prompt names it, or as the planted editor says that it did."""
     codes: list[int] = results.edits.prompt.tolist()
     kinds = [results.edits.prompts[code].subcategory for code in codes]
-    planted = next((truth.value for truth in results.truths if truth.axis == "left_out"), None)
+    planted = next((truth.value for truth in results.truths if truth.axis == "skipped"), None)
     if planted is None:
         return kinds
-    said = {0.0: "made", 1.0: "left_out"}
+    said = {0.0: "made", 1.0: "skipped"}
     return [said.get(float(truth), kind) for truth, kind in zip(planted, kinds, strict=True)]
 
 

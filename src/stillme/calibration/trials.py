@@ -17,10 +17,10 @@ from stillme.calibration.records import Calibration, save
 from stillme.editors import known, rendered
 from stillme.editors.regions import regions_of
 from stillme.errors import Interrupted, StillmeError
-from stillme.instruments.quantities import REGIONS
 from stillme.portraits import load as load_folder
 from stillme.portraits.synthetic import embedded_renders
 from stillme.results import Run, joined
+from stillme.results.derived import AREA
 from stillme.rubric.limits import load as load_limits
 from stillme.stages.tally import Ended
 from stillme.stages.working import Conditions, work
@@ -45,8 +45,8 @@ def calibrate(
     """Calibrate a judge, and keep the result for every later audit on this machine.
 
     Pixel operations are tried on the embedded portraits, `per_group` of each skin-tone group (None takes all);
-    changes of age, gender presentation, features and identity on the rendered pairs of `renders`; edits that are left
-    out for some on the planted editor; where a folder of labelled `photographs` is named, strangers who look alike.
+    changes of age, gender presentation, features and identity on the rendered pairs of `renders`; edits that
+    some do not get on the planted editor; where a folder of labelled `photographs` is named, strangers who look alike.
     Returns the result and its file.
     """
     # A mistake is reported before anything is written.
@@ -59,7 +59,7 @@ def calibrate(
     pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), conditions)
     scenes = _answers(folder / "renders", judge, parameters, _render_audit(where, folder / "renders"), conditions)
     results = joined(pixels.results, scenes.results)
-    if set(REGIONS) & set(axes):  # others could not tell who was left out, and may cost money
+    if AREA in axes:  # others could not tell who was skipped, and may cost money
         planted = _answers(
             folder / "planted", judge, parameters, _planted_audit(chosen, folder / "planted"), conditions
         )
@@ -103,12 +103,12 @@ def _pixel_audit(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> Ta
 
 
 def _planted_audit(chosen: Sequence[Portrait], folder: Path) -> Tables:
-    """Clothes are recoloured in most; in some nothing is, or only the background."""
+    """Clothes are recoloured in most; some get nothing."""
     asked = [prompt for prompt in registry.prompt_set("diagnostic") if prompt.id in PLANTED_PROMPTS]
     return {
         "portraits": {"source": SET, "ids": [portrait.id for portrait in chosen]},
         "prompts": {"sets": [_written(asked, folder)]},
-        "editors": [{"use": "planted", "parameters": {"everyone": {"erasure": 0.12, "misplaced": 0.12}}}],
+        "editors": [{"use": "planted", "parameters": {"everyone": {"erasure": 0.12}}}],
     }
 
 
