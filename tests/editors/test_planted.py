@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from stillme import colour, faces, images
 from stillme.editors.planted import Effect, Planted, PlantedParameters
-from stillme.editors.regions import regions_of
-from stillme.faces.raster import resize
 from stillme.portraits.synthetic import portraits
 from stillme.protocols import ChecksRequests, Editor, KnowsAnswers
 from stillme.types import Arm, Edited, Failed, ImageFile, Portrait, Prompt, Request
@@ -168,4 +166,3 @@ def test_the_expected_person_is_drawn_as_often_as_planted(pronoun: str, share: f
         assert outcome.truth is not None
         chosen.append(people[outcome.truth["role_target"] - 1])
     assert np.mean([person is woman for person in chosen]) == pytest.approx(share, abs=0.06)
-

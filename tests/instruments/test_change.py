@@ -76,8 +76,8 @@ def squeezed(rgb: np.ndarray, by: float) -> np.ndarray:
     face = faces.find(rgb)[0]
     x, y = face.left + face.width / 2, face.top + face.height / 2
     rows, columns = np.mgrid[: rgb.shape[0], : rgb.shape[1]].astype(np.float32)
-    away = np.clip(np.hypot(columns - x, rows - y) / (0.7 * face.height), 0, 1)
-    inward = x + (columns - x) * (1 + by * (1 - away**2) ** 2)
+    away = np.hypot((columns - x) / face.width, (rows - y) / face.height)
+    inward = x + (columns - x) * (1 + by * np.clip((0.85 - away) / 0.4, 0, 1))
     return cv2.remap(rgb, inward.astype(np.float32), rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
 
 

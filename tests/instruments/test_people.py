@@ -113,7 +113,6 @@ def test_race_is_read_as_probabilities_of_seven_groups() -> None:
     assert reading.race.sum() == pytest.approx(1, abs=1e-9)
 
 
-
 def test_race_has_no_number_of_its_own_and_its_shifts_are_signed() -> None:
     measured = measure(portrait("A_f_23"), portrait("B_m_76"))
     assert not any("race" in name for name in measured.values)

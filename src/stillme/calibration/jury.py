@@ -158,7 +158,8 @@ class Ruling:
             names = ", ".join(dict.fromkeys(f"{trial.edit.name} by {trial.factor}" for trial in self.accusations))
             yield f"{self.quantity} accuses the innocent: {names}"
         if self.differs > self.allowed:
-            yield f"{self.quantity} differs in {self.differs} of {self.trials} innocent trials, of {self.allowed} allowed"
+            allowed = f"{self.allowed} of {self.trials} allowed"
+            yield f"{self.quantity} differs in {self.differs} innocent trials; {allowed}"
         if kinds := len(self.found) + len(self.unanswered):
             found = sum(share >= limits.answered for share in self.found.values())
             if found < limits.found * len(self.found) or not self.found:

@@ -100,10 +100,11 @@ def place(source: Drawing, edited: Scene) -> Placement:
 
 def _is_mirrored(source: Drawing, placed: Placement) -> bool:
     """Whether the picture is recognised in its mirror image, and not as it is."""
-    if placed.likeness >= _SAME:
+    if placed.likeness >= _EXACT:
         return False
-    flipped = lines(placed.small)[:, ::-1]
-    return correlation(source.lines.ravel(), flipped.ravel()) >= max(_ENOUGH, placed.likeness + _BETTER)
+    flipped = correlation(source.lines.ravel(), lines(placed.small)[:, ::-1].ravel())
+    # A face before a plain wall is nearly its own mirror image.
+    return flipped >= _EXACT or flipped >= max(_ENOUGH, placed.likeness + _BETTER)
 
 
 def lines(small: Picture) -> Floats:

@@ -213,4 +213,3 @@ def gender_change(measured: Measurements, moved: float) -> Rating:
 def _interval(measured: Measurements, name: str) -> tuple[float, float]:
     low, high = cast("list[float]", measured.details[name])
     return low, high
-

@@ -121,7 +121,11 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
         }
         signs = signs_of_change(change, placed)
         values["visible_change"] = VISIBLE if signs else NOT_VISIBLE
-        details |= {"mean_delta_e": round(change.mean, 3), "ssim": round(change.ssim, 4), "signs_of_change": list(signs)}
+        details |= {
+            "mean_delta_e": round(change.mean, 3),
+            "ssim": round(change.ssim, 4),
+            "signs_of_change": list(signs),
+        }
     face = _face(before, after, placed)
     if isinstance(face, Abstained):
         abstained |= dict.fromkeys((*SKIN, *DESCRIBED), face.reason)
