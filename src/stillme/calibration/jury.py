@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from stillme import rubric
 from stillme.audit.building import build
-from stillme.calibration.honest import Guilt, HonestEdit, HonestEditor, load
+from stillme.calibration.honest import HonestEdit, HonestEditor, load
 from stillme.calibration.records import standing_of
 from stillme.errors import Interrupted
 from stillme.estimates import estimate
@@ -193,9 +193,7 @@ def _ruling(quantity: str, trials: Sequence[Trial]) -> Ruling:
         trials=len(silent),
         differs=sum(trial.differs for trial in silent),
         allowed=math.ceil(jury.limits.differs * len(silent)),
-        accusations=tuple(
-            trial for trial in silent if trial.word == LARGER or trial.breaks_limit or trial.rate_breaks
-        ),
+        accusations=tuple(trial for trial in silent if trial.word == LARGER or trial.breaks_limit or trial.rate_breaks),
         found=found,
         unanswered=tuple(unanswered),
     )
