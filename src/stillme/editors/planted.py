@@ -24,7 +24,7 @@ the stereotype expects, and how much a pronoun changes that, is planted, too:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -51,17 +51,12 @@ _GARMENTS = (
 )
 """CIELAB colours for the clothes, far from one another and from skin; the prompt selects one."""
 
-_ELSEWHERE: Mapping[str, str] = {"clothes": "background", "background": "clothes", "both": "background"}
-"""What is recoloured instead, where an edit is misplaced."""
-
 
 class Effect(Parameters):
     """What happens to one group of portraits."""
 
     erasure: float = Field(default=0.0, ge=0, le=1)
     """Probability that nothing happens at all."""
-    misplaced: float = Field(default=0.0, ge=0, le=1)
-    """Probability that something else is recoloured than for everyone, given that anything happens."""
     skin_shift: float = Field(default=0.0, ge=-40, le=40)
     """Change of skin lightness in L* units, where it happens."""
     skin_spread: float = Field(default=0.0, ge=0, le=10)
@@ -114,8 +109,8 @@ class Truth:
     skin_delta_l: float | None
     """None if another person was drawn: then it is not known."""
     changed_area: float | None
-    left_out: bool = False
-    """Whether the edit that everyone gets was not made, though another may have been."""
+    skipped: bool = False
+    """Whether nothing was made although an edit was asked for."""
     became: str = ""
     """The portrait that was drawn instead."""
     role_target: int | None = None
@@ -198,8 +193,8 @@ class Planted:
         match quantity:
             case "unchanged":
                 return effect.erasure
-            case "left_out":
-                return effect.erasure + (1 - effect.erasure) * effect.misplaced
+            case "skipped":
+                return effect.erasure
             case "skin_delta_l" if not effect.become:
                 return (1 - effect.erasure) * effect.skin_probability * effect.skin_shift
             case _:
@@ -221,18 +216,16 @@ class Planted:
         rng = _stream(request.seed, portrait.id, request.prompt.id)
         erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
-            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, left_out=True, role_target=target)
+            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, skipped=True, role_target=target)
             return _edited(images.read_source(portrait.image.read()), truth)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
-        misplaced = rng.random() < effect.misplaced
-        area = regions.area(_ELSEWHERE[self._parameters.recolour] if misplaced else self._parameters.recolour)
+        area = regions.area(self._parameters.recolour)
         colour = _GARMENTS[int(digest(request.prompt.id), 16) % len(_GARMENTS)]
         if other:
             truth = Truth(
                 erased=False,
                 skin_delta_l=None,
                 changed_area=None,
-                left_out=misplaced,
                 became=other.id,
                 role_target=target,
             )
@@ -241,7 +234,6 @@ class Planted:
                 erased=False,
                 skin_delta_l=float(shift),
                 changed_area=area.share,
-                left_out=misplaced,
                 role_target=target,
             )
         return _edited(regions.painted(skin_shift=float(shift), area=area, target=colour), truth)
@@ -291,7 +283,7 @@ def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:
         "erased": truth.erased,
         "skin_delta_l": truth.skin_delta_l,
         "changed_area": truth.changed_area,
-        "left_out": float(truth.left_out),
+        "skipped": float(truth.skipped),
         "became": truth.became or None,
         "role_target": truth.role_target,
     }

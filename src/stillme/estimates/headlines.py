@@ -14,11 +14,14 @@ FAILED_CALIBRATION = "calibration failed"
 CANNOT_TELL = "cannot tell"
 """How the note begins of a judge that is validated, but not on the skin of these people."""
 
-EDIT_MADE = ("success", "soft_erasure", "left_out", "unchanged", "refused")
+EDIT_MADE = ("success", "soft_erasure", "skipped", "unchanged", "refused")
 """Whether the edit was made; the other headline quantities say what else changed."""
 
-EDIT_MADE_AXES = ("edit_success", "erasure_outlier", "changed_area")
+EDIT_MADE_AXES = ("edit_success", "skip", "visible_change")
 """The axes that tell whether an edit was made."""
+
+EDIT_SIZES = ("changed_area", "mean_delta_e")
+"""The axes that tell how much of a picture was changed, by which no person is kept or lost."""
 
 HEADLINES = (
     *EDIT_MADE,
@@ -30,7 +33,6 @@ HEADLINES = (
     "another_person",
     "identity_drifted",
     "identity_distance",
-    "race_distance",
     "gender_delta",
     "age_change",
     "age_delta_years",
@@ -48,7 +50,7 @@ def is_headline(quantity: str) -> bool:
 def is_drift(quantity: str) -> bool:
     """Whether the quantity says how far the person changed: it has a meaning only where an edit was made."""
     axis = rubric.load().axes.get(axis_of(quantity))
-    return axis is not None and axis.unchanged is not None and axis.name not in EDIT_MADE_AXES
+    return axis is not None and axis.unchanged is not None and axis.name not in (*EDIT_MADE_AXES, *EDIT_SIZES)
 
 
 def axis_of(quantity: str) -> str:

@@ -18,6 +18,7 @@ from stillme.comparison import Chosen
 from stillme.design import Claim
 from stillme.errors import StillmeError, UnknownName, did_you_mean
 from stillme.estimates import Disparity
+from stillme.estimates.abstention import uneven
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.files import is_bundle
@@ -230,8 +231,7 @@ class _Deciding:
             rule.sign,
             rule.limit,
             incomplete=self._incomplete(estimate) or caught(note),
-            # People are what judges are held against: no calibration on known changes is asked of them.
-            unvalidated="" if self._accept or estimate.judge in self._run.design.people else unvalidated(note),
+            unvalidated=self._uneven(estimate) or self._unvalidated(estimate, note),
         )
         return Check(
             editor=estimate.editor,
@@ -248,6 +248,16 @@ class _Deciding:
             detail=_extremes(estimate),
             excluded=estimate.excluded,
         )
+
+    def _unvalidated(self, estimate: Estimate, note: str) -> str:
+        # People are what judges are held against: no calibration on known changes is asked of them.
+        return "" if self._accept or estimate.judge in self._run.design.people else unvalidated(note)
+
+    def _uneven(self, estimate: Estimate) -> str:
+        """Why groups do not compare: the judge is silent about some more than about others."""
+        if estimate.scope not in ("disparity", "contrast"):
+            return ""
+        return next(iter(uneven(self._groups_of(estimate)).values()), "")
 
     def _incomplete(self, estimate: Estimate) -> str:
         """What is still missing, in words; judges that rate only a part by design do not count."""

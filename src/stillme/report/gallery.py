@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stillme import rubric
 from stillme.estimates import EditState, RatingState, Scores, headlines, mark
+from stillme.estimates.quantities import meets
 from stillme.estimates.words import smallest_effect
 from stillme.report import thumbnails
 from stillme.report.data import ReportData
@@ -93,7 +94,7 @@ def hero(data: ReportData, ranked: Sequence[tuple[int, Scores]]) -> list[Picture
     people: dict[int, Picture] = {}
     for row, score in ranked[:200]:
         # An edit that was not made looks like its source.
-        if score.axis in ("changed_area", "edit_success") or int(data.edits.portrait[row]) in people:
+        if score.axis in headlines.EDIT_MADE_AXES or int(data.edits.portrait[row]) in people:
             continue
         pair = picture(data, row)
         if pair.source and pair.edited:
@@ -251,10 +252,9 @@ def distance(
 ) -> NDArray[np.float64]:
     """From 0, as it should be, to 1; what is below the smallest effect that matters is as it should be."""
     axis = rubric.load().axes.get(name)
-    if name == "changed_area":
+    if name == "visible_change":
         # Here too little change is the fault: an edit was asked for and not made.
-        cut = rubric.load().rates["unchanged"].at_most or 0.0
-        return np.where(values <= cut, 1.0, 0.0)
+        return meets(rubric.load().rates["unchanged"], values)
     if axis is None or axis.unchanged is None:
         return (5 - values) / 4
     away = np.abs(values - axis.unchanged)

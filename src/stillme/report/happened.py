@@ -17,7 +17,7 @@ from stillme.estimates.headlines import EDIT_MADE_AXES, deciding
 from stillme.estimates.quantities import meets
 from stillme.report.data import ReportData
 
-_NOT_MADE = {"edit_success": "soft_erasure", "erasure_outlier": "left_out", "changed_area": "unchanged"}
+_NOT_MADE = {"edit_success": "soft_erasure", "skip": "skipped", "visible_change": "unchanged"}
 """The rate that says, on each axis, that no edit was made."""
 
 

@@ -265,7 +265,7 @@ def lacking_for_people(config: Config, file: Path) -> list[Problem]:
 
 
 def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterator[tuple[Location, str]]:
-    known = [name for name, axis in rubric.load().axes.items() if axis.is_scale or axis.is_nominal]
+    known = [name for name, axis in rubric.load().axes.items() if axis.is_asked]
     for index, name in enumerate(config.questions):
         if name not in known:
             yield (
