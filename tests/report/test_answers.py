@@ -79,7 +79,7 @@ def test_an_axis_that_failed_calibration_decides_nothing_and_is_folded_away(harm
 
 
 def test_an_axis_that_failed_calibration_is_not_in_the_correction(harmful: ReportData):
-    scores = tuple(score for score in harmful.scores if score.axis in ("changed_area", "skin_tone"))
+    scores = tuple(score for score in harmful.scores if score.axis in ("visible_change", "skin_tone"))
     without = replace(harmful, scores=scores, estimates=tuple(estimate(harmful.edits, scores, harmful.settings)))
     assert [gap.finding.p for gap in find(without).gaps] == [gap.finding.p for gap in find(harmful).gaps]
 

@@ -79,7 +79,7 @@ def _audits() -> Iterator[ReportData]:
     standing = {**caught, "second": LICENSED["meter"]}
     yield replace(harmful, scores=both, estimates=estimates, standing=standing)
     yield planted(unedited={"B": 0.6, "E": 0.6}, lightened={"A": 0.9})
-    means = planted(axes=("changed_area", "identity_distance"), standing=PASSED)
+    means = planted(axes=("visible_change", "identity_distance"), standing=PASSED)
     only_means = [one for one in means.estimates if one.quantity in ("identity_distance", "unchanged")]
     yield replace(means, estimates=tuple(only_means))
     yield planted(per_group=400, groups=("A", "B"), unedited={"A": 0.045, "B": 0.045})
