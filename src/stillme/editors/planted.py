@@ -283,6 +283,7 @@ def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:
         "erased": truth.erased,
         "skin_delta_l": truth.skin_delta_l,
         "changed_area": truth.changed_area,
+        "visible_change": 1.0 if truth.erased else 2.0,
         "skipped": float(truth.skipped),
         "became": truth.became or None,
         "role_target": truth.role_target,
