@@ -89,7 +89,7 @@ def test_judges_that_nobody_calibrated_give_a_first_look_that_says_so():
     made, kept = answers(data)
     assert (made.verdict, kept.verdict) == ("no", "no")
     assert "meter (not calibrated)." in made.sentences[0]
-    assert "The judges are not calibrated yet." in made.sentences
+    assert "The judges are not calibrated yet." in made.remarks
     text = first_screen(data)
     assert "not calibrated" in text
     assert "Skin lightened" in text

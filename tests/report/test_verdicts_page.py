@@ -94,7 +94,7 @@ def said() -> set[tuple[str, str]]:
     for data in _audits():
         for answer in find(data).answers:
             assert answer.sentences
-            pairs |= {(answer.verdict, sentence) for sentence in answer.sentences}
+            pairs |= {(answer.verdict, sentence) for sentence in (*answer.sentences, *answer.remarks)}
     return pairs
 
 

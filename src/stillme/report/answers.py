@@ -37,6 +37,8 @@ class Answer:
     question: str
     verdict: Verdict
     sentences: tuple[str, ...]
+    remarks: tuple[str, ...]
+    """What a reader must know whatever the verdict is."""
 
 
 def answers(data: ReportData, gaps: Sequence[Gap]) -> tuple[Answer, Answer]:
@@ -67,7 +69,7 @@ class _Question:
             if self._erasure
             else "Did people stay the same, and everyone alike?"
         )
-        return Answer(question=question, verdict=verdict, sentences=(*said, *self._remarks()))
+        return Answer(question=question, verdict=verdict, sentences=said, remarks=tuple(self._remarks()))
 
     def _verdict(self) -> tuple[Verdict, tuple[str, ...]]:
         if nothing := self._nothing_edited():
@@ -85,17 +87,16 @@ class _Question:
         return "yes", ("Every gap between groups is smaller than matters, and so is every failure rate.",)
 
     def _remarks(self) -> Iterator[str]:
-        """What a reader must know whatever the verdict is."""
         if not self._has_ratings():
             return
         judged = [one for one in self._numbers if one.judge and isinstance(one.outcome, Interval)]
         if judged and all(mark(self._data.standing, one.judge, one.quantity) for one in judged):
             yield "The judges are not calibrated yet."
+        elif untold := [numbers.title(axis) for axis in self._unvalidated()]:
+            yield f"No judge is validated for {', '.join(untold)}: a change there would not be seen."
         for judge, wrong in self._caught().items():
             if judged:
                 yield f"Judge {judge} {FAILED_CONTROL_PAIRS} ({wrong}): its numbers are folded away."
-        if untold := [numbers.title(axis) for axis in self._unvalidated()]:
-            yield f"No judge is validated for {', '.join(untold)}: a change there would not be seen."
         if self._erasure and not self._data.scores_success:
             yield (
                 "Whether an edit did what was asked was not scored: add a model to [[judges]], or raters with "

@@ -57,7 +57,10 @@ def _lines(data: ReportData, findings: Findings, editor: str) -> Iterator[str]:
         )
     if len(edits.editors) == 1:
         for answer in findings.answers:
-            yield from ("", f"**{answer.question}** {answer.verdict.capitalize()}. {_text(' '.join(answer.sentences))}")
+            yield from (
+                "",
+                f"**{answer.question}** {answer.verdict.capitalize()}. {_text(' '.join((*answer.sentences, *answer.remarks)))}",
+            )
     yield from ("", "### All portraits", "")
     rows = list(_rows(data, (findings.edits_made, findings.preservation), editor))
     yield from _table(("quantity", "value", f"{numbers.percent(data.settings.confidence, 0)} interval", "by"), rows)
