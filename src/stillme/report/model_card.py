@@ -57,10 +57,8 @@ def _lines(data: ReportData, findings: Findings, editor: str) -> Iterator[str]:
         )
     if len(edits.editors) == 1:
         for answer in findings.answers:
-            yield from (
-                "",
-                f"**{answer.question}** {answer.verdict.capitalize()}. {_text(' '.join((*answer.sentences, *answer.remarks)))}",
-            )
+            said = _text(" ".join((*answer.sentences, *answer.remarks)))
+            yield from ("", f"**{answer.question}** {answer.verdict.capitalize()}. {said}")
     yield from ("", "### All portraits", "")
     rows = list(_rows(data, (findings.edits_made, findings.preservation), editor))
     yield from _table(("quantity", "value", f"{numbers.percent(data.settings.confidence, 0)} interval", "by"), rows)
