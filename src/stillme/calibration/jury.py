@@ -18,6 +18,7 @@ from stillme.estimates import estimate
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.estimating import Disparity
 from stillme.estimates.findings import Finding, find_gaps
+from stillme.estimates.quantities import Floats, meets
 from stillme.estimates.rows import Edits, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import Standing
@@ -209,6 +210,9 @@ def wrong_about_visibility(run: Run, edits: Sequence[HonestEdit]) -> dict[str, f
         visible = load().kinds[edit.kind].visible
         own = (rows.editor == rows.editors.index(edit.name)) & (score.state == RatingState.RATED)
         if visible is not None and not edit.guilt and own.any():
-            said = np.array([unchanged.holds(float(value)) for value in score.value[own]])
-            wrong[edit.name] = float(np.mean(said == visible))
+            wrong[edit.name] = _share(meets(unchanged, score.value[own]), float(visible))
     return wrong
+
+
+def _share(values: Floats, value: float) -> float:
+    return float(np.count_nonzero(values == value)) / len(values)

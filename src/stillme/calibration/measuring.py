@@ -114,9 +114,11 @@ def calibration_of(
 def _kinds(results: Results) -> list[str]:
     """What was changed in each edit: as its editor or prompt names it, or as the planted editor says that it did."""
     edits, honest_kinds = results.edits, honest.load().kinds
+    editors: list[int] = edits.editor.tolist()
+    asked: list[int] = edits.prompt.tolist()
     kinds = [
         edits.editors[editor] if edits.editors[editor] in honest_kinds else edits.prompts[prompt].subcategory
-        for editor, prompt in zip(edits.editor.tolist(), edits.prompt.tolist(), strict=True)
+        for editor, prompt in zip(editors, asked, strict=True)
     ]
     planted = next((truth.value for truth in results.truths if truth.axis == "skipped"), None)
     if planted is None:
