@@ -75,9 +75,10 @@ settings.load_profile("stillme")
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What soak tests measured (`record_property`), for the notes of a release."""
     passed = [report for report in terminalreporter.stats.get("passed", ()) if "soak" in report.keywords]
-    if passed:
+    measured = [report for report in passed if report.user_properties]
+    if measured:
         terminalreporter.section("figures")
-    for report in passed:
+    for report in measured:
         figures = ", ".join(f"{name} {value}" for name, value in report.user_properties)
         terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {figures}")
 

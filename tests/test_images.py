@@ -13,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from stillme import colour, colour_profiles, images
+from stillme import colour, images
 from stillme.errors import UnreadableImage
+from stillme.images import colour_profiles
 from stillme.portraits.synthetic import portraits
 from tests import profiles
 

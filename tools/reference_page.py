@@ -17,7 +17,7 @@ from stillme import estimates, plugins, protocols, testing
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.agreement.correcting import Corrected
 from stillme.estimates.behaviour import Behaviour
-from stillme.sections import documented, documented_fields
+from stillme.protocols import documented, documented_fields
 from stillme.sentinels.reading import RightAnswers
 from stillme.store.exported import TABLES
 from stillme.study.config import Config as StudyConfig

@@ -69,6 +69,9 @@ _BOUNDS = {
 }
 
 
+DEFAULT_PORTRAITS = "synthetic"
+
+
 def catalogue(what: str, name: str | None, *, full: bool = True) -> list[Entry]:
     """What `stillme list` shows of a kind, all or one; without `full`, plugins lack what only their details show."""
     match what:
@@ -81,9 +84,10 @@ def catalogue(what: str, name: str | None, *, full: bool = True) -> list[Entry]:
             return _entries(sets, name, lambda set_: [_prompt_entry(set_, p) for p in registry.prompt_set(set_)])
         case _ if name and _is_folder(name):
             return [_portrait_entry(name, portrait) for portrait in _folder(name)]
+        case _ if name is None:
+            return _entries(_chosen("portrait set", None), None, lambda set_: [_set_entry(set_)])
         case _:
-            sets = _chosen("portrait set", name)
-            return _entries(sets, name, lambda set_: [_portrait_entry(set_, p) for p in registry.portrait_set(set_)])
+            return [_portrait_entry(name, portrait) for portrait in registry.portrait_set(name)]
 
 
 def contact_sheet(name: str | None, file: Path) -> Path:
@@ -92,7 +96,7 @@ def contact_sheet(name: str | None, file: Path) -> Path:
 
     if name and _is_folder(name):
         return write_sheet(_folder(name), file)
-    return write_sheet(registry.portrait_set(name or "synthetic"), file)
+    return write_sheet(registry.portrait_set(name or DEFAULT_PORTRAITS), file)
 
 
 def _folder(name: str) -> Sequence[Portrait]:
@@ -215,6 +219,20 @@ def _parameters(model: type[BaseModel]) -> dict[str, Any]:
 def _prompt_entry(set_: str, prompt: Prompt) -> Entry:
     details = {"name": prompt.id, "set": set_, **asdict(prompt)}
     return Entry(title=f"{set_} {prompt.id}", summary=prompt.text, details=details)
+
+
+def _set_entry(name: str) -> Entry:
+    """One line a set."""
+    portraits = registry.portrait_set(name)
+    details = {
+        "name": name,
+        "portraits": len(portraits),
+        "identities": len({portrait.block or f"/{portrait.id}" for portrait in portraits}),
+        "licences": sorted({portrait.licence for portrait in portraits}),
+        "default": name == DEFAULT_PORTRAITS,
+    }
+    summary = f"{details['portraits']} portraits, {details['identities']} identities, {', '.join(details['licences'])}"
+    return Entry(title=name, summary=summary + (" (default)" if details["default"] else ""), details=details)
 
 
 def _portrait_entry(set_: str, portrait: Portrait) -> Entry:

@@ -146,7 +146,12 @@ def test_a_new_audit_is_commented_and_loads(tmp_path: Path):
 
 
 def test_lists_for_programs():
-    portraits = json.loads(stillme("list", "portraits", "--json").stdout)
+    sets = {entry["name"]: entry for entry in json.loads(stillme("list", "portraits", "--json").stdout)}
+    assert (sets["synthetic"]["portraits"], sets["synthetic"]["identities"]) == (84, 12)
+    assert (sets["synthetic-36"]["portraits"], sets["synthetic-36"]["identities"]) == (252, 36)
+    assert [name for name, entry in sets.items() if entry["default"]] == ["synthetic"]
+    portraits = json.loads(stillme("list", "portraits", "synthetic-36", "--json").stdout)
+    assert len(portraits) == 252
     assert all({"id", "sha256", "attributes"} <= entry.keys() for entry in portraits)
     for what, at_least in (
         ("editors", {"planted", "noop"}),

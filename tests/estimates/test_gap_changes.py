@@ -121,3 +121,14 @@ def test_a_measure_without_bounds_that_no_portrait_spreads_says_nothing_of_a_cha
     values[:12, :, 1] = 2.0
     edits, scores = rows(people("AB", 12), values, arms=ARMS, axis="skin_delta_l")
     assert gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["skin_delta_l"]) == []
+
+
+def test_groups_that_change_in_the_same_blocks_have_a_gap_with_limits_around_no_change() -> None:
+    """The paired differences do not vary at all; this once divided by 0."""
+    values = np.ones((24, 5, 2))
+    values[[3, 15], 0, 1] = 5.0
+    edits, scores = rows(people("AB", 12, blocks=True), values, arms=ARMS)
+    (change,) = gap_changes(edits, [scores], quick, arm="second", against="first", quantities=["race_changed"])
+    (pair,) = change.pairs
+    assert (change.verdict, pair.outcome.value, pair.p) == ("unclear", 0, None)
+    assert pair.outcome.low < -0.01 < 0.01 < pair.outcome.high

@@ -100,7 +100,12 @@ def write_card(folder: Path, models: Path) -> None:
     quality = rows[0]["record"]["parameters"]["quality"]
 
     sections = [_introduction(rows, size, quality), _skin_section(rows), _setting_section(rows)]
-    sections += [_face_section(rows, read), _age_section(readable, found), _gender_section(readable, found), _limits()]
+    sections += [
+        _face_section(rows, read),
+        _age_section(readable, found),
+        _gender_section(readable, found),
+        _limits(rows),
+    ]
     (folder / "CARD.md").write_text("\n\n".join(sections) + "\n")
     numbers = {
         row["id"]: {
@@ -119,7 +124,8 @@ def _introduction(rows: list[dict], size: int, quality: dict) -> str:
     cells = len({row["cell"] for row in rows})
     seeds = len({row["identity_seed"] for row in rows})
     presets = len({row["preset"] for row in rows})
-    return f"""# Dataset card: synthetic portraits
+    title = "synthetic portraits" if seeds <= cells else f"synthetic portraits, {seeds} identities"
+    return f"""# Dataset card: {title}
 
 *Written by `python -m portraits card` from the pictures; do not edit by hand.*
 
@@ -263,13 +269,15 @@ Mean probability of "male" of the same two estimators, cut at 0.5. Of {total} ma
 Read otherwise (probability of "male"): {listed}."""
 
 
-def _limits() -> str:
-    return """## What it is not good for
+def _limits(rows: list[dict]) -> str:
+    cells, seeds = len({row["cell"] for row in rows}), len({row["identity_seed"] for row in rows})
+    few = "One identity per cell means that identities of one preset differ only between\ncells; render more with `--identities`."
+    several = f"A cell has {seeds // cells} identities: few for what varies between people\nof one age and presentation; render more with `--identities`."
+    return f"""## What it is not good for
 
 Renders look like game characters, not photographs: editors may treat them otherwise than people's pictures, so no
 claim about a real editor's fairness rests on them alone. The estimators' years are not the parameters' years. Presets
-D to G are arbitrary mixtures. One identity per cell means that identities of one preset differ only between
-cells; render more with `--identities`. The look was adjusted with these measurements in view: the lamps' gains on
+D to G are arbitrary mixtures. {several if seeds > cells else few} The look was adjusted with these measurements in view: the lamps' gains on
 some test renders of this set's own parameters, ageing (and how much of it feminine faces carry) after reading test
 renders with the same two estimators. So the agreement above describes the set; it is no independent check of the
 generator. Do not use the set to teach or validate estimators of race, gender or age."""

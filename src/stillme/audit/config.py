@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, field_validator, model_validator
 from stillme.addresses import picture_store_problem
 from stillme.audit.rules import parse_rule
 from stillme.errors import StillmeError
-from stillme.sections import Section
+from stillme.protocols import Section
 from stillme.types import Arm
 
 Name = str

@@ -67,7 +67,7 @@ def list_(what: str, name: str | None, sheet: Path | None, as_json: bool) -> Non
     else:
         for entry in entries:
             echo(entry.as_text(full=name is not None))
-        if name is None and what in ("editors", "judges"):
+        if name is None and what != "prompts":
             print_next("list", what, entries[0].title)
         else:
             print_next("new", "my-audit")

@@ -17,6 +17,7 @@ from stillme.planning.answers import Alternative, DetectableGap, RatingsNeeded, 
 from stillme.planning.assumptions import Assumptions, PlanOptions, assume
 from stillme.planning.costs import Bill, Bills, bills
 from stillme.planning.earlier_runs import EarlierRuns
+from stillme.planning.larger_set import larger_set
 from stillme.planning.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
 from stillme.planning.refusals import obstacles
 from stillme.results.counting import count
@@ -48,6 +49,8 @@ class Plan:
     """People whom the portraits show."""
     few_units: tuple[tuple[str, int, str], ...] = ()
     """Factors whose gaps get a number and no verdict: the units of their smallest group, and what a unit is."""
+    larger_set: str = ""
+    """What more identities of the embedded set would bring, and cost."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -56,6 +59,7 @@ class Plan:
             "file": str(self.file),
             "portraits": self.portraits,
             "identities": self.identities,
+            "larger_set": self.larger_set or None,
             "prompts": self.prompts,
             "requests": self.bills.requests,
             "edits": self.bills.edits,
@@ -98,6 +102,8 @@ class Plan:
         yield f"  {self.portraits:,} portraits{people}, {self.prompts:,} prompts, {len(work.editors)} editors"
         for factor, units, noun in self.few_units:
             yield f"  {factor}: a group has {units} {noun}, too few for a verdict; gaps get a number only"
+        if self.larger_set:
+            yield f"  {self.larger_set}"
         yield f"  {work.edits:>9,} edits ({by_arm})"
         yield from (_billed(bill) for bill in work.editors)
         if work.extractors:
@@ -187,6 +193,7 @@ def _planned(loaded: Audit, options: PlanOptions, earlier: EarlierRuns) -> Plan:
         portraits=len(loaded.portraits),
         identities=analysis.identities,
         few_units=tuple(analysis.few_units()),
+        larger_set=larger_set(loaded.config.portraits.source, loaded.factors, work.edits),
         prompts=len(loaded.prompts),
         bills=work,
         assumed=assumed,

@@ -17,6 +17,7 @@ from stillme.audit.sampling import write_cells
 from stillme.audit.template import small_audit
 from stillme.errors import StillmeError
 from stillme.files import write_whole
+from stillme.planning.larger_set import larger_set
 from stillme.planning.outcomes import draw_changed
 from stillme.portraits import folder as portrait_folder
 from stillme.results import folder_of, opened
@@ -68,6 +69,9 @@ def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
     write_whole(folder / SCHEMA, json.dumps(audit_schema(), indent=1))
     write_whole(file, f"#:schema {SCHEMA}\n{text}")
     yield f"Wrote {file}"
+    factors = tomllib.loads(text).get("estimates", {}).get("factors", ())
+    if advice := larger_set(setup.source, factors):
+        yield f"{advice}."
     if wanted.run and (others := _other_editors(wanted.run, text)):
         yield (
             f"The editors of {wanted.run} are not all in it: {', '.join(others)}. Copy their [[editors]] from that "

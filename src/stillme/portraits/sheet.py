@@ -67,7 +67,7 @@ def _draw(portraits: Sequence[Portrait]) -> Image.Image:
 def _page(portraits: Sequence[Portrait]) -> str:
     environment = Environment(loader=PackageLoader("stillme.portraits", "."), autoescape=True)
     # The card is part of the package or of the user's own folder; HTML inside it is shown, not run.
-    card = MarkdownIt("commonmark", {"html": False}).enable("table").render(_card(portraits[0]))
+    card = MarkdownIt("commonmark", {"html": False}).enable("table").render(_card(portraits[-1]))
     return environment.get_template("sheet.html").render(
         rows=[[(portrait, _thumbnail(portrait)) for portrait in row] for row in rows_of(portraits)],
         origins=sorted({portrait.label_origin for portrait in portraits}),
@@ -78,7 +78,7 @@ def _page(portraits: Sequence[Portrait]) -> str:
 
 
 def _card(portrait: Portrait) -> str:
-    """The card of the set that a portrait belongs to; empty where it has none."""
+    """The card of the folder that a portrait is in; empty where it has none."""
     homes = [folder for folder in portrait.image.path.parents if (folder / TABLE).is_file()]
     return (homes[0] / CARD).read_text("utf-8") if homes and (homes[0] / CARD).is_file() else ""
 

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from stillme import rubric
 from stillme.audit.places import Location, Places, explain
 from stillme.errors import Invalid, Problem, StillmeError, did_you_mean
-from stillme.sections import Section
+from stillme.protocols import Section
 from stillme.types import Json, digest
 
 FILE = "study.toml"

@@ -43,7 +43,7 @@ def encode_for_upload(path: Path) -> EncodedImage:
     """
     from PIL import Image
 
-    from stillme.colour_profiles import conversion_of
+    from stillme.images.colour_profiles import conversion_of
 
     data = path.read_bytes()
     # `read_rgb` says what is wrong with a file that cannot be opened.

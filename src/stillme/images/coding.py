@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from stillme.colour_profiles import conversion_of
 from stillme.errors import UnreadableImage
+from stillme.images.colour_profiles import conversion_of
 
 MAX_PIXELS = 64_000_000
 """Larger files are refused before they are decoded: a decompression bomb must not exhaust the memory."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stillme.deferred import deferred
 
 if TYPE_CHECKING:
-    from stillme.picture_files import (
+    from stillme.images.coding import (
         MAX_PIXELS,
         check,
         colour_problem,
@@ -32,4 +32,4 @@ __all__ = [
     "read_source",
 ]
 
-__getattr__ = deferred("stillme", picture_files=__all__)
+__getattr__ = deferred(__name__, coding=__all__)
