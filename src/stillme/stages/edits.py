@@ -35,7 +35,7 @@ from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
 from stillme.store import EditRow, Store
-from stillme.types import Failed, Json, Request
+from stillme.types import UNPRICED, EditOutcome, Failed, Json, Request, is_unpriced
 
 
 def edit(
@@ -165,7 +165,7 @@ def _stage(
         rows = [
             EditRow(
                 request=done.task,
-                outcome=done.result.outcome,
+                outcome=_noted(done),
                 image=store.pictures.add(done.result.unwritten) if done.result.unwritten else done.result.image,
                 attempts=done.attempts,
                 seconds=done.seconds,
@@ -174,6 +174,10 @@ def _stage(
             for done in finished
         ]
         store.add_edits(rows)
+        if isinstance(editor, Resumable):
+            for row in rows:
+                if not isinstance(row.outcome, Failed):
+                    store.jobs.end(row.request.key)
         for row in rows:
             if row.image:
                 announce(row.request)
@@ -184,6 +188,7 @@ def _stage(
         failure=lambda kept: kept.outcome if isinstance(kept.outcome, Failed) else None,
         label=lambda kept: label_of(kept.outcome),
         cost=lambda kept: kept.outcome.cost,
+        unpriced=lambda kept: is_unpriced(kept.outcome.effective),
         save=save,
         name="edit",
         key=lambda request: request.key,
@@ -191,6 +196,12 @@ def _stage(
         expected=expected_dollars(editor),
         ends_calls=worker.ends_calls,
     )
+
+
+def _noted(done: Done[Request, Kept]) -> EditOutcome:
+    """The outcome, which says so where one of its tries may have been charged at an unknown price."""
+    outcome = done.result.outcome
+    return replace(outcome, effective={**outcome.effective, **UNPRICED}) if done.unpriced else outcome
 
 
 def _posting(

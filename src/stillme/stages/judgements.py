@@ -17,7 +17,7 @@ from stillme.stages.tally import Tally
 from stillme.stages.tasks import Fresh, Wanted, tasks_of
 from stillme.stages.workers import LOST_PICTURE, JudgeWorker, Placed, Posting, asks_elsewhere, gpus_of
 from stillme.store import Store
-from stillme.types import Assessment, Json, Pair, Request
+from stillme.types import UNPRICED, Assessment, Json, Pair, Request, is_unpriced
 
 
 def judge(
@@ -159,7 +159,7 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
             [
                 Answered(
                     task=done.task,
-                    assessment=done.result,
+                    assessment=_noted(done),
                     attempts=done.attempts,
                     seconds=done.seconds,
                     cost=done.cost,
@@ -175,6 +175,7 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
         failure=lambda assessment: assessment.failure,
         label=lambda assessment: "failed" if assessment.failure else "judged",
         cost=lambda assessment: assessment.cost,
+        unpriced=lambda assessment: is_unpriced(assessment.effective),
         save=save,
         name="judge",
         key=lambda task: task.key,
@@ -182,3 +183,9 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
         expected=expected_dollars(judge),
         halted=lambda: answers.stopped,
     )
+
+
+def _noted(done: Done[Asked, Assessment]) -> Assessment:
+    """The assessment, which says so where one of its tries may have been charged at an unknown price."""
+    assessment = done.result
+    return replace(assessment, effective={**assessment.effective, **UNPRICED}) if done.unpriced else assessment
