@@ -97,7 +97,7 @@ class _Work:
             with closing(worker):
                 yield from until_ready(worker, self._terms, self.tally)
                 limits = replace(limits, concurrency=worker.calls)
-                stage = _stage(worker, judge, self._store, self._answers)
+                stage = _stage(worker, judge, self._store, self._answers, self._mixture)
                 return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
 
     def _posting(self) -> Posting | None:
@@ -148,7 +148,14 @@ class _Work:
         return self._mixture.among(tasks_of(self._named, self._audit, self._store, tally, wanted))
 
 
-def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:
+def _stage(
+    worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers: Answers, mixture: Mixture
+) -> Stage[Asked, Assessment]:
+    def perform(tasks: Sequence[Asked]) -> Sequence[Assessment]:
+        pairs = [task.pair for task in tasks]
+        mixture.send(tasks)
+        return worker.perform(pairs)
+
     def save(finished: Sequence[Done[Asked, Assessment]]) -> None:
         for done in finished:
             if done.result.failure and done.result.failure.status == LOST_PICTURE:
@@ -169,7 +176,7 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
         )
 
     return Stage(
-        perform=lambda tasks: worker.perform([task.pair for task in tasks]),
+        perform=perform,
         failed=worker.failed,
         ends_calls=worker.ends_calls,
         failure=lambda assessment: assessment.failure,
