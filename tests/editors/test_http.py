@@ -15,6 +15,8 @@ from stillme.editors.http import HttpEditor, HttpEditorParameters
 from stillme.pipeline import Options, run_stages
 from stillme.portraits.synthetic import portraits
 from stillme.protocols import ChecksRequests, Editor
+from stillme.results.run import Run
+from stillme.results.status import status_of
 from stillme.testing import PROMPTS, check_editor
 from stillme.types import Arm, Edited, EditOutcome, Failed, Refused, Request
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
@@ -453,3 +455,20 @@ def test_a_half_described_queue_is_named_beforehand(server: Loopback, settings: 
 
 def test_a_revision_is_part_of_the_key(server: Loopback):
     assert editor(server, revision="2026-11-18").spec.key != editor(server).spec.key
+
+
+def test_a_run_says_once_that_a_new_checkpoint_is_not_noticed_and_status_when_edits_were_made(
+    server: Loopback, write_audit: Callable[..., Path]
+):
+    said: list[str] = []
+    folder = audit_of(server, write_audit, 'picture = "data.0.b64_json"')
+    run_stages(folder, ("edit",), Options(say=said.append))
+    assert sum("a new checkpoint behind" in text for text in said) == 1
+    status = status_of(Run.open(folder))
+    assert "made     http" in status.as_text()
+    assert status.as_json()["made"]["http"]["first"].startswith("20")
+    said.clear()
+    named = audit_of(server, write_audit, 'picture = "data.0.b64_json"\nrevision = "7"')
+    run_stages(named, ("edit",), Options(say=said.append, allow_changes=True))
+    assert not any("new checkpoint" in text for text in said)
+    assert len(server.calls()) == 12, "another revision edits again"

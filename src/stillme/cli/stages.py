@@ -51,6 +51,12 @@ def _stage_options(command: Command) -> Command:
 )
 @click.option("--allow-remake", is_flag=True, help="Make edits again whose picture was lost, even if that costs money.")
 @click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Do only the first N requests of each editor, judge them, and show the answers: a test before the whole run.",
+)
+@click.option(
     "--shard",
     metavar="I/N",
     help="Do one of N parts, counted from 1, in a run folder of its own; `stillme merge` unites them.",
@@ -66,6 +72,7 @@ def run(
     allow_failures: bool,
     allow_unknown_cost: bool,
     allow_remake: bool,
+    limit: int | None,
     shard: str | None,
 ) -> None:
     """Edit, judge, estimate and report: the whole audit.
@@ -79,6 +86,7 @@ def run(
         allow_failures=allow_failures,
         allow_unknown_cost=allow_unknown_cost,
         remake=allow_remake,
+        limit=limit,
         shard=shard,
     )
     stages: tuple[Name, ...] = (only,) if only else ("edit", "judge", "estimate", "report")
@@ -116,6 +124,7 @@ class _Manner:
     allow_failures: bool = False
     allow_unknown_cost: bool = False
     remake: bool = False
+    limit: int | None = None
     shard: str | None = None
 
 
@@ -150,6 +159,7 @@ def _work(
             allow_failures=manner.allow_failures,
             allow_unknown_cost=manner.allow_unknown_cost,
             remake=manner.remake,
+            limit=manner.limit,
             shard=parse_shard(manner.shard) if manner.shard else None,
             watch=display,
             say=display.say,

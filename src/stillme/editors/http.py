@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal, cast
 from urllib.parse import urlsplit
 
@@ -15,12 +15,13 @@ from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.faults import CallFailed, unexpected_answer
 from stillme.editors.hosted.json_client import Content, File, JsonClient, Reply
 from stillme.editors.hosted.queued import Mark, Queue, Queued, ResumingParameters
+from stillme.editors.revisions import revision_note
 from stillme.endpoints import Address, EndpointParameters, variable
 from stillme.http_calls.replies import origin_of
 from stillme.json_paths import follow, leaves
 from stillme.placeholders import fill_json, names_in
 from stillme.protocols import Capabilities, Needs, spec_of
-from stillme.types import Json, Portrait, Prompt
+from stillme.types import Json, Portrait, Prompt, Request
 
 PLACEHOLDERS = ("source", "source_data_uri", "source2", "source2_data_uri", "instruction", "seed")
 _PLACES = ("source", "source2")
@@ -104,6 +105,10 @@ class HttpEditor(Queued):
             if url and (origin_of(url) != self._settings.base_url or "{job}" not in url):
                 yield f"`{name}` must be at {self._settings.base_url}, where the keys go, and have {{job}} in it"
         yield from self._place.problems()
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """That a new checkpoint would not be noticed, unless the audit names its revision."""
+        yield from revision_note(self._http.revision, self._http.url)
 
     @property
     def provider(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -31,7 +32,6 @@ from stillme.stages.loop import (
     steps,
     until_ready,
 )
-from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
 from stillme.store import EditRow, Store
@@ -51,8 +51,7 @@ def edit(
     Editors that ask different providers, or compute on different GPUs, work at the same time; others in turn, unless
     the executor has machines enough for all of them.
     """
-    shard = terms.shard
-    tallies = [_tally_of(named, audit, shard) for named in audit.editors]
+    tallies = [_tally_of(named, audit, terms) for named in audit.editors]
 
     def activity_of(named: NamedEditor, tally: Tally) -> Activity:
         can = named.editor.capabilities
@@ -66,7 +65,7 @@ def edit(
             return store.finished_edits(keys) - (gone if remake else set())
 
         tasks = missing(
-            _requests(audit, named, shard),
+            requests_of(audit, named, terms),
             lambda request: request.key,
             finished,
             tally,
@@ -142,15 +141,17 @@ def _taken_by(editor: Editor, *, apart: bool) -> set[str]:
     return set(editor.devices) if apart and isinstance(editor, NamesDevices) else {"this machine"}
 
 
-def _tally_of(named: NamedEditor, audit: Audit, shard: Shard | None) -> Tally:
-    if shard:
-        return Tally(f"edit {named.name}", sum(1 for _ in _requests(audit, named, shard)))
+def _tally_of(named: NamedEditor, audit: Audit, terms: Terms) -> Tally:
+    if terms.shard or terms.limit is not None:
+        return Tally(f"edit {named.name}", sum(1 for _ in requests_of(audit, named, terms)))
     unasked = sum(1 for _ in audit.unasked(named))
     return Tally(f"edit {named.name}", audit.request_count(named) - unasked)
 
 
-def _requests(audit: Audit, named: NamedEditor, shard: Shard | None) -> Iterator[Request]:
-    requests = audit.requests(named)
+def requests_of(audit: Audit, named: NamedEditor, terms: Terms) -> Iterator[Request]:
+    """The requests of an editor that are to be done."""
+    requests = itertools.islice(audit.requests(named), terms.limit)
+    shard = terms.shard
     return requests if shard is None else (request for request in requests if shard.holds(request.key))
 
 

@@ -11,6 +11,7 @@ from stillme.errors import PicturesUnreachable
 from stillme.protocols import HasProvider, Judge, expected_dollars
 from stillme.sentinels.asking import Sentinels
 from stillme.stages.answers import Answered, Answers, Asked, Mixture
+from stillme.stages.edits import requests_of
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, steps, until_ready
 from stillme.stages.recording import Calibrations
 from stillme.stages.tally import Tally
@@ -117,6 +118,9 @@ class _Work:
         return any(tally.ended is None for tally in self._editing) and not self._terms.should_end()
 
     def _count(self) -> None:
+        if self._terms.limit is not None:
+            self.tally.total = self._named.record().asked * sum(1 for _ in self._limited())
+            return
         coming = sum(tally.total for tally in self._editing) if self._still_editing else 0
         pictures = self._store.count_pictures([editor.editor.spec.key for editor in self._audit.editors])
         questions = self._named.record().asked * max(pictures, coming)
@@ -138,14 +142,22 @@ class _Work:
             while self.tally.saved < handed_out:
                 yield None  # what is under way has no row yet and would be asked again
             yield from grouped(self._missing(count=False), size)
-        yield from grouped(self._mixture.rest(), size)
+        if self._terms.limit is None:
+            yield from grouped(self._mixture.rest(), size)
 
     def _missing(
         self, requests: Iterable[Request] | None = None, *, up_to: int | None = None, count: bool = True
     ) -> Iterator[Asked]:
+        if self._terms.limit is not None and requests is None:
+            requests = self._limited()
         wanted = Wanted(requests=requests, up_to=up_to, only_failed=self._only_failed)
         tally = self.tally if count else Tally("", 0)
-        return self._mixture.among(tasks_of(self._named, self._audit, self._store, tally, wanted))
+        tasks = tasks_of(self._named, self._audit, self._store, tally, wanted)
+        return iter(tasks) if self._terms.limit is not None else self._mixture.among(tasks)
+
+    def _limited(self) -> Iterator[Request]:
+        for editor in self._audit.editors:
+            yield from requests_of(self._audit, editor, self._terms)
 
 
 def _stage(

@@ -156,6 +156,8 @@ class Terms:
     """The part of the grid to do; None for all."""
     remake: bool = False
     """Make edits again whose picture is lost, also where that costs money."""
+    limit: int | None = None
+    """How many requests of each editor to do, from the first on; None for all."""
 
     def should_end(self) -> Ended | None:
         """Whether to start nothing more, whatever it costs."""

@@ -369,6 +369,13 @@ class Summaries:
             if weights.startswith("{")
         ]
 
+    def editing_times(self) -> dict[str, tuple[str, str]]:
+        """When the first and the last picture of each editor's specification were made, UTC."""
+        rows = self._connection.execute(
+            "SELECT editor, MIN(at), MAX(at) FROM edit NOT INDEXED WHERE outcome = 'edited' GROUP BY editor"
+        )
+        return {editor: (first, last) for editor, first, last in rows}
+
     def scoring_patterns(self, judges: Sequence[str], plan: int | None) -> Counter[tuple[bool, ...]]:
         """Of the edits that all these judge specifications have answered: who gave any score, and how many edits.
 

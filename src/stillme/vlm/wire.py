@@ -42,7 +42,7 @@ class QuestionClient(Client):
             named = body if dig(error, "message") else {"error": {"message": str(error)}}
             return httpx2.Response(_status(error), json=named, request=request)
         absent = [name for name in self._required if dig(body, name) is None]
-        is_answer = isinstance(body, dict) and bool(body) and not absent
+        is_answer = isinstance(body, dict) and body != {} and not absent
         if (arrived := ARRIVED.get(None)) is not None:
             arrived.append(body if is_answer else None)
         if is_answer:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -27,11 +27,12 @@ from stillme.editors.hosted.encoded_images import EncodedImage
 from stillme.editors.hosted.faults import CallFailed, JobGone, unexpected_answer
 from stillme.editors.hosted.json_client import Content, JsonClient, Reply
 from stillme.editors.hosted.queued import Resuming, ResumingParameters
+from stillme.editors.revisions import revision_note
 from stillme.errors import StillmeError
 from stillme.json_paths import dig
 from stillme.placeholders import fill_json, names_in, unknown_names
 from stillme.protocols import Needs
-from stillme.types import Json, Portrait, Prompt, digest
+from stillme.types import Json, Portrait, Prompt, Request, digest
 
 _KNOWN = catalogue.service("comfyui")
 _REQUIRED = ("source", "instruction", "output")
@@ -85,6 +86,10 @@ class ComfyUI(Resuming):
             if name not in self._workflow.placeholders:
                 yield f"{self._comfy.workflow} has no `{{{name}}}`; write it as the value that the audit sets"
         yield from unknown_names(self._comfy.workflow, dict(self._workflow.nodes), _PLACEHOLDERS)
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """That a new checkpoint would not be noticed, unless the audit names its revision."""
+        yield from revision_note(self._comfy.revision, self._comfy.base_url)
 
     def _headers(self, key: str) -> Mapping[str, str]:
         """ComfyUI knows no keys; a proxy before it may, and `key_variable` names its token."""

@@ -9,7 +9,7 @@ filter: it marks a refusal in `error.code`, in the code of the inner error, or i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, cast
 
@@ -21,9 +21,10 @@ from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
 from stillme.editors.hosted.encoded_images import from_base64
 from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, JobGone, from_status, unexpected_answer
 from stillme.editors.hosted.json_client import Content, JsonClient, Reply
+from stillme.editors.revisions import revision_note
 from stillme.json_paths import dig
 from stillme.protocols import Needs
-from stillme.types import Json
+from stillme.types import Json, Request
 
 _KNOWN = catalogue.service("openai")
 _REFUSALS = frozenset(
@@ -202,6 +203,14 @@ class ImageServer(_Images):
     service: ClassVar[str] = "openai-server"
     key_variable: ClassVar[str] = ""
     key_required: ClassVar[bool] = False
+
+    def __init__(self, parameters: ServerParameters) -> None:
+        self._revision = parameters.revision
+        super().__init__(parameters)
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """That a new checkpoint would not be noticed, unless the audit names its revision."""
+        yield from revision_note(self._revision, self._settings.base_url)
 
     def _fields(self, call: Call) -> Mapping[str, Any]:
         size = self._settings.model_dump(include={"size"})
