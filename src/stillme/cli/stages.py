@@ -176,7 +176,7 @@ def _work(
         if options.shard:
             _print_next_of_shards(options.shard, stages, summary, audit, out)
         else:
-            verb, *rest = _next(stages, summary)
+            verb, *rest = ("run",) if options.limit else _next(stages, summary)
             print_next(verb, audit, *rest, out=out)
     if summary.ended is Ended.INTERRUPTED:
         sys.exit(_EXIT_INTERRUPTED)

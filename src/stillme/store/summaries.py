@@ -316,11 +316,11 @@ class Summaries:
             for spec, calls, attempts, seconds, dollars, unpriced in rows
         }
 
-    def averages(self, work: Work) -> Iterator[tuple[str, str, float, float]]:
-        """`(specification's key, plugin, seconds, dollars)` of an average finished piece of work."""
+    def averages(self, work: Work) -> Iterator[tuple[str, float, float]]:
+        """`(specification's key, seconds, dollars)` of an average finished piece of work."""
+        worker = _WORKER[work]
         yield from self._connection.execute(
-            f"SELECT s.key, s.use, AVG(w.seconds), AVG(w.cost) FROM {work} w JOIN spec s ON s.key = w.{_WORKER[work]} "
-            "WHERE w.final = 1 GROUP BY s.key"
+            f"SELECT {worker}, AVG(seconds), AVG(cost) FROM {work} WHERE final = 1 GROUP BY {worker}"
         )
 
     def spoken(self, edits: AbstractSet[str]) -> Iterator[Spoken]:
