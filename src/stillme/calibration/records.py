@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillme.calibration.stress import Moved, Stress, read_stress, table
 from stillme.design import Design, JudgeRecord
 from stillme.estimates.standing import Standing, blind_on, within
 from stillme.files import write_json
@@ -90,6 +91,8 @@ class Calibration:
     verdicts: dict[str, Verdict]
     licences: dict[str, dict[str, Verdict]]
     """Axis to skin-tone group to verdict."""
+    stress: Stress = field(default_factory=dict[str, Mapping[str, Moved]])
+    """How far scores move when the same pair is shown in another form; empty where that was not tried."""
 
     @property
     def passed(self) -> bool:
@@ -109,6 +112,7 @@ class Calibration:
                 first = group == EVERYONE
                 verdict = self.verdicts[axis] if first else self.licences[axis].get(group, Verdict.UNTESTED)
                 lines.append(_line(axis if first else "", group, result, str(verdict)))
+        lines += ["", *table(self.stress)] if self.stress else []
         return "\n".join(lines)
 
 
@@ -147,6 +151,7 @@ def read(data: dict[str, Any]) -> Calibration:
         },
         verdicts={axis: Verdict(verdict) for axis, verdict in data["verdicts"].items()},
         licences=_licences(data),
+        stress=read_stress(data.get("stress", {})),
     )
 
 

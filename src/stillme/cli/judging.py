@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -90,6 +91,13 @@ def check(
     type=click.Path(path_type=Path, file_okay=False),
     help="A folder of labelled photographs: only there can `another person` be tested.",
 )
+@click.option(
+    "--stress",
+    default=6,
+    show_default=True,
+    help="Pairs of the stress check: re-encoded, resized, swapped, without a picture, with noise. 0 leaves it out.",
+)
+@click.option("--second-server", default="", metavar="URL", help="The same model elsewhere, for the stress check.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pairs and answers.")
 @json_option
 def calibrate(
@@ -98,6 +106,8 @@ def calibrate(
     per_group: int,
     renders: Path | None,
     photographs: Path | None,
+    stress: int,
+    second_server: str,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -110,6 +120,8 @@ def calibrate(
     by axis and skin tone: elsewhere numbers say "cannot tell". Results are kept for every later audit on this machine;
     judges without them are marked. Exits with 1 unless every tested axis passes on every skin tone.
     """
+    from stillme.calibration import save
+    from stillme.calibration.stress import stress as stressed
     from stillme.calibration.trials import calibrate as run
     from stillme.cli.progress import progress
     from stillme.stages.working import Conditions
@@ -130,6 +142,10 @@ def calibrate(
             renders=renders,
             photographs=photographs,
         )
+    if stress:
+        moved = stressed(judge, chosen, folder / "stress", pairs=stress, second=second_server)
+        result = replace(result, stress=moved)
+        file = save(result)
     if as_json:
         print_json(result.as_json())
     else:
