@@ -61,6 +61,8 @@ class Options:
     allow_unknown_cost: bool = False
     remake: bool = False
     shard: Shard | None = None
+    limit: int | None = None
+    """How many requests of each editor to do, to try an audit out; None for all."""
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
     redact: Redaction = "none"
@@ -79,6 +81,7 @@ class Options:
             allow_unknown_cost=self.allow_unknown_cost,
             remake=self.remake,
             shard=self.shard,
+            limit=self.limit,
             watch=self.watch,
             say=self.say,
         )
@@ -101,6 +104,8 @@ class Summary:
     failures: tuple[Failure, ...] = ()
     known_answers: tuple[KnownAnswers, ...] = ()
     """What judges said to hidden pairs of known truth."""
+    samples: tuple[str, ...] = ()
+    """Of a limited run: every edit with its answers, a line each."""
     tables: list[Path] = field(default_factory=lambda: list[Path]())
     report: Path | None = None
 
@@ -132,6 +137,7 @@ class Summary:
             ],
             "known_answers": [answers.as_json() for answers in self.known_answers],
             "alarms": [answers.alarm for answers in self.known_answers if answers.alarm],
+            "samples": list(self.samples),
             "cost": self.cost,
             "unpriced": self.unpriced,
             "tables": [str(path) for path in self.tables],
@@ -150,6 +156,7 @@ class Summary:
         lines += [f"  {failure}" for failure in self.failures[:_REASONS]]
         if len(self.failures) > _REASONS:
             lines.append(f"  and {len(self.failures) - _REASONS:,} more reasons; `stillme export` lists all")
+        lines += self.samples
         lines += [line for answers in self.known_answers for line in answers.lines()]
         if self.cost or self.unpriced:
             limit = f" of ${self.budget:,.2f}" if self.budget is not None and not self.unpriced else ""
@@ -173,7 +180,8 @@ def run_stages(path: Path, stages: Sequence[Name], options: Options) -> Summary:
         audit = audits.load(path, out=options.out)
         if options.shard and options.out is None:
             audit = audit.kept_in(options.shard.folder(audit))
-        return _after_work(audit, works, works if options.shard else stages, options)
+        only_work = options.shard is not None or options.limit is not None
+        return _after_work(audit, works, works if only_work else stages, options)
     if not Store.exists(folder):
         raise StillmeError(f"{folder} has no run yet. `stillme run {path}` starts it.")
     _adopt(folder, options)
@@ -196,7 +204,7 @@ def _after_work(audit: Audit, works: Sequence[Work], stages: Sequence[Name], opt
     if "edit" in works:
         remember_run(audit.folder)
     summary.ended, summary.tallies, summary.failures = worked.ended, worked.tallies, worked.failures
-    summary.known_answers = worked.known_answers
+    summary.known_answers, summary.samples = worked.known_answers, worked.samples
     _sum_up(summary, worked.totals)
     if summary.ended is Ended.COMPLETE and {"estimate", "report"} & set(stages):
         with Run.open(audit.folder) as run:

@@ -167,6 +167,15 @@ class Refused:
     cost: float = 0.0
 
 
+UNPRICED: Mapping[str, Json] = {"cost": "unknown"}
+"""Among the effective parameters: something was charged, or may have been, whose price is unknown."""
+
+
+def is_unpriced(effective: Mapping[str, Json]) -> bool:
+    """Whether the effective parameters say so."""
+    return effective.get("cost") == UNPRICED["cost"]
+
+
 IN_WORDS = "words"
 """The `status` of an editor's answer that is neither a picture nor a refusal, such as a question: counted apart."""
 MALFORMED = "malformed"

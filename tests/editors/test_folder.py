@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from stillme import audit, images
 from stillme.editors.folder import Folder, FolderParameters
 from stillme.errors import InvalidAudit
-from stillme.pipeline import Options, run_stages
+from stillme.pipeline import Ended, Options, run_stages
 from stillme.protocols import ChecksRequests
 from stillme.types import Arm, Edited, Failed, Refused
 from tests.records import portrait, prompt, request
@@ -60,8 +61,7 @@ def test_a_missing_file_is_named_and_stays_missing_until_it_appears(tmp_path: Pa
     assert isinstance(failed, Failed)
     assert str(tmp_path / "p0" / "O-01.png") in failed.error
     # Retryable, or the ledger would hold the failure as final; and at once, as waiting does not make files.
-    assert failed.retryable
-    assert failed.retry_after == 0.0
+    assert not failed.retryable, "to wait does not help"
     put(tmp_path, "p0/O-01.png")
     assert isinstance(outcome(editor), Edited)
 
@@ -71,7 +71,7 @@ def test_a_damaged_file_is_missing_too(tmp_path: Path):
     (tmp_path / "p0/O-01.png").write_bytes(PNG[:60])
     failed = outcome(folder(tmp_path))
     assert isinstance(failed, Failed)
-    assert failed.retryable
+    assert not failed.retryable
     assert "damaged" in failed.error
 
 
@@ -376,3 +376,31 @@ def test_a_whole_audit_reads_a_table(write_audit: Any):
         "\n".join(["file,portrait,prompt,refused,note", *rows, ",p5,O-01,yes,no faces"])
     )
     assert run_stages(audit_folder, ("edit",), Options()).tallies[0].counts == {"edited": 5, "refused": 1}
+
+
+def test_missing_files_are_counted_once_and_the_rest_is_judged_and_reported(
+    write_audit: Callable[..., Path], portraits: Path, tmp_path: Path
+):
+    numbers = [f"O-{number:02d}" for number in range(1, 11)] + [f"V-{number:02d}" for number in range(1, 11)]
+    people = sorted(file.stem for file in portraits.glob("*.png"))
+    put(tmp_path / "outputs", *(f"{who}/O-01.png" for who in people))
+    # With sixty pictures to look for and six that are there, the breaker opened and the run ended in a traceback.
+    folder = write_audit(
+        f'use = "folder"\n[editors.parameters]\nfolder = "{tmp_path / "outputs"}"',
+        prompts=str(numbers).replace("'", '"'),
+    )
+    said: list[str] = []
+    summary = run_stages(folder, ("edit", "judge", "estimate", "report"), Options(say=said.append))
+    missing = len(people) * (len(numbers) - 1)
+    assert summary.tallies[0].counts == {"edited": len(people), "failed": missing}
+    assert summary.tallies[0].retried == 0
+    assert summary.ended is Ended.COMPLETE
+    assert summary.report is not None
+    assert summary.to_retry == missing
+    assert any(
+        "6 of 120 files found; missing: O-02 (6), O-03 (6), O-04 (6), O-05 (6), O-06 (6) and 14 more" in text
+        for text in said
+    )
+    assert not any("nothing has worked" in text for text in said)
+    put(tmp_path / "outputs", f"{people[0]}/O-02.png")
+    assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 1, "failed": missing - 1}

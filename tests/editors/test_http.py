@@ -15,6 +15,8 @@ from stillme.editors.http import HttpEditor, HttpEditorParameters
 from stillme.pipeline import Options, run_stages
 from stillme.portraits.synthetic import portraits
 from stillme.protocols import ChecksRequests, Editor
+from stillme.results.run import Run
+from stillme.results.status import status_of
 from stillme.testing import PROMPTS, check_editor
 from stillme.types import Arm, Edited, EditOutcome, Failed, Refused, Request
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
@@ -48,7 +50,8 @@ def server() -> Iterator[Loopback]:
 
 
 def editor(server: Loopback, **settings: Any) -> HttpEditor:
-    given = {"url": f"{server.url}/edit", "template": TEMPLATE, "picture": "data.0.b64_json", **settings}
+    given = {"url": f"{server.url}/edit", "template": TEMPLATE, "picture": "data.0.b64_json", "poll_seconds": 0.005}
+    given |= settings
     return HttpEditor(HttpEditorParameters.model_validate(given))
 
 
@@ -137,7 +140,7 @@ def test_a_link_is_followed_without_the_key(server: Loopback):
 
 def test_a_picture_that_cannot_be_fetched_for_now_is_paid_for_once(server: Loopback):
     server.breaks(Says(body={"url": f"{server.url}/made.png"}), at="/edit")
-    server.breaks(Says(body=b"", status=503), at="/made.png", times=4)
+    server.breaks(Says(body=b"", status=503), at="/made.png", times=9)
     linked = editor(server, picture="url", price=0.25)
     waiting, edited = outcome(linked), outcome(linked)
     assert isinstance(waiting, Failed)
@@ -150,11 +153,11 @@ def test_a_picture_that_cannot_be_fetched_for_now_is_paid_for_once(server: Loopb
 
 def test_a_picture_that_is_gone_is_charged_and_asked_for_anew(server: Loopback):
     server.breaks(Says(body={"url": f"{server.url}/made.png"}), at="/edit", times=2)
-    server.breaks(Says(body=b"expired", status=403), at="/made.png")
+    server.breaks(Says(body=b"expired", status=403), at="/made.png", times=6)
     linked = editor(server, picture="url", price=0.25)
     gone, edited = outcome(linked), outcome(linked)
     assert isinstance(gone, Failed)
-    assert (gone.retryable, gone.cost, gone.error) == (True, 0.25, "the picture is not there (403: expired)")
+    assert (gone.retryable, gone.cost, gone.error) == (True, 0.25, "http: the picture is not there (403: expired)")
     assert isinstance(edited, Edited)
     assert len(server.calls("POST")) == 2
 
@@ -164,7 +167,7 @@ def test_a_picture_that_is_gone_is_charged_and_asked_for_anew(server: Loopback):
     [
         (Says(body={"data": []}), "no picture at 'data.0.b64_json'; the answer: {\"data\": []}"),
         (Says(body=b"<html>"), "no picture at 'data.0.b64_json'; the answer: <html>"),
-        (Says(body={"data": [{"b64_json": "?"}]}), "is neither base64 nor a link"),
+        (Says(body={"data": [{"b64_json": "?"}]}), "invalid base64"),
         (Says(body={"data": [{"b64_json": BASE64[: len(BASE64) // 8 * 4]}]}), "damaged"),
         (Says(body={"data": [{"b64_json": "aGVsbG8="}]}), "is not a picture"),
         (Says(body={"data": []}, truncated=True), "no complete answer"),
@@ -185,7 +188,7 @@ def test_anything_but_a_picture_is_a_failure(server: Loopback, says: Says, words
 @pytest.mark.parametrize(
     ("status", "fatal", "throttled", "retryable"),
     [
-        *((status, True, False, False) for status in (401, 402, 403, 404)),
+        *((status, True, False, True) for status in (401, 402, 403, 404, 405)),
         (429, False, True, True),
         (500, False, False, True),
         (503, False, False, True),
@@ -199,14 +202,14 @@ def test_a_status_says_who_must_act(server: Loopback, status: int, fatal: bool, 
     assert (failed.fatal, failed.throttled, failed.retryable) == (fatal, throttled, retryable)
     assert failed.retry_after == 12.0
     assert failed.status == str(status)
-    assert failed.error == f'{status}: {{"error": "no, …"}}'
+    assert failed.error == f"http: {status}: no, …"
 
 
 def test_a_redirect_is_not_followed_with_a_key(server: Loopback):
     server.breaks(Says(status=307, headers={"Location": f"{server.url}/elsewhere"}))
     failed = failure(editor(server, headers={"X-API-Key": "{env:MY_KEY}"}))
     assert failed.fatal
-    assert "write that as `url`" in failed.error
+    assert f"{server.url} redirects to {server.url}/elsewhere" in failed.error, "with scheme and port"
     assert len(server.asked) == 1
 
 
@@ -318,3 +321,154 @@ picture = "data.0.b64_json"
 """
     folder = write_audit(parameters, prompts='["O-01"]')
     assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 6}
+
+
+# -- what real endpoints need -----------------------------------------------------------------------------------------
+
+
+def audit_of(server: Loopback, write_audit: Callable[..., Path], more: str, **options: Any) -> Path:
+    return write_audit(
+        f'use = "http"\n[editors.parameters]\nurl = "{server.url}"\nprice = 0.5\npoll_seconds = 0.005\n'
+        f'template = {{ prompt = "{{instruction}}", input = {{ images = ["{{source}}"] }} }}\n{more}',
+        prompts='["O-01"]',
+        **options,
+    )
+
+
+@pytest.mark.parametrize("path", ["image", ""])
+def test_a_wrong_path_stops_after_the_first_answer_and_names_the_fields(
+    server: Loopback, write_audit: Callable[..., Path], path: str
+):
+    folder = audit_of(server, write_audit, f'picture = "{path}"\nconcurrency = 4')
+    tally = run_stages(folder, ("edit",), Options()).tallies[0]
+    assert "the answer has data.0.b64_json" in tally.reason
+    assert len(server.calls()) == 1, "one paid call shows it"
+    assert tally.cost == 0.5
+
+
+def test_one_answer_without_a_picture_among_good_ones_stops_nothing(server: Loopback, write_audit: Callable[..., Path]):
+    folder = audit_of(server, write_audit, 'picture = "data.0.b64_json"\nconcurrency = 1')
+    server.breaks(Says(body=b"<html>"), times=1)
+    tally = run_stages(folder, ("edit",), Options()).tallies[0]
+    assert tally.counts == {"edited": 6}
+    assert tally.cost == pytest.approx(7 * 0.5), "the page was answered with 200, and counts"
+    assert len(server.calls()) == 7
+
+
+def test_a_picture_may_be_uploaded_in_a_form(server: Loopback):
+    server.breaks(Says(body=PICTURE))
+    form = editor(server, picture="", files={"image": "{source}"}, template={"prompt": "{instruction}", "n": "{seed}"})
+    assert list(form.problems([], [])) == []
+    assert isinstance(outcome(form), Edited)
+    (asked,) = server.asked
+    assert asked.form == {
+        "prompt": [b'Say "no" to {seed}.'],
+        "n": [b"7"],
+        "image": [portraits()[0].image.read()],
+    }
+    assert b'filename="image.' in asked.content, "the name tells nothing"
+
+
+QUEUE = {"job": "id", "status_url": "URL/jobs/{job}", "done": ["ok"], "failed": ["error"], "picture": "out"}
+
+
+def queued(server: Loopback, **settings: Any) -> HttpEditor:
+    given = {**QUEUE, "status_url": f"{server.url}/jobs/{{job}}", "price": 0.5, **settings}
+    return editor(server, **given)
+
+
+def queue(states: list[str]) -> Callable[[Loopback, Asked], Says]:
+    """A server that queues work: its job goes through these states."""
+    left = list(states)
+
+    def answer(server: Loopback, asked: Asked) -> Says:
+        if asked.method == "POST":
+            return Says(body={"id": 17}, status=202)
+        state = left.pop(0) if len(left) > 1 else left[0]
+        return Says(body={"status": state, "error": "out of memory", "out": BASE64 if state == "ok" else None})
+
+    return answer
+
+
+def test_queued_work_is_looked_for_until_it_is_done():
+    with serving(queue(["new", "busy", "ok"])) as server:
+        assert list(queued(server).problems([], [])) == []
+        edited = outcome(queued(server))
+        assert isinstance(edited, Edited), edited
+        assert (edited.image, edited.cost) == (PICTURE, 0.5)
+        assert [(asked.method, asked.path) for asked in server.asked] == [
+            ("POST", "/edit"),
+            *[("GET", "/jobs/17")] * 3,
+        ]
+
+
+def test_queued_work_that_takes_long_is_paid_for_once():
+    with serving(queue(["busy"] * 30 + ["ok"])) as server:
+        slow = queued(server, timeout=0.3)
+        waiting = outcome(slow)
+        assert isinstance(waiting, Failed)
+        assert (waiting.retryable, waiting.fatal, waiting.cost) == (True, False, 0.0)
+        for _ in range(20):
+            if isinstance(again := outcome(slow), Edited):
+                break
+        assert isinstance(again, Edited)
+        assert len(server.calls()) == 1
+
+
+def test_queued_work_that_failed_says_why():
+    with serving(queue(["busy", "error"])) as server:
+        failed = outcome(queued(server))
+        assert isinstance(failed, Failed)
+        assert "the job ended with 'error': out of memory" in failed.error
+
+
+def test_a_result_may_have_its_own_address():
+    def answer(server: Loopback, asked: Asked) -> Says:
+        return Says(body=PICTURE) if asked.path.endswith("/result") else queue(["ok"])(server, asked)
+
+    with serving(answer) as server:
+        edited = outcome(queued(server, picture="", result_url=f"{server.url}/jobs/{{job}}/result"))
+        assert isinstance(edited, Edited), edited
+        assert edited.image == PICTURE
+
+
+def test_a_wrong_path_of_the_job_names_the_fields():
+    with serving(queue(["ok"])) as server:
+        failed = outcome(queued(server, job="job.name"))
+        assert isinstance(failed, Failed)
+        assert failed.fatal
+        assert "no job at 'job.name'; the answer has id" in failed.error
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"status_url": ""}, "queued work needs `job`, `status_url` and `done`"),
+        ({"status_url": "https://elsewhere.example/{job}"}, "must be at http://127.0.0.1"),
+        ({"result_url": "URL/result"}, "and have {job} in it"),
+    ],
+)
+def test_a_half_described_queue_is_named_beforehand(server: Loopback, settings: dict[str, str], words: str):
+    given = {name: text.replace("URL", server.url) for name, text in settings.items()}
+    assert words in " ".join(queued(server, **given).problems([], []))
+
+
+def test_a_revision_is_part_of_the_key(server: Loopback):
+    assert editor(server, revision="2026-11-18").spec.key != editor(server).spec.key
+
+
+def test_a_run_says_once_that_a_new_checkpoint_is_not_noticed_and_status_when_edits_were_made(
+    server: Loopback, write_audit: Callable[..., Path]
+):
+    said: list[str] = []
+    folder = audit_of(server, write_audit, 'picture = "data.0.b64_json"')
+    run_stages(folder, ("edit",), Options(say=said.append))
+    assert sum("a new checkpoint behind" in text for text in said) == 1
+    status = status_of(Run.open(folder))
+    assert "made     http" in status.as_text()
+    assert status.as_json()["made"]["http"]["first"].startswith("20")
+    said.clear()
+    named = audit_of(server, write_audit, 'picture = "data.0.b64_json"\nrevision = "7"')
+    run_stages(named, ("edit",), Options(say=said.append, allow_changes=True))
+    assert not any("new checkpoint" in text for text in said)
+    assert len(server.calls()) == 12, "another revision edits again"

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from stillme import audit
+from stillme import audit, images
 from stillme.audit.experiments import experiment
+from stillme.audit.load import refusals
 from stillme.editors.diffusion.gpus import Gpu
+from stillme.errors import InvalidAudit
 from stillme.home import remember_run
 from stillme.judges.scripted import Scripted
 from stillme.pipeline import Options, run_stages
 from stillme.planning import PlanOptions, plan_audit
-from stillme.planning.refusals import obstacles
 from stillme.planning.speed import published
+from stillme.protocols import ChecksMachine
+from tests.editors.hosted.loopback import Says, serving
 
 Write = Callable[..., Path]
 
@@ -60,17 +64,94 @@ def test_a_budget_that_cannot_be_kept_is_said_and_an_unknown_price_is_never_zero
     assert plan_audit(write_audit()).obstacles == ()
 
 
-def test_gpus_that_are_too_small_are_named(diagnosis: Path):
-    loaded = audit.load(diagnosis, ready=False)
-    card = Gpu(name="NVIDIA A100", total_gb=80, free_gb=80)
-    (small,) = [line for line in obstacles(loaded, [card]) if "NVIDIA A100" in line]
-    assert small.startswith("flux2-dev: needs a GPU with about 112 GB")
-    assert sum("nvidia-smi shows none here" in line for line in obstacles(loaded, [])) == 3
-    file = diagnosis / "audit.toml"
-    file.write_text(
-        file.read_text().replace('use = "flux2-dev"', 'use = "flux2-dev"\nparameters = { offload = "model" }')
+def machine(monkeypatch: pytest.MonkeyPatch, *cards: Gpu) -> None:
+    for module in ("editor", "step1x"):
+        monkeypatch.setattr(f"stillme.editors.diffusion.{module}.gpus", lambda: list(cards))
+
+
+CARD = Gpu(name="NVIDIA A100", total_gb=80, free_gb=80)
+
+
+def write_editor(folder: Path, use: str, parameters: str) -> Path:
+    (folder / "audit.toml").write_text(
+        f'[[editors]]\nuse = "{use}"\n[editors.parameters]\n{parameters}\n[[judges]]\nuse = "scripted"\n'
     )
-    assert not [line for line in obstacles(audit.load(diagnosis, ready=False), [card]) if "NVIDIA A100" in line]
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("parameters", "cards", "words"),
+    [
+        ("", [CARD], "it needs about 112 GB, and NVIDIA A100 has 80 GB"),
+        ("", [], "no NVIDIA GPU is seen"),
+        ('offload = "model"', [CARD], ""),
+        ('device = "cpu"', [], ""),
+        ('repo = "WEIGHTS"', [], ""),
+    ],
+)
+def test_plan_run_and_doctor_share_one_check_of_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameters: str, cards: list[Gpu], words: str
+):
+    pytest.importorskip("diffusers")
+    machine(monkeypatch, *cards)
+    monkeypatch.setattr("stillme.editors.diffusion.readiness.no_space", lambda *_: iter(()))
+    folder = write_editor(tmp_path, "flux2-dev", parameters.replace("WEIGHTS", str(tmp_path)))
+
+    def of_the_gpu(sentences: Iterable[object]) -> list[str]:
+        return [text for text in map(str, sentences) if "GB" in text or "GPU is seen" in text]
+
+    planned = of_the_gpu(plan_audit(folder).obstacles)
+    refused = of_the_gpu(refusals(folder / "audit.toml"))
+    (named,) = audit.load(folder, ready=False).editors
+    assert isinstance(named.editor, ChecksMachine)
+    doctored = of_the_gpu(named.editor.lacking(online=False))
+    assert planned == refused
+    assert (len(planned), len(doctored)) == ((1, 1) if words else (0, 0)), (planned, doctored)
+    assert not words or (words in planned[0] and words in doctored[0])
+
+
+def priced(folder: Path, price: float, url: str, revision: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    return write_editor(
+        folder,
+        "http",
+        f'url = "{url}"\nprice = {price}\nrevision = "{revision}"\n'
+        'template = { prompt = "{instruction}", image = "{source}" }',
+    )
+
+
+def test_a_price_in_the_audit_is_never_overruled_and_every_figure_has_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
+    picture = images.encode_png(np.zeros((4, 4, 3), dtype=np.uint8))
+    with serving(lambda server, asked: Says(body=picture)) as server:
+        cheap = priced(tmp_path / "cheap", 0.001, server.url)
+        run_stages(cheap, ("edit",), Options(limit=2))
+        for revision in ("", "another"):
+            dear = plan_audit(priced(tmp_path / "dear", 2.5, server.url, revision))
+            (bill,) = dear.bills.editors
+            assert bill.dollars == pytest.approx(bill.calls * 2.5)
+            assert "$2.5 each, as the audit says" in bill.note
+            assert (bill.hours is None) == bool(revision), "a speed counts for the same specification only"
+            assert revision or f"measured in {cheap}" in bill.note
+
+
+def test_a_speed_counts_only_for_the_same_specification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("STILLME_HOME", str(tmp_path / "home"))
+    folder = write_editor(tmp_path, "planted", 'recolour = "clothes"')
+    run_stages(folder, ("edit",), Options(limit=2))
+    assert plan_audit(folder).bills.editors[0].hours is not None
+    assert plan_audit(write_editor(tmp_path, "planted", 'recolour = "background"')).bills.editors[0].hours is None
+
+
+def test_roles_without_other_prompts_have_no_cells_to_sample(tmp_path: Path):
+    (tmp_path / "audit.toml").write_text(
+        '[prompts]\nsets = ["roles"]\n[roles]\n[[editors]]\nuse = "noop"\n[[judges]]\nuse = "scripted"\n'
+        "[sample]\nsize = 10\n"
+    )
+    with pytest.raises(InvalidAudit, match="has no cells to draw from"):
+        plan_audit(tmp_path)
 
 
 def test_any_run_on_this_machine_tells_how_long_an_edit_takes(

@@ -17,6 +17,7 @@ from stillme.evidence import opened_bundle, seal, verify
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.planning import plan_audit
 from stillme.results import Run
+from stillme.sentinels import pictures
 from stillme.store import Store
 from stillme.store.exported import JUDGEMENTS, rows_of
 from tests.editors.hosted.loopback import Asked, Loopback, serving
@@ -154,3 +155,36 @@ def test_a_plan_prices_them_on_a_line_of_their_own(tmp_path: Path, portraits: Pa
     assert (bill["calls"], planned.bills.questions) == (10, QUESTIONS)
     assert planned.bills.dollars == pytest.approx(plain.bills.dollars + bill["dollars"])
     assert bill["dollars"] > 0
+
+
+def test_they_stand_where_the_ledger_says_also_among_fast_answers(
+    tmp_path: Path, portraits: Path, serve: Callable[[], Loopback], monkeypatch: pytest.MonkeyPatch
+):
+    made = pictures.edited_of
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(0.1)
+        return made(*given)
+
+    monkeypatch.setattr(pictures, "edited_of", slowly)
+    server, at_once = serve(), 16
+    plain = write(tmp_path / "plain", portraits, parameters(server), 0.0)
+    watched = write(tmp_path / "watched", portraits, parameters(server, concurrency=at_once), 0.2)
+    for folder in (plain, watched):
+        text = (folder / "audit.toml").read_text()
+        (folder / "audit.toml").write_text(re.sub(r"(?s)\[prompts\]\nonly = \[.*?\]\n", "", text))
+    assert judged(plain) is Ended.COMPLETE
+    known = {asked.content for asked in server.calls()}
+    before = len(server.calls())
+    assert judged(watched) is Ended.COMPLETE
+    calls = server.calls()[before:]
+    places = [
+        sum(other.content in known for other in calls[:place])
+        for place, asked in enumerate(calls)
+        if asked.content not in known
+    ]
+    with Store.reading(watched) as store:
+        recorded = sorted(row for (row,) in store.query("SELECT answered_before FROM sentinel WHERE final = 1"))
+    assert len(places) == len(recorded) >= 16
+    assert all(abs(at - said) <= at_once for at, said in zip(sorted(places), recorded, strict=True)), (places, recorded)
+    assert any(asked.content in known for asked in calls[-6:]), "they are not the last"

@@ -267,3 +267,87 @@ def test_the_server_is_recorded_without_its_password(serve: Serve, question: Que
     model.close()
     assert isinstance(reply, Answered), reply
     assert reply.effective["server"] == address.removeprefix("http://").partition("/")[0]
+
+
+# -- an answer that arrived has a cost --------------------------------------------------------------------------------
+
+HOSTILE = {
+    "a loop of digits": '{"score": 4' + "0" * 9_000,
+    "a number of 5,001 digits": '{"score": ' + "4" * 5_001 + "}",
+    "100,000 brackets": "[" * 100_000,
+    "brackets in a field": '{"score": ' + "[" * 100_000,
+}
+PRICE = {"input": 1.0, "output": 2.0}
+
+
+@every_provider
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_an_answer_that_no_client_can_read_is_malformed_with_its_cost(
+    serve: Serve, wire: WireFormat, question: Question, text: str
+):
+    served = serve(wire, text, price=PRICE)
+    served.server.breaks(wire.truncated(text))
+    reply = served.model.ask(question)
+    assert isinstance(reply, Malformed), reply
+    assert len(served.server.calls()) == 2, "asked once more, and no more"
+    assert reply.cost == pytest.approx(2 * (3000 * 1.0 + 600 * 2.0) / 1e6)
+    assert reply.text[:20] == text[:20]
+
+
+@every_provider
+def test_such_an_answer_without_a_count_of_tokens_has_an_unknown_cost(
+    serve: Serve, wire: WireFormat, question: Question
+):
+    served = serve(wire, GOOD, price=PRICE)
+    body = {name: value for name, value in wire.answer(HOSTILE["100,000 brackets"]).items() if "usage" not in name}
+    body |= {"usage": {}} if wire is ANTHROPIC else {}
+    served.server.breaks(Says(body=body))
+    reply = served.model.ask(question)
+    assert isinstance(reply, Answered)
+    assert (reply.effective["asked"], reply.effective["cost"]) == (2, "unknown")
+
+
+@every_provider
+def test_a_200_that_is_no_answer_may_have_been_charged(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    assert failed(served, question, Says(body=b"<html>hello</html>")).effective == {"cost": "unknown"}
+    assert failed(served, question, Says(status=503, body=b"busy")).effective == {}
+
+
+@every_provider
+def test_an_answer_is_limited_in_size(
+    serve: Serve, wire: WireFormat, question: Question, monkeypatch: pytest.MonkeyPatch
+):
+    served = serve(wire, GOOD)
+    assert isinstance(served.model.ask(question), Answered)
+    monkeypatch.setattr("stillme.http_calls.client.MOST_BYTES", 2**20)
+    reply = failed(served, question, Says(body=b" " * (2**20 + 1)))
+    assert reply.retryable
+
+
+@every_provider
+def test_a_server_is_told_one_name(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD)
+    served.model.ask(question)
+    (asked,) = served.server.calls()
+    assert asked.headers["user-agent"].startswith("stillme/")
+    assert [name for name, _ in asked.header_list].count("user-agent") == 1
+
+
+class Seen(BaseModel):
+    """An answer with observations."""
+
+    observations: str
+    score: int
+
+
+@every_provider
+def test_observations_come_before_scores(serve: Serve, wire: WireFormat, images: list[ImageFile]):
+    looking = Question(system="Judge.", parts=("Look:", images[0]), answer=Seen)
+    served = serve(wire, {"score": 4, "observations": "darker"}, {"observations": "darker", "score": 4})
+    reply = served.model.ask(looking)
+    assert isinstance(reply, Answered)
+    assert reply.effective["asked"] == 2
+    again = serve(wire, {"score": 4, "observations": "darker"}).model.ask(looking)
+    assert isinstance(again, Malformed)
+    assert "`observations` must come before" in again.problem

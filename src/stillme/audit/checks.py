@@ -104,7 +104,13 @@ def draw_sample(
         return _listed(say, base / section.cells, grid)
     size = section.size or 0
     cells = len(grid.editors) * len(grid.portraits) * len(grid.prompts)
-    if size > cells:
+    if not grid.prompts:
+        say(
+            ("sample",),
+            "has no cells to draw from: [roles] assigns people to role prompts, and the audit has no other prompts; "
+            "remove [sample]",
+        )
+    elif size > cells:
         say(("sample", "size"), f"is more than the {cells:,} cells of this audit; remove [sample]")
     names = [named.name for named in grid.editors]
     return draw(grid.portraits, grid.prompts, names, factors=factors, size=size, seed=section.seed)

@@ -31,7 +31,7 @@ from stillme.design import FILE
 from stillme.errors import Invalid, InvalidAudit, InvalidParameters, NotReady, Problem, StillmeError, did_you_mean
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
 from stillme.portraits import folder as portrait_folder
-from stillme.protocols import Editor, Judge, NeedsPortraits, NeedsPrompts
+from stillme.protocols import ChecksMachine, Editor, Judge, NeedsPortraits, NeedsPrompts
 from stillme.types import Arm, Portrait, Prompt
 
 RESOLVED = "resolved.toml"
@@ -109,6 +109,10 @@ class _Loader:
         self._file, self._places, self._data, self._ready = file, places, data, ready
         base = data.get("base")
         self._base = (file.parent / (base if isinstance(base, str) else "")).resolve()
+        executor = data.get("executor")
+        kind = cast("Mapping[str, object]", executor).get("kind", "local") if isinstance(executor, Mapping) else "local"
+        self._works_here = kind == "local"
+        """Whether edits are made on this machine, so that its GPUs count."""
         self.problems: list[Problem] = []
         self._built: dict[str, list[int]] = {}
         """Of the editors and of the judges that could be built: their places in the file."""
@@ -287,6 +291,9 @@ class _Loader:
         )
         if editor is None:
             return None
+        if self._ready and self._works_here and isinstance(editor, ChecksMachine):
+            for sentence in editor.lacking(online=False):
+                self._problem(location, f"{name}: {sentence}")
         seeds = section.seeds or [int(getattr(editor, "default_seed", 0))]
         if len(set(seeds)) < len(seeds):
             self._problem((*location, "seeds"), "names a seed twice; name each once")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stillme.calibration.stress import Moved, Stress, read_stress, table
 from stillme.design import Design, JudgeRecord
 from stillme.estimates.standing import CONTROL_PAIRS, Standing, blind_on, within
 from stillme.files import write_json
@@ -95,6 +96,8 @@ class Calibration:
     """Axis to skin-tone group to verdict."""
     first_look: bool = False
     """Whether few portraits were tried, so that rates decided and not the limits of their intervals."""
+    stress: Stress = field(default_factory=dict[str, Mapping[str, Moved]])
+    """How far scores move when the same pair is shown in another form; empty where that was not tried."""
 
     @property
     def passed(self) -> bool:
@@ -115,6 +118,7 @@ class Calibration:
                 first = group == EVERYONE
                 verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, Verdict.UNTESTED)
                 lines.append(_line(axis if first else "", group, result, str(verdict)))
+        lines += ["", *table(self.stress)] if self.stress else []
         return "\n".join([*lines, *self._invalid()])
 
     def invalid_after(self, axis: str, group: str) -> tuple[str, ...]:
@@ -180,6 +184,7 @@ def read(data: dict[str, Any]) -> Calibration:
             for axis, groups in data["by_tone"].items()
         },
         first_look=data["first_look"],
+        stress=read_stress(data.get("stress", {})),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -90,6 +91,13 @@ def check(
     type=click.Path(path_type=Path, file_okay=False),
     help="A folder of labelled photographs: only there can `another person` be tested.",
 )
+@click.option(
+    "--stress",
+    default=6,
+    show_default=True,
+    help="Pairs of the stress check: re-encoded, resized, swapped, without a picture, with noise. 0 leaves it out.",
+)
+@click.option("--second-server", default="", metavar="URL", help="The same model elsewhere, for the stress check.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for the pairs and answers.")
 @json_option
 def calibrate(
@@ -98,19 +106,23 @@ def calibrate(
     quick: bool,
     renders: Path | None,
     photographs: Path | None,
+    stress: int,
+    second_server: str,
     out: Path | None,
     as_json: bool,
 ) -> None:
     """Test a judge on changes of known size.
 
     Only axes that pass are validated.
-    The pairs: honest edits that change nobody (mirrored, re-encoded, resized, zoomed, turned, other light, tone curves,
+    The pairs: honest edits that change no one (mirrored, re-encoded, resized, zoomed, turned, other light, tone curves,
     another background), skin ramps in steps of 2 L*, a black frame. Also people rendered older, younger, with other
     features, another gender presentation or another identity. Per axis and skin tone it reports false alarms for each
     kind of edit, sensitivity, bias and the smallest change noticed. An axis is validated on a skin tone by the 95 %
     limits of these rates: elsewhere numbers say "cannot tell". Results are kept for every later audit on this machine;
     judges without them are marked. Exits with 1 unless every tested axis passes on every skin tone.
     """
+    from stillme.calibration import save
+    from stillme.calibration.stress import stress as stressed
     from stillme.calibration.trials import FULL, QUICK
     from stillme.calibration.trials import calibrate as run
     from stillme.cli.progress import progress
@@ -132,6 +144,10 @@ def calibrate(
             renders=renders,
             photographs=photographs,
         )
+    if stress:
+        moved = stressed(judge, chosen, folder / "stress", pairs=stress, second=second_server)
+        result = replace(result, stress=moved)
+        file = save(result) if file else None
     if as_json:
         print_json(result.as_json())
     else:

@@ -50,6 +50,12 @@ def _stage_options(command: Command) -> Command:
 )
 @click.option("--allow-remake", is_flag=True, help="Make edits again whose picture was lost, even if that costs money.")
 @click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Do only the first N requests of each editor, judge them, and show the answers: a test before the whole run.",
+)
+@click.option(
     "--shard",
     metavar="I/N",
     help="Do one of N parts, counted from 1, in a run folder of its own; `stillme merge` unites them.",
@@ -65,6 +71,7 @@ def run(
     allow_failures: bool,
     allow_unknown_cost: bool,
     allow_remake: bool,
+    limit: int | None,
     shard: str | None,
 ) -> None:
     """Edit, judge, estimate and report: the whole audit.
@@ -78,6 +85,7 @@ def run(
         allow_failures=allow_failures,
         allow_unknown_cost=allow_unknown_cost,
         remake=allow_remake,
+        limit=limit,
         shard=shard,
     )
     stages: tuple[Name, ...] = (only,) if only else ("edit", "judge", "estimate", "report")
@@ -115,6 +123,7 @@ class _Manner:
     allow_failures: bool = False
     allow_unknown_cost: bool = False
     remake: bool = False
+    limit: int | None = None
     shard: str | None = None
 
 
@@ -149,6 +158,7 @@ def _work(
             allow_failures=manner.allow_failures,
             allow_unknown_cost=manner.allow_unknown_cost,
             remake=manner.remake,
+            limit=manner.limit,
             shard=parse_shard(manner.shard) if manner.shard else None,
             watch=display,
             say=display.say,
@@ -165,7 +175,7 @@ def _work(
         if options.shard:
             _print_next_of_shards(options.shard, stages, summary, audit, out)
         else:
-            verb, *rest = _next(stages, summary)
+            verb, *rest = ("run",) if options.limit else _next(stages, summary)
             print_next(verb, audit, *rest, out=out)
     if summary.ended is Ended.INTERRUPTED:
         from stillme.stages.interrupt import exit_code

@@ -6,13 +6,14 @@ It is blind: pictures are handed over under names that tell nothing, and no plac
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
 from stillme import images
+from stillme.editors.revisions import revision_note
 from stillme.errors import UnreadableImage
 from stillme.programs.program import Program, ProgramParameters, write_picture
 from stillme.protocols import Capabilities, Needs
@@ -36,7 +37,7 @@ class CommandEditor:
 
     def __init__(self, parameters: EditorCommandParameters) -> None:
         self._program = Program(parameters)
-        self._price = parameters.price
+        self._price, self._revision = parameters.price, parameters.revision or parameters.version
         self.spec = self._program.spec()
         placeholders = self._program.placeholders
         self.capabilities = Capabilities(
@@ -50,6 +51,10 @@ class CommandEditor:
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Placeholders that are unknown or missing, and a program that is not there."""
         yield from self._program.problems(PLACEHOLDERS, ("source", "output", "instruction"))
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """That a new checkpoint would not be noticed, unless the audit names its revision."""
+        yield from revision_note(self._revision, "the program")
 
     def expected_dollars(self) -> float:
         """The price that the audit gives."""

@@ -6,8 +6,8 @@
     folder = "outputs"
     pattern = "{portrait}/{prompt}_{arm}_{seed}.png"     # or manifest = "outputs/edits.csv"
 
-**Missing files.** A request without a file fails with the path. The failure is retryable, so the next run picks up a
-file that appeared since; exit code 3 says that some are missing.
+**Missing files.** A request without a file fails with the path, and is not tried again in the same run. The next run
+picks up a file that appeared since; exit code 3 says that some are missing. What is there is judged and reported.
 
 **Changed files.** `fingerprint` is the SHA-256 of a request's file and part of the request's key. A changed file is
 another request: only it is read and judged again, and the old rows stay. With a hash of the whole folder as a
@@ -17,6 +17,7 @@ parameter, one new file would invalidate every paid judgement.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -34,6 +35,8 @@ from stillme.protocols import Capabilities, Needs, Parameters, spec_of
 from stillme.types import Arm, Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 
 _SHOWN = 3
+_PROMPTS = 5
+"""Prompts that a message about missing files names."""
 
 
 class FolderParameters(Parameters):
@@ -112,13 +115,22 @@ class Folder:
             yield f"`pattern` has no {{seed}}, so there are no files of seed {shown}; add it, or write seeds = [0]"
 
     def notes(self, requests: Iterable[Request]) -> Iterator[str]:
-        """How many files of the folder no request asks for: names that say something else, or another audit's."""
+        """How many files there are and which are missing; and how many of the folder no request asks for."""
         asked: set[Path] = set()
+        found, missing = 0, Counter[str]()
         for request in requests:
+            cell = (request.portraits, request.prompt, request.arm, request.seed)
             try:
-                asked.add(self._file(request.portraits, request.prompt, request.arm, request.seed))
+                entry = self._entry(*cell)
+                if not (entry and entry.refused):
+                    asked.add(self._file(*cell))
+                found += 1
             except ValueError:
-                continue
+                missing[request.prompt.id] += 1
+        if missing:
+            shown = ", ".join(f"{prompt} ({count:,})" for prompt, count in list(missing.items())[:_PROMPTS])
+            more = f" and {len(missing) - _PROMPTS:,} more prompts" if len(missing) > _PROMPTS else ""
+            yield f"{found:,} of {found + missing.total():,} files found; missing: {shown}{more}"
         extra = [file for file in files_below(self._root) if file not in asked]
         if extra:
             shown = ", ".join(file.relative_to(self._root).as_posix() for file in extra[:_SHOWN])
@@ -183,8 +195,8 @@ class Folder:
             data = file.read_bytes()
             height, width = images.read_rgb(data, name=str(file)).shape[:2]
         except (ValueError, UnreadableImage, OSError) as error:
-            # Waiting does not help, but the file may exist at the next run.
-            return Failed(error=str(error), retryable=True, retry_after=0.0)
+            # Waiting does not help; the next run looks again.
+            return Failed(error=str(error), retryable=False)
         effective = {
             "file": file.relative_to(self._root).as_posix(),
             "sha256": hashlib.sha256(data).hexdigest(),

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal, cast
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
-from stillme import images
-from stillme.editors.hosted.queued import JobsInMemory
-from stillme.endpoints import Endpoint, EndpointParameters, Refusing, encoded
-from stillme.errors import UnreadableImage
-from stillme.http_calls.replies import Reply
-from stillme.json_paths import follow
-from stillme.protocols import Capabilities, Jobs, Needs, spec_of
-from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
+from stillme.editors.hosted.catalogue import Price, Usage
+from stillme.editors.hosted.editor import Answer, Call
+from stillme.editors.hosted.faults import CallFailed, unexpected_answer
+from stillme.editors.hosted.json_client import Content, File, JsonClient, Reply
+from stillme.editors.hosted.queued import Mark, Queue, Queued, ResumingParameters
+from stillme.editors.revisions import revision_note
+from stillme.endpoints import Address, EndpointParameters, variable
+from stillme.http_calls.replies import origin_of
+from stillme.json_paths import follow, leaves
+from stillme.placeholders import fill_json, names_in
+from stillme.protocols import Capabilities, Needs, spec_of
+from stillme.types import Json, Portrait, Prompt, Request
 
 PLACEHOLDERS = ("source", "source_data_uri", "source2", "source2_data_uri", "instruction", "seed")
+_PLACES = ("source", "source2")
+_NEVER = "\0"
+"""A state that no job has: where the audit names none that is bad, every one but `done` is waited for."""
+_SHOWN = 8
+"""Fields of an answer that a message names."""
 
 
 class HttpEditorParameters(EndpointParameters):
@@ -27,22 +37,53 @@ class HttpEditorParameters(EndpointParameters):
     picture: str = ""
     """Path of the picture in the answer, such as `data.0.b64_json`: base64, a data URI or a link. Empty: the whole
     answer is the picture."""
+    files: dict[str, Literal["{source}", "{source2}"]] = {}
+    """Fields of an upload form that take a picture's file; then `template` has the other fields of the form."""
+    job: str = ""
+    """For a server that queues work: path of the job's name in the first answer, such as `id`."""
+    status_url: str = Field(default="", exclude=True)
+    """Where to look for the job, such as `https://images.example/jobs/{job}`."""
+    status: str = Field(default="status", exclude=True)
+    """Path of the job's state in the answer to a look."""
+    done: tuple[str, ...] = Field(default=(), exclude=True)
+    """States of a job that has its picture, such as `["succeeded"]`."""
+    failed: tuple[str, ...] = Field(default=(), exclude=True)
+    """States of a job that will never have one. Every other state is waited for."""
+    result_url: str = Field(default="", exclude=True)
+    """Where the picture is asked for, if the look does not have it: `https://images.example/jobs/{job}/result`."""
+    poll_seconds: float = Field(default=0.5, gt=0, exclude=True)
+    """Seconds between the first looks; later ones are further apart."""
     seed: Literal["exact", "best_effort", "none"] | None = Field(default=None, exclude=True)
     """What a seed is worth; by default `best_effort` with {seed} in `template`, else `none`."""
 
 
-class HttpEditor:
-    """Any server that takes JSON and returns a picture: by `url`, `template` and `picture`."""
+class HttpEditor(Queued):
+    """Any server that takes JSON or an upload form and returns a picture: by `url`, `template` and `picture`."""
 
     Parameters: ClassVar[type[BaseModel]] = HttpEditorParameters
     needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
+    service: ClassVar[str] = "http"
+    key_variable: ClassVar[str] = ""
+    key_required: ClassVar[bool] = False
+    more_inputs: ClassVar[str] = "; add {source2} to `template`"
 
     def __init__(self, parameters: HttpEditorParameters) -> None:
-        self._endpoint = Endpoint(parameters)
-        self._picture = parameters.picture
-        self._jobs: Jobs = JobsInMemory()
+        self._http, self._place = parameters, Address(parameters)
+        price = self._place.price
+        super().__init__(
+            ResumingParameters(
+                model=self._place.server or "server",
+                base_url=origin_of(parameters.url),
+                price=None if price is None else Price(image=price),
+                timeout=parameters.timeout,
+                concurrency=parameters.concurrency,
+                requests_per_minute=parameters.requests_per_minute,
+                poll_seconds=parameters.poll_seconds,
+            )
+        )
+        self.queue = _queue(parameters)
         self.spec = spec_of("http", "1", parameters)
-        placeholders = self._endpoint.placeholders
+        placeholders = names_in([parameters.template, parameters.files])
         self.capabilities = Capabilities(
             inputs=2 if {"source2", "source2_data_uri"} & placeholders else 1,
             concurrency=parameters.concurrency,
@@ -50,94 +91,113 @@ class HttpEditor:
             size="any",
             can_refuse=bool(parameters.refusal),
         )
+        self._first = threading.Lock()
+        self._has_answered = False
+        self._wrong: CallFailed | None = None
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Placeholders that are unknown or missing, and keys that are missing or would be sent in the open."""
-        yield from self._endpoint.problems(PLACEHOLDERS, ("source", "instruction"))
+        """Placeholders that are unknown or missing, a queue that is half described, and keys that go astray."""
+        yield from self._place.template_problems(PLACEHOLDERS, ("source", "instruction"), self._http.files)
+        if bool(self._http.job) != bool(self._http.status_url and self._http.done):
+            yield "queued work needs `job`, `status_url` and `done`; write all three, or none"
+        for name in ("status_url", "result_url"):
+            url = getattr(self._http, name)
+            if url and (origin_of(url) != self._settings.base_url or "{job}" not in url):
+                yield f"`{name}` must be at {self._settings.base_url}, where the keys go, and have {{job}} in it"
+        yield from self._place.problems()
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """That a new checkpoint would not be noticed, unless the audit names its revision."""
+        yield from revision_note(self._http.revision, self._http.url)
 
     @property
     def provider(self) -> str:
         """The server's address."""
-        return self._endpoint.server
+        return self._place.server
 
-    def expected_dollars(self) -> float | None:
-        """The price that the audit gives; None if unknown."""
-        return self._endpoint.price
+    def _secrets(self) -> Sequence[str]:
+        return [variable(name) for name in self._place.variables]
 
-    def remember_in(self, jobs: Jobs) -> None:
-        """Keep links to pictures that are paid for where a crash does not lose them."""
-        self._jobs = jobs
+    def _key(self, url: str | None = None) -> str:
+        for problem in self._place.problems():
+            raise CallFailed(problem, retryable=True, fatal=True)
+        return ""
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """One call per request."""
-        for request in requests:
-            yield self._outcome(request)
+    def _headers(self, key: str) -> Mapping[str, str]:
+        return self._place.headers
 
-    def close(self) -> None:
-        """Close the connections. The next edit opens them again."""
-        self._endpoint.close()
+    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+        """The first answer is waited for alone: a wrong path is noticed after one paid call, not after several."""
+        if self._has_answered:
+            return super()._ask(connection, call)
+        with self._first:
+            if self._wrong is not None:
+                raise self._wrong
+            answer = super()._ask(connection, call)
+            self._has_answered = True
+            return answer
 
-    def _outcome(self, request: Request) -> EditOutcome:
-        if link := self._jobs.open(request.key):
-            return self._fetched(request, link)
-        given, taken = len(request.portraits), self.capabilities.inputs
-        if given > taken:
-            return Failed(error=f"takes {taken} portraits, not {given}; add {{source2}} to `template`", retryable=False)
+    def _submission(self, call: Call) -> Content:
+        address = urlsplit(self._http.url)
+        path = f"{address.path}?{address.query}" if address.query else address.path
         # A request with one portrait leaves the second place empty.
         values: dict[str, object] = {"source2": None, "source2_data_uri": None}
-        try:
-            for place, portrait in zip(("source", "source2"), request.portraits, strict=False):
-                values |= encoded(place, portrait.image.path)
-        except (UnreadableImage, OSError) as error:
-            return Failed(error=str(error), retryable=False)
-        answer = self._endpoint.ask(values | {"instruction": request.instruction, "seed": request.seed})
-        match answer:
-            case Reply():
-                return self._answered(request, answer)
-            case Refusing():
-                cost = (self._endpoint.price or 0.0) * answer.charged
-                effective = {"signal": answer.signal, **(self._endpoint.unknown_cost if answer.charged else {})}
-                return Refused(message=answer.message, effective=effective, cost=cost)
-            case Failed():
-                return answer
+        for name, picture in zip(_PLACES, call.pictures, strict=False):
+            values |= {name: picture.base64, f"{name}_data_uri": picture.data_uri}
+        fields = fill_json(self._http.template, values | {"instruction": call.instruction, "seed": call.seed})
+        if not self._http.files:
+            return Content(path=path, body=fields, method=self._http.method)
+        files: list[File] = []
+        for field, place in self._http.files.items():
+            number = _PLACES.index(place.strip("{}"))
+            if number < len(call.pictures):
+                picture = call.pictures[number]
+                files.append((field, (picture.file_name, picture.data, picture.mime)))
+        form = {name: str(value) for name, value in cast("dict[str, Json]", fields).items() if value is not None}
+        return Content(path=path, files=files, form=form, method=self._http.method)
 
-    def _answered(self, request: Request, reply: Reply) -> EditOutcome:
-        """The picture is the answer itself, or stands at `picture`, or is linked there."""
-        if not self._picture:
-            return self._edited(reply.content)
-        text = follow(reply.body, self._picture)
-        if not isinstance(text, str) or not text:
-            shown = self._endpoint.shown(reply.text) or "empty"
-            return self._endpoint.failed(f"no picture at {self._picture!r}; the answer: {shown}")
-        if text.startswith(("http://", "https://")):
-            # Before it is fetched: the picture is paid for, and the next try fetches this one.
-            self._jobs.add(request.key, text)
-            return self._fetched(request, text)
-        try:
-            written = text.partition(";base64,")[2] if text.startswith("data:") else text
-            return self._edited(base64.b64decode("".join(written.split()), validate=True))
-        except (binascii.Error, ValueError) as error:
-            return self._endpoint.failed(f"{self._picture!r} is neither base64 nor a link ({error})")
+    def _submit(self, client: JsonClient, call: Call) -> str | Answer:
+        if not self._http.job:
+            return super()._submit(client, call)
+        reply = self._checked(client.post(self._submission(call)))
+        name = follow(reply.body, self._http.job)
+        if not isinstance(name, str | int):
+            raise self._misread(f"no job at {self._http.job!r}", reply)
+        return str(name)
 
-    def _fetched(self, request: Request, link: str) -> EditOutcome:
-        reply = self._endpoint.fetch(link)
-        if isinstance(reply, Failed):
-            return reply
-        outcome = (
-            self._edited(reply.content)
-            if reply.status < 300
-            else self._endpoint.failed(f"the picture is not there ({reply.status}: {self._endpoint.shown(reply.text)})")
-        )
-        if isinstance(outcome, Failed):
-            self._jobs.end(request.key)
-        else:
-            self._jobs.answered(request.key)
-        return outcome
+    def _link(self, reply: Reply) -> Json:
+        """The picture of an answer as a link or a data URI: it is the answer itself, or stands at `picture`."""
+        if not self._http.picture:
+            if isinstance(reply.body, dict | list):
+                raise self._misread("the answer is JSON, not a picture", reply)
+            return f"data:;base64,{base64.b64encode(reply.content).decode()}"
+        found = follow(reply.body, self._http.picture)
+        if not isinstance(found, str) or not found:
+            raise self._misread(f"no picture at {self._http.picture!r}", reply)
+        if found.startswith(("http://", "https://", "data:")):
+            return found
+        return f"data:;base64,{''.join(found.split())}"
 
-    def _edited(self, data: bytes) -> EditOutcome:
-        try:
-            size = images.read_picture(data, name="the picture in the answer").size
-        except UnreadableImage as error:
-            return self._endpoint.failed(str(error))
-        effective = {"size": list(size), **self._endpoint.unknown_cost}
-        return Edited(image=data, effective=effective, cost=self._endpoint.price or 0.0)
+    def _misread(self, problem: str, reply: Reply) -> CallFailed:
+        """An answer in which the picture is not where the audit says. The first one stops the editor."""
+        fields = [path for path, _ in leaves(reply.body) if path]
+        if not fields or self._has_answered:
+            return unexpected_answer(problem, reply.text, usage=Usage(images=1))
+        more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
+        error = f"{problem}; the answer has {', '.join(fields[:_SHOWN])}{more}: {reply.text}"
+        self._wrong = CallFailed(error, retryable=True, fatal=True)
+        return CallFailed(error, retryable=True, fatal=True, usage=Usage(images=1))
+
+
+def _queue(parameters: HttpEditorParameters) -> Queue:
+    refusal = Mark(
+        path=parameters.refusal, values=parameters.refusal_values, words=parameters.refusal_message, pictures=1
+    )
+    return Queue(
+        look=parameters.status_url or "{job}",
+        result=parameters.result_url,
+        state=parameters.status,
+        done=parameters.done,
+        failed=parameters.failed or (_NEVER,),
+        refusals=(refusal,) if parameters.refusal else (),
+    )

@@ -1,1 +1,1 @@
-"""Calls over HTTP: an answer arrives whole and in time, or not at all."""
+"""Calls over HTTP: one client, one table of statuses. An answer arrives whole, in time and in size, or not at all."""

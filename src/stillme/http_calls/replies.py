@@ -1,4 +1,4 @@
-"""What a server answered, whatever its status."""
+"""What a server answered, whatever its status, and what that means for the next call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cached_property
+from urllib.parse import urljoin, urlsplit
 
-from stillme.types import Json
+from stillme.types import Failed, Json
+
+_FATAL = frozenset({401, 402, 403, 404, 405})
+"""No key, no money, no permission, no such model or address: the same for every call until the user acts."""
+_TEMPORARY = frozenset({408, 409, 425, 429})
+_THROTTLED = 429
+_FIRST_ERROR, _FIRST_OF_THE_SERVER = 400, 500
+
+
+class Unanswered(Exception):
+    """No complete answer came. `sent`: whether the server may have got the request, and may charge for it."""
+
+    def __init__(self, error: str, *, sent: bool) -> None:
+        super().__init__(error)
+        self.sent = sent
 
 
 @dataclass(frozen=True)
@@ -23,15 +38,42 @@ class Reply:
     @cached_property
     def body(self) -> Json:
         """The parsed JSON; None if it is not JSON."""
-        try:
-            return json.loads(self.content)
-        except ValueError:
-            return None
+        return parsed(self.content)
 
     @property
     def text(self) -> str:
         """The content as text."""
         return self.content.decode(errors="replace")
+
+
+def parsed(content: bytes | str) -> Json:
+    """The JSON of an answer; None where it is none that can be read, however it is broken."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        # Also an integer of thousands of digits, and brackets within brackets without end.
+        return None
+
+
+def is_temporary(status: int) -> bool:
+    """Whether the same call may succeed later."""
+    return status in _TEMPORARY or status >= _FIRST_OF_THE_SERVER
+
+
+def failure_of(status: int, words: str, headers: Mapping[str, str] | None = None, *, url: str = "") -> Failed:
+    """The failure that a status means, with the server's words. Only who asks knows which are a refusal."""
+    redirected = status < _FIRST_ERROR
+    if redirected:
+        words = _redirect(url, (headers or {}).get("location", ""))
+    fatal = status in _FATAL or redirected
+    return Failed(
+        error=f"{status}: {words.strip() or 'no explanation'}",
+        status=str(status),
+        retryable=fatal or is_temporary(status),
+        fatal=fatal,
+        throttled=status == _THROTTLED,
+        retry_after=retry_after(headers or {}),
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -47,3 +89,15 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (ValueError, TypeError):
         return None
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port, without credentials."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _redirect(url: str, location: str) -> str:
+    """A key is not sent along a redirect, so none is followed: the address in the audit must be the last one."""
+    target = urljoin(url, location) if location else "nowhere"
+    return f"{origin_of(url)} redirects to {target}, where nothing is sent; write that address in the audit"

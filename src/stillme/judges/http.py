@@ -51,7 +51,8 @@ class HttpJudge:
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Placeholders that are unknown or missing, paths of other axes, and keys that are missing or sent openly."""
-        yield from self._endpoint.problems(PLACEHOLDERS, ("edited",))
+        yield from self._endpoint.address.template_problems(PLACEHOLDERS, ("edited",))
+        yield from self._endpoint.address.problems()
         for axis in self._settings.paths:
             if axis not in self._settings.axes:
                 yield f"`paths.{axis}` is for an axis that `axes` does not list; add it there, or remove the path"
@@ -59,11 +60,11 @@ class HttpJudge:
     @property
     def provider(self) -> str:
         """The server's address."""
-        return self._endpoint.server
+        return self._endpoint.address.server
 
     def expected_dollars(self) -> float | None:
         """The price that the audit gives; None if unknown."""
-        return self._endpoint.price
+        return self._endpoint.address.price
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
         """One call per pair."""
@@ -104,7 +105,7 @@ class HttpJudge:
             failed = self._endpoint.failed(f"{error}; the answer: {self._endpoint.shown(reply.text) or 'empty'}")
             return self._alike(failed, raw=raw, charged=True)
         return Assessment(
-            ratings=ratings, raw=raw, effective=self._endpoint.unknown_cost, cost=self._endpoint.price or 0.0
+            ratings=ratings, raw=raw, effective=self._endpoint.unknown_cost, cost=self._endpoint.address.price or 0.0
         )
 
     def _scores(self, reply: Reply) -> Json:
@@ -124,7 +125,7 @@ class HttpJudge:
         return scores
 
     def _alike(self, rating: Rating, *, raw: str | None = None, charged: bool = False) -> Assessment:
-        cost = rating.cost if isinstance(rating, Failed) else (self._endpoint.price or 0.0) * charged
+        cost = rating.cost if isinstance(rating, Failed) else (self._endpoint.address.price or 0.0) * charged
         effective = dict(self._endpoint.unknown_cost) if charged else dict[str, Json]()
         ratings = dict.fromkeys(self.capabilities.axes, rating)
         return Assessment(ratings=ratings, raw=raw, effective=effective, cost=cost)

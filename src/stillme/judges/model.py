@@ -84,7 +84,7 @@ class ModelJudge:
                 failed = Failed(error=f"malformed twice: {reply.problem}", retryable=False, status=MALFORMED)
                 return _assessment(dict.fromkeys(form.axes, failed), reply)
             case Failed():
-                return Assessment(ratings=dict.fromkeys(form.axes, reply), cost=reply.cost)
+                return Assessment(ratings=dict.fromkeys(form.axes, reply), effective=reply.effective, cost=reply.cost)
             case never:
                 assert_never(never)
 

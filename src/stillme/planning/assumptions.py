@@ -91,11 +91,11 @@ class Assumptions:
     """The ICC of scores, for means; its rate has no meaning."""
     origin: str
     seconds: Mapping[str, float] = field(default_factory=_no_numbers)
-    """Per edit, by the key or the plugin's name of an editor, as measured in an earlier run."""
+    """Per edit or question, by the key of the specification, as measured on this machine, or in the run to be like."""
     dollars: Mapping[str, float] = field(default_factory=_no_numbers)
     """Per edit or question, likewise."""
     timed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The run that they are from, likewise."""
+    """The run that seconds and dollars are from, likewise."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -112,22 +112,26 @@ class Assumptions:
 def assume(options: PlanOptions, earlier: EarlierRuns, runs: Sequence[Path] = ()) -> Assumptions:
     """The user's numbers, else the earlier run's, else the defaults.
 
-    Seconds and dollars are also those of `runs`, the audit's own and those that it reuses, and of other runs that were
-    made on this machine.
+    Dollars are also those of `runs`, the audit's own and those that it reuses, and of other runs that were made on this
+    machine; seconds only of those made on this machine.
     """
     if options.like is not None:
         return _from_run(earlier.at(options.like), options.like, options)
     seconds: dict[str, float] = {}
     dollars: dict[str, float] = {}
     timed: dict[str, str] = {}
-    for folder in (*runs, *recent_runs()):
+    here = recent_runs()
+    made_here = {folder.resolve() for folder in here}
+    for folder in (*runs, *here):
         # Another run that is damaged or of a later version only costs its numbers.
         with suppress(StillmeError, sqlite3.DatabaseError):
             if Store.exists(folder):
                 with Store.reading(folder) as store:
                     took, cost = _measured(store)
-                seconds, dollars = took | seconds, cost | dollars
-                timed = dict.fromkeys(took, str(folder)) | timed
+                if folder.resolve() in made_here:
+                    seconds = took | seconds
+                dollars = cost | dollars
+                timed = dict.fromkeys(cost, str(folder)) | timed
     return replace(_by_default(options), seconds=seconds, dollars=dollars, timed=timed)
 
 
@@ -212,9 +216,6 @@ def _measured(store: Store) -> tuple[dict[str, float], dict[str, float]]:
     dollars: dict[str, float] = {}
     works: tuple[Work, ...] = ("edit", "assessment")
     for work in works:
-        for key, use, took, cost in store.averages(work):
-            # The same specification first, else the same plugin with other parameters.
-            for name in (key, use):
-                seconds.setdefault(name, took)
-                dollars.setdefault(name, cost)
+        for key, took, cost in store.averages(work):
+            seconds[key], dollars[key] = took, cost
     return seconds, dollars

@@ -13,6 +13,7 @@ from stillme.errors import UnknownName
 from stillme.planning.assumptions import Assumptions, PlanOptions
 from stillme.planning.speed import Speed, speed_of
 from stillme.protocols import Priced, expected_dollars
+from stillme.types import Spec
 
 _ACCELERATED = "torch"
 """An editor that needs this runs on a GPU."""
@@ -94,31 +95,65 @@ def bills(audit: Audit, options: PlanOptions, assumed: Assumptions) -> Bills:
     for name in options.seconds:
         if name and name not in names:
             raise UnknownName.among("editor", name, names, f"The audit has {', '.join(names)}.")
-    editors = tuple(_editor(audit, named, options, assumed) for named in audit.editors)
+    stated = audit.config
+    editors = tuple(
+        _editor(audit, named, options, _prices(section.parameters, named.editor.spec, assumed), assumed)
+        for section, named in zip(stated.editors, audit.editors, strict=True)
+    )
+    asked = [
+        (named, _prices(section.parameters, named.judge.spec, assumed))
+        for section, named in zip(stated.judges, audit.judges, strict=True)
+    ]
     pictures = sum(bill.calls for bill in editors)
     return Bills(
         editors=editors,
-        judges=tuple(_judge(named, pictures, assumed) for named in audit.judges),
+        judges=tuple(_judge(named, pictures, prices, assumed) for named, prices in asked),
         extractors=tuple(_extractor(audit, named) for named in audit.extractors),
         gpu_dollars=options.gpu_dollars,
-        sentinels=tuple(_sentinels(audit, named, assumed) for named in audit.judges if audit.sentinel_count(named)),
+        sentinels=tuple(
+            _sentinels(audit, named, prices, assumed) for named, prices in asked if audit.sentinel_count(named)
+        ),
     )
 
 
-def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, assumed: Assumptions) -> Bill:
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """Where the price of one call comes from: the audit, else a run, else what the plugin expects."""
+
+    in_the_audit: bool
+    measured: float | None
+    run: str
+
+    def of(self, plugin: object, calls: int) -> tuple[float | None, str]:
+        """Dollars of all calls, and the source of the price."""
+        if not calls or not isinstance(plugin, Priced):
+            return 0.0, ""
+        if self.measured and not self.in_the_audit:
+            return calls * self.measured, f"${self.measured:.4g} each, measured in {self.run}"
+        price = expected_dollars(plugin)
+        if price is None:
+            return None, "price unknown"
+        origin = "as the audit says" if self.in_the_audit else "by the price list"
+        return calls * price, f"${price:.4g} each, {origin}" if price else ""
+
+
+def _prices(parameters: Mapping[str, Any], spec: Spec, assumed: Assumptions) -> _Prices:
+    return _Prices("price" in parameters, assumed.dollars.get(spec.key), assumed.timed.get(spec.key, ""))
+
+
+def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, prices: _Prices, assumed: Assumptions) -> Bill:
     by_arm = Counter({str(arm): 0 for arm in audit.config.arms})
     by_arm.update(str(arm) for _, arm, _ in audit.cells(named))
     counts = {arm: count * len(named.seeds) for arm, count in by_arm.items()}
     calls = sum(counts.values())
-    spec, needs = named.editor.spec, named.editor.needs
+    needs = named.editor.needs
     gpu = bool(needs.memory_gb) or _ACCELERATED in needs.modules
     speed = speed_of(named, options, assumed)
-    dollars = _dollars(named.editor, calls, _first(assumed.dollars, spec.key, spec.use))
+    dollars, price = prices.of(named.editor, calls)
     notes = [f"GPU with about {needs.memory_gb:g} GB"] if needs.memory_gb else []
-    if gpu:
+    if gpu or speed.seconds is not None:
         notes.append(_time_note(speed, calls))
-    if dollars is None:
-        notes.append("price unknown")
+    notes += [price] if price else []
     return Bill(
         name=named.name,
         calls=calls,
@@ -136,12 +171,14 @@ def _time_note(speed: Speed, calls: int) -> str:
     return f"{calls * speed.low / 3600:,.0f} to {calls * speed.high / 3600:,.0f} h, {speed.origin}"
 
 
-def _judge(named: NamedJudge, pictures: int, assumed: Assumptions) -> Bill:
+def _judge(named: NamedJudge, pictures: int, prices: _Prices, assumed: Assumptions) -> Bill:
     spec, given = named.judge.spec, named.judge.capabilities.given
     calls = 0 if given else pictures * named.record().asked
-    dollars = _dollars(named.judge, calls, _first(assumed.dollars, spec.key, spec.use))
-    notes = ["its scores are imported"] if given else [] if dollars is not None else ["price unknown"]
-    seconds = _first(assumed.seconds, spec.key, spec.use)
+    dollars, price = prices.of(named.judge, calls)
+    seconds = assumed.seconds.get(spec.key)
+    notes = ["its scores are imported"] if given else [price] if price else []
+    if calls and seconds is not None:
+        notes.append(f"{seconds:.3g} s a question, measured in {assumed.timed[spec.key]}")
     return Bill(
         name=named.name,
         calls=calls,
@@ -153,10 +190,10 @@ def _judge(named: NamedJudge, pictures: int, assumed: Assumptions) -> Bill:
     )
 
 
-def _sentinels(audit: Audit, named: NamedJudge, assumed: Assumptions) -> Bill:
+def _sentinels(audit: Audit, named: NamedJudge, prices: _Prices, assumed: Assumptions) -> Bill:
     spec, calls = named.judge.spec, audit.sentinel_count(named)
-    dollars = _dollars(named.judge, calls, _first(assumed.dollars, spec.key, spec.use))
-    seconds = _first(assumed.seconds, spec.key, spec.use)
+    dollars, price = prices.of(named.judge, calls)
+    seconds = assumed.seconds.get(spec.key)
     return Bill(
         name=named.name,
         calls=calls,
@@ -164,23 +201,11 @@ def _sentinels(audit: Audit, named: NamedJudge, assumed: Assumptions) -> Bill:
         dollars=dollars,
         hours=None if seconds is None else calls * seconds / 3600,
         gpu=False,
-        note="" if dollars is not None else "price unknown",
+        note=price,
     )
 
 
 def _extractor(audit: Audit, named: NamedExtractor) -> Bill:
     calls = len(audit.portraits_to_describe)
-    dollars = _dollars(named.extractor, calls, None)
-    note = "" if dollars is not None else "price unknown"
+    dollars, note = _Prices(in_the_audit=False, measured=None, run="").of(named.extractor, calls)
     return Bill(name=named.name, calls=calls, by_arm={}, dollars=dollars, hours=None, gpu=False, note=note)
-
-
-def _dollars(plugin: object, calls: int, measured: float | None) -> float | None:
-    if not calls:
-        return 0.0
-    price = measured if measured and isinstance(plugin, Priced) else expected_dollars(plugin)
-    return None if price is None else calls * price
-
-
-def _first(known: Mapping[str, float], *names: str) -> float | None:
-    return next((known[name] for name in names if name in known), None)

@@ -41,9 +41,8 @@ def speed_of(named: NamedEditor, options: PlanOptions, assumed: Assumptions) -> 
     told = options.seconds.get(named.name, options.seconds.get(""))
     if told is not None:
         return Speed(seconds=told, origin="as you say")
-    measured = next((name for name in (spec.key, spec.use) if name in assumed.seconds), None)
-    if measured is not None:
-        return Speed(seconds=assumed.seconds[measured], origin=f"measured in {assumed.timed[measured]}")
+    if spec.key in assumed.seconds:
+        return Speed(seconds=assumed.seconds[spec.key], origin=f"measured in {assumed.timed[spec.key]}")
     known = published()
     own = known.get(spec.use)
     times = own.seconds.values() if own else [time for other in known.values() for time in other.seconds.values()]

@@ -4,7 +4,7 @@ from stillme.editors.hosted.catalogue import Price, Usage
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
 from stillme.editors.hosted.encoded_images import EncodedImage, from_base64
 from stillme.editors.hosted.faults import CallFailed, Declined, from_connection, from_status, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Reply, download
+from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.errors import Refusal, UnreadableImage
 from stillme.portraits.synthetic import portraits as synthetic_portraits
 from stillme.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
@@ -59,7 +59,6 @@ __all__ = [
     "Spec",
     "UnreadableImage",
     "Usage",
-    "download",
     "from_base64",
     "from_connection",
     "from_status",

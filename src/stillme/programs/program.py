@@ -42,6 +42,8 @@ class ProgramParameters(Parameters):
     """The command line, as one text or as a list. No shell is started."""
     version: str = Field(default="", exclude=True)
     """Replaces the hash of its files; change it when its behaviour changes for a reason outside of them."""
+    revision: str = ""
+    """Which checkpoint it uses; change it when another one is behind it, and everything is asked again."""
     timeout: float = Field(default=600.0, gt=0, exclude=True)
     """Seconds for one call; then it is killed, with everything that it started."""
     concurrency: int = Field(default=1, ge=1, le=256, exclude=True)

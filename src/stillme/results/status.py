@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ class Status:
     """Combined scores that lack a judge."""
     known_answers: tuple[KnownAnswers, ...] = ()
     """What judges said to hidden pairs of known truth."""
+    made: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """When the first and the last edit of each editor were made, UTC."""
     pictures: str = ""
     """Where new pictures are kept; empty for the run folder."""
 
@@ -59,6 +61,7 @@ class Status:
             "seconds": self.totals.seconds,
             "failures": _as_json(self.failures),
             "models": [judge.as_json() for judge in self.models],
+            "made": {editor: {"first": first, "last": last} for editor, (first, last) in self.made.items()},
             "weights": [editor.as_json() for editor in self.weights],
             "combined": self.gaps.as_json() if self.gaps else None,
             "known_answers": [answers.as_json() for answers in self.known_answers],
@@ -78,6 +81,7 @@ class Status:
         lines.append(f"  cost     {self.totals.cost_text}, {self.totals.seconds:,.0f} s of work")
         if self.pictures:
             lines.append(f"  pictures {self.pictures}")
+        lines += [f"  made     {editor:<20}{_period(first, last)}" for editor, (first, last) in self.made.items()]
         lines += [f"  weights  {entry.editor:<20}{entry}" for entry in self.weights]
         lines += _reasons(self.failures)
         lines += [f"  warning: {judge}" for judge in drifted(self.models)]
@@ -163,10 +167,17 @@ def _reasons(failures: Sequence[Failure]) -> Iterator[str]:
         yield f"  and {len(failures) - _SHOWN:,} more reasons; `stillme export` lists all"
 
 
+def _period(first: str, last: str) -> str:
+    """When, to the minute, UTC."""
+    begin, end = (moment[:16].replace("T", " ") for moment in (first, last))
+    return f"{begin} UTC" if begin == end else f"{begin} to {end} UTC"
+
+
 def status_of(run: Run) -> Status:
     """Count the rows of a run, without disturbing a process that is writing them."""
     store = run.store
     counts, totals = count(run)
+    times = store.editing_times()
     return Status(
         folder=run.folder,
         counts=counts,
@@ -176,6 +187,7 @@ def status_of(run: Run) -> Status:
         weights=tuple(editor_weights(run)),
         gaps=_gaps(run),
         known_answers=_known_answers(run),
+        made={editor.name: times[editor.spec.key] for editor in run.design.editors if editor.spec.key in times},
         pictures=store.places.current,
     )
 

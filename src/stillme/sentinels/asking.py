@@ -34,15 +34,17 @@ class Sentinel:
     epoch: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class SentinelTask:
-    """A sentinel that a judge has to rate. Its pictures are made when they are needed, in the form of a real pair."""
+    """A sentinel that a judge has to rate. Its pictures are made in the form of a real pair, before its turn comes."""
 
     sentinel: Sentinel
     model: Pair
     """The real pair whose file formats and pixel sizes it shares."""
     pictures: Pictures
-    answered_before: int
+    answered_before: int = 0
+    """How many real questions were sent before it."""
+    sent: bool = False
 
     @property
     def key(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from stillme.audit import Audit, NamedJudge
@@ -99,10 +101,13 @@ class Mixture:
             failed=store.failed_sentinels,
             only_failed=only_failed,
         )
-        self._next: Sentinel | None = None
+        self._next: SentinelTask | None = None
         self._asked = store.count_answers(named.judge.spec.key) if sentinels.count else 0
-        """Real questions, those of earlier runs included."""
+        """Real questions that were handed out, those of earlier runs included."""
+        self._sent, self._lock = self._asked, threading.Lock()
+        """Those that were sent: a worker may wait, and pictures take their time."""
         self._model: Pair | None = None
+        self._made = threading.Event()
 
     def among(self, tasks: Iterable[Task]) -> Iterator[Asked]:
         """The tasks; after each of them the next sentinel, if it is due. So the first question is never one."""
@@ -119,17 +124,42 @@ class Mixture:
         while sentinel := self._due():
             yield sentinel
 
+    def send(self, tasks: Sequence[Asked]) -> None:
+        """These are sent now, for the first time or again: what comes before a sentinel is counted here."""
+        with self._lock:
+            for task in tasks:
+                if isinstance(task, SentinelTask) and not task.sent:
+                    task.answered_before = self._sent
+                self._sent += isinstance(task, Task) and not task.sent
+                task.sent = True
+
     def _due(self) -> SentinelTask | None:
-        self._next = self._next or next(self._waiting, None)
-        if self._next is None or self._next.place > self._asked:
+        """The next sentinel, if this is its place. Its pictures are made while the questions before it are asked."""
+        self._next = self._next or self._coming()
+        if self._next is None or self._next.sentinel.place > self._asked:
             return None
+        # Others must not overtake it meanwhile.
+        self._made.wait()
+        task, self._next = self._next, None
+        return task
+
+    def _coming(self) -> SentinelTask | None:
         self._model = self._model or example_of(self._named, self._audit, self._store)
-        if self._model is None:
+        sentinel = next(self._waiting, None) if self._model else None
+        if sentinel is None or self._model is None:
             return None
-        sentinel, self._next = self._next, None
-        return SentinelTask(
-            sentinel=sentinel, model=self._model, pictures=self._store.pictures, answered_before=self._asked
-        )
+        task = SentinelTask(sentinel=sentinel, model=self._model, pictures=self._store.pictures)
+        self._made.clear()
+        threading.Thread(target=self._make, args=(task,), daemon=True).start()
+        return task
+
+    def _make(self, task: SentinelTask) -> None:
+        try:
+            # What goes wrong here goes wrong again, and is reported, where the judge is asked.
+            with suppress(Exception):
+                _ = task.pair
+        finally:
+            self._made.set()
 
 
 def _of_shard(sentinels: Iterable[Sentinel], shard: Shard | None) -> Iterator[Sentinel]:

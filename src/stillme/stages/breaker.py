@@ -15,6 +15,8 @@ _VARYING = re.compile(r"[0-9a-f]{8,}|\d+")
 _COMPARED = 120
 """Characters of a message that are compared."""
 _LONGEST_PAUSE = 60.0
+_DOUBLINGS = 16
+"""Of a pause, at most: it is as long as can be by then."""
 _COMPLAINTS = 3
 """Rate limits in a row, without an answer between them, that count as an outage if they last."""
 
@@ -74,7 +76,7 @@ class Breaker:
         self._in_a_row += 1
         # Calls that were under way when it opened fail during the first pause; they tell nothing new.
         if self.open and self.seconds_until_trial <= 0:
-            longer = min(self._patience.pause * 2**self._pauses, _LONGEST_PAUSE)
+            longer = min(self._patience.pause * 2.0 ** min(self._pauses, _DOUBLINGS), _LONGEST_PAUSE)
             pause = longer if failure.retry_after is None else failure.retry_after
             self._next_trial = min(self._now() + pause, max(self._now(), self._failing_since + self._bearable))
             self._pauses += 1

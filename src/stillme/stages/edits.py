@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -31,11 +32,10 @@ from stillme.stages.loop import (
     steps,
     until_ready,
 )
-from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.workers import EditWorker, Kept, Placed, Posting, asks_elsewhere, gpus_of, label_of
 from stillme.store import EditRow, Store
-from stillme.types import Failed, Json, Request
+from stillme.types import UNPRICED, EditOutcome, Failed, Json, Request, is_unpriced
 
 
 def edit(
@@ -51,8 +51,7 @@ def edit(
     Editors that ask different providers, or compute on different GPUs, work at the same time; others in turn, unless
     the executor has machines enough for all of them.
     """
-    shard = terms.shard
-    tallies = [_tally_of(named, audit, shard) for named in audit.editors]
+    tallies = [_tally_of(named, audit, terms) for named in audit.editors]
 
     def activity_of(named: NamedEditor, tally: Tally) -> Activity:
         can = named.editor.capabilities
@@ -66,7 +65,7 @@ def edit(
             return store.finished_edits(keys) - (gone if remake else set())
 
         tasks = missing(
-            _requests(audit, named, shard),
+            requests_of(audit, named, terms),
             lambda request: request.key,
             finished,
             tally,
@@ -142,15 +141,17 @@ def _taken_by(editor: Editor, *, apart: bool) -> set[str]:
     return set(editor.devices) if apart and isinstance(editor, NamesDevices) else {"this machine"}
 
 
-def _tally_of(named: NamedEditor, audit: Audit, shard: Shard | None) -> Tally:
-    if shard:
-        return Tally(f"edit {named.name}", sum(1 for _ in _requests(audit, named, shard)))
+def _tally_of(named: NamedEditor, audit: Audit, terms: Terms) -> Tally:
+    if terms.shard or terms.limit is not None:
+        return Tally(f"edit {named.name}", sum(1 for _ in requests_of(audit, named, terms)))
     unasked = sum(1 for _ in audit.unasked(named))
     return Tally(f"edit {named.name}", audit.request_count(named) - unasked)
 
 
-def _requests(audit: Audit, named: NamedEditor, shard: Shard | None) -> Iterator[Request]:
-    requests = audit.requests(named)
+def requests_of(audit: Audit, named: NamedEditor, terms: Terms) -> Iterator[Request]:
+    """The requests of an editor that are to be done."""
+    requests = itertools.islice(audit.requests(named), terms.limit)
+    shard = terms.shard
     return requests if shard is None else (request for request in requests if shard.holds(request.key))
 
 
@@ -165,7 +166,7 @@ def _stage(
         rows = [
             EditRow(
                 request=done.task,
-                outcome=done.result.outcome,
+                outcome=_noted(done),
                 image=store.pictures.add(done.result.unwritten) if done.result.unwritten else done.result.image,
                 attempts=done.attempts,
                 seconds=done.seconds,
@@ -174,6 +175,10 @@ def _stage(
             for done in finished
         ]
         store.add_edits(rows)
+        if isinstance(editor, Resumable):
+            for row in rows:
+                if not isinstance(row.outcome, Failed):
+                    store.jobs.end(row.request.key)
         for row in rows:
             if row.image:
                 announce(row.request)
@@ -184,6 +189,7 @@ def _stage(
         failure=lambda kept: kept.outcome if isinstance(kept.outcome, Failed) else None,
         label=lambda kept: label_of(kept.outcome),
         cost=lambda kept: kept.outcome.cost,
+        unpriced=lambda kept: is_unpriced(kept.outcome.effective),
         save=save,
         name="edit",
         key=lambda request: request.key,
@@ -191,6 +197,12 @@ def _stage(
         expected=expected_dollars(editor),
         ends_calls=worker.ends_calls,
     )
+
+
+def _noted(done: Done[Request, Kept]) -> EditOutcome:
+    """The outcome, which says so where one of its tries may have been charged at an unknown price."""
+    outcome = done.result.outcome
+    return replace(outcome, effective={**outcome.effective, **UNPRICED}) if done.unpriced else outcome
 
 
 def _posting(

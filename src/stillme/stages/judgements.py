@@ -11,13 +11,14 @@ from stillme.errors import PicturesUnreachable
 from stillme.protocols import HasProvider, Judge, expected_dollars
 from stillme.sentinels.asking import Sentinels
 from stillme.stages.answers import Answered, Answers, Asked, Mixture
+from stillme.stages.edits import requests_of
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, steps, until_ready
 from stillme.stages.recording import Calibrations
 from stillme.stages.tally import Tally
 from stillme.stages.tasks import Fresh, Wanted, tasks_of
 from stillme.stages.workers import LOST_PICTURE, JudgeWorker, Placed, Posting, asks_elsewhere, gpus_of
 from stillme.store import Store
-from stillme.types import Assessment, Json, Pair, Request
+from stillme.types import UNPRICED, Assessment, Json, Pair, Request, is_unpriced
 
 
 def judge(
@@ -97,7 +98,7 @@ class _Work:
             with closing(worker):
                 yield from until_ready(worker, self._terms, self.tally)
                 limits = replace(limits, concurrency=worker.calls)
-                stage = _stage(worker, judge, self._store, self._answers)
+                stage = _stage(worker, judge, self._store, self._answers, self._mixture)
                 return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
 
     def _posting(self) -> Posting | None:
@@ -117,6 +118,9 @@ class _Work:
         return any(tally.ended is None for tally in self._editing) and not self._terms.should_end()
 
     def _count(self) -> None:
+        if self._terms.limit is not None:
+            self.tally.total = self._named.record().asked * sum(1 for _ in self._limited())
+            return
         coming = sum(tally.total for tally in self._editing) if self._still_editing else 0
         pictures = self._store.count_pictures([editor.editor.spec.key for editor in self._audit.editors])
         questions = self._named.record().asked * max(pictures, coming)
@@ -138,17 +142,32 @@ class _Work:
             while self.tally.saved < handed_out:
                 yield None  # what is under way has no row yet and would be asked again
             yield from grouped(self._missing(count=False), size)
-        yield from grouped(self._mixture.rest(), size)
+        if self._terms.limit is None:
+            yield from grouped(self._mixture.rest(), size)
 
     def _missing(
         self, requests: Iterable[Request] | None = None, *, up_to: int | None = None, count: bool = True
     ) -> Iterator[Asked]:
+        if self._terms.limit is not None and requests is None:
+            requests = self._limited()
         wanted = Wanted(requests=requests, up_to=up_to, only_failed=self._only_failed)
         tally = self.tally if count else Tally("", 0)
-        return self._mixture.among(tasks_of(self._named, self._audit, self._store, tally, wanted))
+        tasks = tasks_of(self._named, self._audit, self._store, tally, wanted)
+        return iter(tasks) if self._terms.limit is not None else self._mixture.among(tasks)
+
+    def _limited(self) -> Iterator[Request]:
+        for editor in self._audit.editors:
+            yield from requests_of(self._audit, editor, self._terms)
 
 
-def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers: Answers) -> Stage[Asked, Assessment]:
+def _stage(
+    worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers: Answers, mixture: Mixture
+) -> Stage[Asked, Assessment]:
+    def perform(tasks: Sequence[Asked]) -> Sequence[Assessment]:
+        pairs = [task.pair for task in tasks]
+        mixture.send(tasks)
+        return worker.perform(pairs)
+
     def save(finished: Sequence[Done[Asked, Assessment]]) -> None:
         for done in finished:
             if done.result.failure and done.result.failure.status == LOST_PICTURE:
@@ -159,7 +178,7 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
             [
                 Answered(
                     task=done.task,
-                    assessment=done.result,
+                    assessment=_noted(done),
                     attempts=done.attempts,
                     seconds=done.seconds,
                     cost=done.cost,
@@ -169,12 +188,13 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
         )
 
     return Stage(
-        perform=lambda tasks: worker.perform([task.pair for task in tasks]),
+        perform=perform,
         failed=worker.failed,
         ends_calls=worker.ends_calls,
         failure=lambda assessment: assessment.failure,
         label=lambda assessment: "failed" if assessment.failure else "judged",
         cost=lambda assessment: assessment.cost,
+        unpriced=lambda assessment: is_unpriced(assessment.effective),
         save=save,
         name="judge",
         key=lambda task: task.key,
@@ -182,3 +202,9 @@ def _stage(worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers
         expected=expected_dollars(judge),
         halted=lambda: answers.stopped,
     )
+
+
+def _noted(done: Done[Asked, Assessment]) -> Assessment:
+    """The assessment, which says so where one of its tries may have been charged at an unknown price."""
+    assessment = done.result
+    return replace(assessment, effective={**assessment.effective, **UNPRICED}) if done.unpriced else assessment

@@ -70,10 +70,16 @@ class Done(Generic[T, R]):
     """Of all attempts."""
     cost: float
     """Of all attempts, in dollars."""
+    unpriced: bool = False
+    """Whether a try was charged, or may have been, whose price is unknown."""
 
 
 def _never() -> str:
     return ""
+
+
+def _is_priced(_: object) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +103,8 @@ class Stage(Generic[T, R]):
     """Keeps tries that failed, in the calling thread."""
     expected: float | None = 0.0
     """The approximate cost of one task, in dollars; None if unknown."""
+    unpriced: Callable[[R], bool] = _is_priced
+    """Whether a result cost something unknown."""
     halted: Callable[[], str] = _never
     """Why to start nothing more, by what was saved so far; empty to go on."""
     ends_calls: bool = False
@@ -148,6 +156,8 @@ class Terms:
     """The part of the grid to do; None for all."""
     remake: bool = False
     """Make edits again whose picture is lost, also where that costs money."""
+    limit: int | None = None
+    """How many requests of each editor to do, from the first on; None for all."""
 
     def should_end(self) -> Ended | None:
         """Whether to start nothing more, whatever it costs."""
@@ -468,6 +478,7 @@ class _Loop(Generic[T, R]):
                 last_seconds=seconds,
                 seconds=seconds + (earlier.seconds if earlier else 0.0),
                 cost=self._stage.cost(result) + (earlier.cost if earlier else 0.0),
+                unpriced=self._stage.unpriced(result) or bool(earlier and earlier.unpriced),
             )
             for task, result in zip(order.tasks, results, strict=True)
         ]

@@ -28,12 +28,13 @@ class _Question:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Task:
     """A pair that a judge has to rate, and the key of the assessment."""
 
     key: str
     pair: Pair
+    sent: bool = False
 
 
 class Fresh:

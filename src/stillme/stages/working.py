@@ -25,6 +25,7 @@ from stillme.stages.loop import Activity, Terms, together
 from stillme.stages.prices import require_prices
 from stillme.stages.recording import Calibrations, record, record_or_defer
 from stillme.stages.reusing import take_over
+from stillme.stages.samples import samples
 from stillme.stages.shards import Shard, require_free_descriptions
 from stillme.stages.spending import Budget, Spending
 from stillme.stages.tally import Ended, Tally, worst
@@ -60,6 +61,8 @@ class Conditions:
     """Go on although a price is unknown, so that the budget cannot be kept."""
     shard: Shard | None = None
     """The part of the grid to do; None for all."""
+    limit: int | None = None
+    """How many requests of each editor to do, from the first on; None for all."""
     watch: Callable[[Tally], None] = _ignore
     say: Callable[[str], None] = _ignore
 
@@ -75,6 +78,8 @@ class Worked:
     """Why work failed that has not succeeded since."""
     known_answers: tuple[KnownAnswers, ...] = ()
     """What judges said to hidden pairs of known truth."""
+    samples: tuple[str, ...] = ()
+    """Of a limited run: every edit with its answers, a line each."""
 
 
 def work(
@@ -121,6 +126,7 @@ def work(
             allow_failures=conditions.allow_failures,
             remake=conditions.remake,
             shard=conditions.shard,
+            limit=conditions.limit,
         )
         only_failed = conditions.only_failed
         if "edit" in stages and audit.extractors:
@@ -138,6 +144,8 @@ def work(
                 worked.tallies.append(large.tally)
             worked.ended = worst(worked.ended, together(activities, terms))
         worked.totals, worked.failures = store.totals(), tuple(store.failures())
+        if conditions.limit is not None:
+            worked.samples = tuple(samples(audit, store, conditions.limit))
         worked.known_answers = tuple(answered_by(store, audit.design(calibrations).judges))
         return worked
 

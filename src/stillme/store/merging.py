@@ -164,7 +164,7 @@ def _merge_files(into: Path, folder: Path) -> None:
     jobs = folder / "jobs.jsonl"
     if jobs.is_file():
         known = (into / jobs.name).read_text("utf-8").splitlines() if (into / jobs.name).is_file() else []
-        fresh = [line for line in jobs.read_text("utf-8").splitlines() if line and line not in set(known)]
+        fresh = [line for line in jobs.read_text("utf-8").splitlines() if line.strip() and line not in set(known)]
         with (into / jobs.name).open("a", encoding="utf-8") as stream:
             stream.writelines(f"{line}\n" for line in fresh)
 

@@ -316,11 +316,11 @@ class Summaries:
             for spec, calls, attempts, seconds, dollars, unpriced in rows
         }
 
-    def averages(self, work: Work) -> Iterator[tuple[str, str, float, float]]:
-        """`(specification's key, plugin, seconds, dollars)` of an average finished piece of work."""
+    def averages(self, work: Work) -> Iterator[tuple[str, float, float]]:
+        """`(specification's key, seconds, dollars)` of an average finished piece of work."""
+        worker = _WORKER[work]
         yield from self._connection.execute(
-            f"SELECT s.key, s.use, AVG(w.seconds), AVG(w.cost) FROM {work} w JOIN spec s ON s.key = w.{_WORKER[work]} "
-            "WHERE w.final = 1 GROUP BY s.key"
+            f"SELECT {worker}, AVG(seconds), AVG(cost) FROM {work} WHERE final = 1 GROUP BY {worker}"
         )
 
     def spoken(self, edits: AbstractSet[str]) -> Iterator[Spoken]:
@@ -368,6 +368,13 @@ class Summaries:
             for editor, weights, edits, _ in rows
             if weights.startswith("{")
         ]
+
+    def editing_times(self) -> dict[str, tuple[str, str]]:
+        """When the first and the last picture of each editor's specification were made, UTC."""
+        rows = self._connection.execute(
+            "SELECT editor, MIN(at), MAX(at) FROM edit NOT INDEXED WHERE outcome = 'edited' GROUP BY editor"
+        )
+        return {editor: (first, last) for editor, first, last in rows}
 
     def scoring_patterns(self, judges: Sequence[str], plan: int | None) -> Counter[tuple[bool, ...]]:
         """Of the edits that all these judge specifications have answered: who gave any score, and how many edits.

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from stillme.errors import StillmeError
+from stillme.http_calls import event_loop
 from stillme.types import Json
-from stillme.vlm import event_loop
 from stillme.vlm.image_encoding import EncodedImage
-from stillme.vlm.providers import ADAPTERS, ProviderAdapter
+from stillme.vlm.providers import ADAPTERS, Envelope, ProviderAdapter
 from stillme.vlm.replies import Question
 from stillme.vlm.settings import ModelSettings
 
@@ -59,6 +59,11 @@ class Connection:
     http: AsyncClient
     sent: Mapping[str, Json]
     """The settings that are really sent."""
+
+    @property
+    def envelope(self) -> Envelope:
+        """Where an answer of this provider has its text and its tokens."""
+        return _adapter(self.settings).envelope
 
     async def send(self, question: Question, parts: Sequence[str | EncodedImage]) -> ModelResponse:
         """One request, one response."""
@@ -169,15 +174,9 @@ async def _intercepted(settings: ModelSettings) -> Json:
 
 
 def _http(settings: ModelSettings, transport: AsyncBaseTransport | None = None) -> AsyncClient:
-    import httpx2
-
     from stillme.vlm.wire import QuestionClient
 
-    limits = httpx2.Limits(max_connections=settings.concurrency + 4, max_keepalive_connections=settings.concurrency + 4)
-    # `Model` ends a question after `timeout` seconds in all; the client's timeout, per chunk, must not be shorter.
-    timeout = httpx2.Timeout(settings.timeout + 1, connect=min(10.0, settings.timeout))
-    adapter = _adapter(settings)
-    return QuestionClient(adapter.required, limits=limits, timeout=timeout, transport=transport)
+    return QuestionClient(_adapter(settings).required, timeout=settings.timeout, transport=transport)
 
 
 def _adapter(settings: ModelSettings) -> ProviderAdapter:

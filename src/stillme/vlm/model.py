@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from stillme.errors import StillmeError, UnreadableImage
+from stillme.http_calls import event_loop
 from stillme.throttle import RateLimiter, TooEarly
-from stillme.types import Failed, ImageFile, Json
-from stillme.vlm import event_loop, prices
+from stillme.types import UNPRICED, Failed, ImageFile, Json
+from stillme.vlm import prices
 from stillme.vlm.connection import Connection, connect, dry_run
 from stillme.vlm.image_encoding import SHARED, EncodedImage, ImageEncoder
 from stillme.vlm.keys import key_of
-from stillme.vlm.reading import fault_of, read
+from stillme.vlm.reading import error_text, fault_of, read
 from stillme.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply
 from stillme.vlm.settings import ModelSettings
+from stillme.vlm.wire import ARRIVED
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -83,6 +85,22 @@ class Model:
         reply = read(response, prepared.question.answer, effective, cost or 0.0)
         return replace(reply, error=f"{self.settings.model}: {reply.error}") if isinstance(reply, Failed) else reply
 
+    def _unread(self, body: Json, error: Exception, prepared: PreparedQuestion, connection: Connection) -> Reply:
+        """An answer that the official client cannot read: what the envelope says of it, with its cost."""
+        text, asked, answered = connection.envelope.read(body)
+        cost = prices.of_tokens(self.settings, asked, answered) if asked and answered else None
+        effective: dict[str, Json] = {
+            "server": _server(self.settings),
+            "sent": dict(connection.sent),
+            "images": prepared.sizes,
+            "tokens": {"input": asked, "output": answered},
+            **(UNPRICED if cost is None else {}),
+        }
+        problem = f"the answer cannot be read ({error_text(error, self.settings)})"
+        if not text:
+            return Failed(error=problem, retryable=True, effective=effective, cost=cost or 0.0)
+        return Malformed(text=text, problem=problem, effective=effective, cost=cost or 0.0)
+
     def _encoded(self, image: ImageFile) -> EncodedImage:
         return self.encoder.encode(image, side=self.settings.image_side, quality=self.settings.image_quality)
 
@@ -101,11 +119,17 @@ class Model:
         turn = await self._limiter.wait_async()
         if isinstance(turn, TooEarly):
             return turn.failed(self.settings.model)
+        arrived: list[Json] = []
+        ARRIVED.set(arrived)
         try:
             async with asyncio.timeout(self.settings.timeout):
                 response = await connection.send(prepared.question, prepared.parts)
         except Exception as error:
-            return fault_of(error, self.settings)
+            if arrived and arrived[-1] is not None:
+                return self._unread(arrived[-1], error, prepared, connection)
+            fault = fault_of(error, self.settings)
+            # Something was answered, and perhaps charged, that is no answer.
+            return replace(fault, effective=UNPRICED) if arrived and isinstance(fault, Failed) else fault
         self._limiter.settle(turn, response.usage.total_tokens)
         return self._reply(response, prepared, connection)
 

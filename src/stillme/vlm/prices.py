@@ -32,7 +32,11 @@ def dollars(settings: ModelSettings, response: ModelResponse) -> float | None:
 
 def expected(settings: ModelSettings) -> float | None:
     """The approximate cost of one question about a pair; None if unknown."""
-    input_tokens, output_tokens = TYPICAL_TOKENS
+    return of_tokens(settings, *TYPICAL_TOKENS)
+
+
+def of_tokens(settings: ModelSettings, input_tokens: int, output_tokens: int) -> float | None:
+    """What so many tokens cost; None if unknown."""
     if settings.price is not None:
         return _by_own_price(settings, input_tokens, output_tokens)
     if settings.provider == "openai-chat":

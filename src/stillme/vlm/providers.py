@@ -7,15 +7,28 @@ counts every attempt.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from stillme.json_paths import dig
+from stillme.json_paths import dig, find
 from stillme.types import Json
 from stillme.vlm.settings import ModelSettings, Provider
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
     from pydantic_ai.models import Model as Client
+
+
+class Envelope(NamedTuple):
+    """Where an answer has its text and its tokens, as paths."""
+
+    text: str
+    input: str
+    output: tuple[str, ...]
+
+    def read(self, body: Json) -> tuple[str, int, int]:
+        """The text, and the tokens of question and answer; 0 where they are not counted."""
+        counted = [sum(n for n in find(body, path) if isinstance(n, int)) for path in (self.input, *self.output)]
+        return "".join(str(part) for part in find(body, self.text)), counted[0], sum(counted[1:])
 
 
 class ProviderAdapter(Protocol):
@@ -25,6 +38,7 @@ class ProviderAdapter(Protocol):
     """Whether `detail` is sent with each image instead of once per request."""
     required: Sequence[str]
     """Fields of a response without which its client cannot read it."""
+    envelope: Envelope
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         """The model behind its official client, with retries off."""
@@ -42,6 +56,7 @@ class ProviderAdapter(Protocol):
 class _OpenAIResponses:
     detail_per_image = True
     required: Sequence[str] = ("output",)
+    envelope = Envelope("output.*.content.*.text", "usage.input_tokens", ("usage.output_tokens",))
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -76,6 +91,7 @@ class _OpenAIResponses:
 class _OpenAIChat:
     detail_per_image = True
     required: Sequence[str] = ("choices",)
+    envelope = Envelope("choices.0.message.content", "usage.prompt_tokens", ("usage.completion_tokens",))
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from openai import AsyncOpenAI
@@ -111,6 +127,11 @@ class _OpenAIChat:
 class _Gemini:
     detail_per_image = False
     required: Sequence[str] = ()
+    envelope = Envelope(
+        "candidates.0.content.parts.*.text",
+        "usageMetadata.promptTokenCount",
+        ("usageMetadata.candidatesTokenCount", "usageMetadata.thoughtsTokenCount"),
+    )
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from google.genai.types import HttpRetryOptions
@@ -145,6 +166,7 @@ class _Gemini:
 class _Anthropic:
     detail_per_image = False
     required: Sequence[str] = ("content", "usage")
+    envelope = Envelope("content.*.text", "usage.input_tokens", ("usage.output_tokens",))
 
     def client(self, settings: ModelSettings, key: str, http: AsyncClient) -> Client:
         from anthropic import AsyncAnthropic

@@ -10,10 +10,12 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from pydantic import BaseModel, ValidationError
 
+from stillme.http_calls.replies import failure_of
 from stillme.types import Failed, Json
 from stillme.vlm.keys import redacted
 from stillme.vlm.replies import Answered, Malformed, ModelDeclined
@@ -32,7 +34,8 @@ _NEVER = re.compile(r"\blimit: 0\b(?![.\d])|'quotaValue': '0'")
 _UNAVAILABLE_HERE = "FAILED_PRECONDITION"
 """Gemini's status where the API is not offered at the user's location, or not without billing."""
 _RETRY_DELAY = re.compile(r"'retryDelay': '(\d+(?:\.\d+)?)s'")
-_TRANSIENT = frozenset({408, 409, 425})
+_FIRST = "observations"
+"""What an answer that has it must begin with, as the protocol asks."""
 _READING_ERRORS = (TypeError, AttributeError, LookupError, ValueError, AssertionError)
 """What clients raise over a response that they cannot read."""
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
@@ -52,11 +55,15 @@ def read(
     text = response.text
     try:
         value = answer.model_validate_json(_unfenced(text), strict=True)
-        json.loads(_unfenced(text), object_pairs_hook=_unique, parse_constant=_not_a_number)
+        stated = json.loads(_unfenced(text), object_pairs_hook=_unique, parse_constant=_not_a_number)
     except ValidationError as error:
         return Malformed(text=text, problem=_problem(error), effective=effective, cost=cost)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Malformed(text=text, problem=str(error), effective=effective, cost=cost)
+    if _FIRST in stated and next(iter(stated)) != _FIRST:
+        # A score that is given before the model has looked is a guess, and what it then sees is made to fit.
+        problem = f"`{_FIRST}` must come before everything else"
+        return Malformed(text=text, problem=problem, effective=effective, cost=cost)
     return Answered(text=text, value=value, effective=effective, cost=cost)
 
 
@@ -76,11 +83,9 @@ def fault_of(error: Exception, settings: ModelSettings) -> Failed | ModelDecline
             return ModelDeclined(reason=reason, kind="blocked")
         case exceptions.ModelAPIError() if _needs_the_user(error):
             return Failed(error=text, retryable=True, fatal=True, status=status)
-        case exceptions.ModelRateLimitError() | exceptions.ModelHTTPError(status_code=429):
-            return Failed(error=text, retryable=True, throttled=True, retry_after=_retry_after(error), status=status)
-        case exceptions.ModelHTTPError(status_code=code):
-            transient = code >= 500 or code in _TRANSIENT
-            return Failed(error=text, retryable=transient, retry_after=_retry_after(error), status=status)
+        case exceptions.ModelRateLimitError() | exceptions.ModelHTTPError():
+            meant = failure_of(getattr(error, "status_code", 429), text)
+            return replace(meant, error=text, retry_after=_retry_after(error), status=status)
         case exceptions.ModelRequestRejectedError() | exceptions.UserError():
             return Failed(error=text, retryable=False, status=status)
         case exceptions.ModelAPIError():

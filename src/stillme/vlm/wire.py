@@ -1,12 +1,19 @@
-"""The last step before an answer is read: an error inside a 200 becomes an error."""
+"""The last step before an answer is read: an error inside a 200 becomes an error, and what arrived is kept.
+
+An official client may fail over an answer that was paid for, such as a number of 5,000 digits. So the envelope with its
+text and its tokens is read here, before anything else can raise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import httpx2
 
+from stillme.http_calls.client import Client
+from stillme.http_calls.replies import parsed
 from stillme.json_paths import dig
 from stillme.types import Json
 
@@ -14,8 +21,11 @@ _LONGEST_BODY = 200
 """Characters of a body that is no answer."""
 _RATE_LIMITS = frozenset({"rate_limit_exceeded", "rate_limit_error", "insufficient_quota"})
 
+ARRIVED: ContextVar[list[Json]] = ContextVar("arrived")
+"""The envelopes of successful answers to the question that this task asks; None for a body that is no answer."""
 
-class QuestionClient(httpx2.AsyncClient):
+
+class QuestionClient(Client):
     """The HTTP client of one model."""
 
     def __init__(self, required: Sequence[str], **options: Any) -> None:
@@ -23,33 +33,23 @@ class QuestionClient(httpx2.AsyncClient):
         self._required = required
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a question, with an honest status in return."""
+        """Send a question, with an honest status in return: gateways answer 200 with an error, or with a web page."""
         response = await super().send(request, **options)
         if response.status_code != httpx2.codes.OK:
             return response
-        await response.aread()
-        return _with_honest_status(response, self._required)
-
-
-def _with_honest_status(response: httpx2.Response, required: Sequence[str]) -> httpx2.Response:
-    """Gateways and overloaded servers answer 200 with an error, with nothing, or with a web page."""
-    try:
-        body: Json = response.json()
-    except ValueError:
-        body = None
-    error = dig(body, "error")
-    if error:
-        return httpx2.Response(
-            _status(error),
-            json=body if dig(error, "message") else {"error": {"message": str(error)}},
-            request=response.request,
-        )
-    absent = [name for name in required if dig(body, name) is None]
-    if isinstance(body, dict) and body and not absent:
-        return response
-    what = f"`{absent[0]}`" if isinstance(body, dict) and absent else "an answer"
-    message = f"an HTTP 200 without {what} ({response.text[:_LONGEST_BODY]!r})"
-    return httpx2.Response(httpx2.codes.BAD_GATEWAY, json={"error": {"message": message}}, request=response.request)
+        body = parsed(response.content)
+        if error := dig(body, "error"):
+            named = body if dig(error, "message") else {"error": {"message": str(error)}}
+            return httpx2.Response(_status(error), json=named, request=request)
+        absent = [name for name in self._required if dig(body, name) is None]
+        is_answer = isinstance(body, dict) and body != {} and not absent
+        if (arrived := ARRIVED.get(None)) is not None:
+            arrived.append(body if is_answer else None)
+        if is_answer:
+            return response
+        what = f"`{absent[0]}`" if isinstance(body, dict) and absent else "an answer"
+        message = f"an HTTP 200 without {what} ({response.text[:_LONGEST_BODY]!r})"
+        return httpx2.Response(httpx2.codes.BAD_GATEWAY, json={"error": {"message": message}}, request=request)
 
 
 def _status(error: Json) -> int:

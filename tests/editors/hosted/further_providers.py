@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from stillme.editors.hosted.azure import AzureImages
-from stillme.editors.hosted.bfl import Bfl
 from stillme.editors.hosted.comfyui import ComfyUI
-from stillme.editors.hosted.dashscope import DashScope
-from stillme.editors.hosted.openrouter import OpenRouter
-from stillme.editors.hosted.vertex import Vertex
+from stillme.editors.hosted.gemini import Vertex
+from stillme.editors.hosted.openai import AzureImages
+from stillme.editors.hosted.queues import Bfl, DashScope
 from tests.editors.hosted import providers
 from tests.editors.hosted.loopback import Asked, Loopback, Says
-from tests.editors.hosted.providers import POLL, Provider, base64_of, from_data_uri, gemini, openai
+from tests.editors.hosted.providers import POLL, Provider, from_data_uri, gemini, openai
 
 WORKFLOW = Path(__file__).with_name("workflow_api.json")
 
@@ -96,31 +94,6 @@ def dashscope(server: Loopback, asked: Asked) -> Says:
     return Says(status=404, body={"code": "NotFound", "message": path, "request_id": "1"})
 
 
-# -- OpenRouter -------------------------------------------------------------------------------------------------------
-
-
-def openrouter_says(message: dict[str, Any], finish_reason: str = "stop") -> Says:
-    choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", **message}}
-    usage = {"prompt_tokens": 300, "completion_tokens": 1300, "total_tokens": 1600, "cost": 0.04}
-    return Says(
-        body={
-            "id": "gen-1763",
-            "provider": "Google",
-            "model": "google/gemini-3.1-flash-image",
-            "object": "chat.completion",
-            "choices": [choice],
-            "usage": usage,
-        }
-    )
-
-
-def openrouter(server: Loopback, asked: Asked) -> Says:
-    content = asked.json["messages"][0]["content"]
-    source = next(part["image_url"]["url"] for part in content if part["type"] == "image_url")
-    url = f"data:image/png;base64,{base64_of(providers.negative(from_data_uri(source)))}"
-    return openrouter_says({"content": "Done.", "images": [{"type": "image_url", "image_url": {"url": url}}]})
-
-
 # -- ComfyUI ----------------------------------------------------------------------------------------------------------
 
 
@@ -189,14 +162,6 @@ DASHSCOPE_TASK = Provider(
     base="/api/v1",
     submit="/generation",
 )
-OPENROUTER = Provider(
-    name="openrouter",
-    kind=OpenRouter,
-    behave=openrouter,
-    parameters={"model": "google/gemini-3.1-flash-image", "inputs": 3},
-    base="/api/v1",
-    submit="/chat/completions",
-)
 COMFYUI = Provider(
     name="comfyui",
     kind=ComfyUI,
@@ -204,7 +169,7 @@ COMFYUI = Provider(
     parameters={**POLL, "workflow": str(WORKFLOW), "key_variable": "COMFYUI_TOKEN"},
     submit="/prompt",
 )
-FURTHER = (AZURE, VERTEX, BFL, DASHSCOPE, DASHSCOPE_TASK, OPENROUTER, COMFYUI)
+FURTHER = (AZURE, VERTEX, BFL, DASHSCOPE, DASHSCOPE_TASK, COMFYUI)
 
 
 def workflow(**changed: Any) -> str:

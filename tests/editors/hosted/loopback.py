@@ -20,6 +20,10 @@ class Asked:
     path: str
     headers: Mapping[str, str]
     content: bytes
+    header_list: tuple[tuple[str, str], ...] = ()
+    """Also those that come twice."""
+    connection: int = 0
+    """The client's port."""
 
     @property
     def json(self) -> Any:
@@ -91,7 +95,14 @@ def serving(behave: Callable[[Loopback, Asked], Says]) -> Iterator[Loopback]:
         def answer(self) -> None:
             size = int(self.headers.get("content-length") or 0)
             headers = {name.lower(): value for name, value in self.headers.items()}
-            asked = Asked(method=self.command, path=self.path, headers=headers, content=self.rfile.read(size))
+            asked = Asked(
+                method=self.command,
+                path=self.path,
+                headers=headers,
+                content=self.rfile.read(size),
+                header_list=tuple((name.lower(), value) for name, value in self.headers.items()),
+                connection=self.client_address[1],
+            )
             with lock:
                 server.asked.append(asked)
                 fault = next((entry for entry in server.faults if entry[0] in asked.path), None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +12,9 @@ import numpy as np
 from PIL import Image
 
 from stillme import images
-from stillme.editors.hosted.fal import Fal
 from stillme.editors.hosted.gemini import Gemini
-from stillme.editors.hosted.huggingface import HuggingFace
 from stillme.editors.hosted.openai import ImageServer, OpenAIImages
-from stillme.editors.hosted.replicate import Replicate
+from stillme.editors.hosted.queues import Fal, Replicate
 from stillme.protocols import Editor
 from tests.editors.hosted.loopback import Asked, Loopback, Says
 
@@ -90,10 +87,10 @@ def gemini_image(picture: bytes, **more: Any) -> dict[str, Any]:
 def gemini(server: Loopback, asked: Asked) -> Says:
     parts = asked.json["contents"][0]["parts"]
     picture = next(part["inlineData"]["data"] for part in parts if "inlineData" in part)
-    return gemini_says([{"text": "Here you are."}, gemini_image(negative(base64.urlsafe_b64decode(picture)))])
+    return gemini_says([{"text": "Here you are."}, gemini_image(negative(base64.b64decode(picture)))])
 
 
-# -- fal, also behind Hugging Face's router ---------------------------------------------------------------------------
+# -- fal --------------------------------------------------------------------------------------------------------------
 
 
 def fal(server: Loopback, asked: Asked) -> Says:
@@ -128,7 +125,7 @@ def fal(server: Loopback, asked: Asked) -> Says:
     )
 
 
-# -- Replicate, also behind Hugging Face's router ---------------------------------------------------------------------
+# -- Replicate --------------------------------------------------------------------------------------------------------
 
 
 def prediction(server: Loopback, status: str, **more: Any) -> dict[str, Any]:
@@ -162,25 +159,6 @@ def replicate(server: Loopback, asked: Asked) -> Says:
     return Says(body=prediction(server, "succeeded", **done))
 
 
-# -- Hugging Face's own machines --------------------------------------------------------------------------------------
-
-
-def hugging_face(server: Loopback, asked: Asked) -> Says:
-    if asked.path.startswith("/api/models/"):
-        mapping = {
-            "fal-ai": {"providerId": "fal-ai/qwen-image-edit-2511", "status": "live", "task": "image-to-image"},
-            "replicate": {"providerId": "qwen/qwen-image-edit-plus", "status": "live", "task": "image-to-image"},
-            "hf-inference": {"providerId": "Qwen/Qwen-Image-Edit-2511", "status": "live", "task": "image-to-image"},
-            "nscale": {"providerId": "x", "status": "live", "task": "text-to-image"},
-        }
-        return Says(body={"id": "Qwen/Qwen-Image-Edit-2511", "inferenceProviderMapping": mapping})
-    if asked.path.startswith("/fal-ai/"):
-        return fal(server, asked)
-    if asked.path.startswith("/replicate/") or asked.path.endswith("picture.png"):
-        return replicate(server, asked)
-    return Says(body=negative(base64.b64decode(json.loads(asked.content)["inputs"])))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Provider:
     """One editor and the server that it is tried against."""
@@ -199,15 +177,13 @@ class Provider:
         return self.parameters.get("key_variable", self.kind.key_variable)
 
     def settings(self, url: str, **more: Any) -> dict[str, Any]:
-        settings = {**self.parameters, "base_url": url + self.base, **more}
-        return {name: url if value == "URL" else value for name, value in settings.items()}
+        return {**self.parameters, "base_url": url + self.base, **more}
 
     def build(self, url: str, **more: Any) -> Editor:
         return self.kind(self.kind.Parameters.model_validate(self.settings(url, **more)))
 
 
 POLL = {"poll_seconds": 0.005}
-HUB = {**POLL, "hub_url": "URL"}
 
 OPENAI = Provider(
     name="openai",
@@ -228,21 +204,4 @@ SERVER = Provider(
 GEMINI = Provider(name="gemini", kind=Gemini, behave=gemini, parameters={}, submit=":generateContent")
 FAL = Provider(name="fal", kind=Fal, behave=fal, parameters=POLL, submit="/fal-ai/flux-2-pro/edit")
 REPLICATE = Provider(name="replicate", kind=Replicate, behave=replicate, parameters=POLL, submit="flux-2-pro/pred")
-HF_FAL = Provider(
-    name="huggingface-fal", kind=HuggingFace, behave=hugging_face, parameters=HUB, submit="2511?_subdomain=queue"
-)
-HF_REPLICATE = Provider(
-    name="huggingface-replicate",
-    kind=HuggingFace,
-    behave=hugging_face,
-    parameters={**HUB, "provider": "replicate"},
-    submit="/predictions",
-)
-HF_DIRECT = Provider(
-    name="huggingface-direct",
-    kind=HuggingFace,
-    behave=hugging_face,
-    parameters={**HUB, "provider": "hf-inference"},
-    submit="/hf-inference/",
-)
-PROVIDERS = (OPENAI, SERVER, GEMINI, FAL, REPLICATE, HF_FAL, HF_REPLICATE, HF_DIRECT)
+PROVIDERS = (OPENAI, SERVER, GEMINI, FAL, REPLICATE)

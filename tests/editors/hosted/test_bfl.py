@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from stillme.editors.hosted.bfl import place_of
-from stillme.editors.hosted.faults import CallFailed
 from stillme.types import Edited, Failed, Refused
 from tests.editors.hosted.further_providers import BFL, bfl_result
 from tests.editors.hosted.loopback import Says
@@ -72,14 +70,29 @@ def test_a_slow_queue_is_asked_again_later_and_paid_for_once(at: At):
     assert len(desk.server.calls("POST")) == 1
 
 
-def test_an_expired_link_is_a_new_job_and_the_first_one_is_charged(at: At):
+def polling(link: object, **more: object) -> Says:
+    return Says(body={"id": "8c2b", "polling_url": link, **more})
+
+
+@pytest.mark.parametrize(
+    "link", ["https://bfl.ai.example.com/x", "https://notbfl.ai/x", "http://api.eu1.bfl.ai/x", "/v1/x", "", None, 3]
+)
+def test_work_at_a_host_that_must_not_see_the_key_is_followed_by_its_name(at: At, link: object):
     desk = at(BFL)
-    desk.server.breaks(Says(status=403, body=b"expired"), at="picture.png")
+    desk.server.breaks(polling(link))
+    outcome = desk.ask()
+    assert isinstance(outcome, Edited), outcome
+    assert outcome.cost == pytest.approx(0.045)
+    assert any(asked.path == "/v1/get_result?id=8c2b" for asked in desk.server.calls("GET"))
+    assert len(desk.server.calls("POST")) == 1
+
+
+def test_work_that_cannot_be_followed_has_an_unknown_cost(at: At):
+    desk = at(BFL)
+    desk.server.breaks(Says(body={"polling_url": "https://elsewhere.example/x"}))
     outcome = desk.ask()
     assert isinstance(outcome, Failed)
-    assert (outcome.retryable, outcome.fatal) == (True, False)
-    assert outcome.cost == pytest.approx(0.045)
-    assert isinstance(desk.ask(), Edited)
+    assert outcome.effective == {"cost": "unknown"}
 
 
 def test_cost_counts_the_megapixels_in_and_out(at: At):
@@ -106,16 +119,3 @@ def test_invalid_fields_are_named(at: At):
     assert isinstance(outcome, Failed)
     assert not outcome.retryable
     assert "less than or equal to 5" in outcome.error
-
-
-@pytest.mark.parametrize("link", ["https://api.eu1.bfl.ai/v1/get_result?id=1", "https://api.bfl.ai/v1/get_result?id=1"])
-def test_the_hosts_of_the_provider_may_have_the_work(link: str):
-    assert "".join(place_of(link, "https://api.bfl.ai")) == link
-
-
-@pytest.mark.parametrize(
-    "link", ["https://bfl.ai.example.com/x", "https://notbfl.ai/x", "http://api.eu1.bfl.ai/x", "/v1/x", "", None, 3]
-)
-def test_the_key_goes_to_no_other_host(link: object):
-    with pytest.raises(CallFailed, match="no link to the queued work"):
-        place_of(link, "https://api.bfl.ai")

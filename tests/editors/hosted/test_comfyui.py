@@ -71,7 +71,7 @@ def test_a_rejected_workflow_names_the_node(at: At):
             ["execution_error", {"node_type": "KSampler", "exception_message": "CUDA out of memory"}],
             "the node KSampler failed: CUDA out of memory",
         ),
-        (["execution_interrupted", {"node_id": "3"}], "somebody interrupted the job"),
+        (["execution_interrupted", {"node_id": "3"}], "the job was interrupted at the server"),
     ],
 )
 def test_a_node_that_breaks_is_a_failure_with_its_words(

@@ -248,3 +248,26 @@ def test_extra_fields_must_not_replace_the_experiment(provider: Provider):
     editor = provider.build("http://127.0.0.1:9", extra={reserved: "something else", "steps": 4})
     (sentence,) = editor.problems([], [])
     assert f"`extra.{reserved}`" in sentence
+
+
+@every_provider
+def test_a_server_is_told_one_name_and_its_connections_are_kept(provider: Provider, at: At):
+    desk = at(provider)
+    for _ in range(3):
+        assert isinstance(desk.ask(), Edited)
+    for asked in desk.server.asked:
+        names = [value for name, value in asked.header_list if name == "user-agent"]
+        assert len(names) == 1
+        assert names[0].startswith("stillme/")
+    # One to the provider, and one without a key to where pictures are kept.
+    assert len({asked.connection for asked in desk.server.asked}) <= 2
+
+
+@every_provider
+def test_an_answer_is_limited_in_size(provider: Provider, at: At, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("stillme.http_calls.client.MOST_BYTES", 2**20)
+    desk = at(provider)
+    desk.server.breaks(Says(body=b"x" * (2**20 + 1)), at=provider.submit)
+    outcome = failed(desk)
+    assert "the answer has more than 1 MB" in outcome.error
+    assert outcome.retryable

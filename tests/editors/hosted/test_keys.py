@@ -10,10 +10,10 @@ from stillme.redaction import redacted, without_secrets
 from stillme.types import Edited, Failed, Refused
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
-from tests.editors.hosted.providers import FAL, GEMINI, HF_FAL, OPENAI, SERVER, Provider, base64_of
+from tests.editors.hosted.providers import FAL, GEMINI, OPENAI, SERVER, Provider, base64_of
 from tests.editors.hosted.test_every_provider import At
 
-keyed = pytest.mark.parametrize("provider", [OPENAI, GEMINI, FAL, HF_FAL], ids=lambda provider: provider.name)
+keyed = pytest.mark.parametrize("provider", [OPENAI, GEMINI, FAL], ids=lambda provider: provider.name)
 
 
 def test_a_server_of_ones_own_does_not_get_the_key_of_openai(at: At):

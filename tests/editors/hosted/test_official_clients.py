@@ -7,7 +7,6 @@ time to think again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ import pytest
 from stillme.types import Portrait
 from tests.editors.hosted.conftest import KEY
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
-from tests.editors.hosted.providers import fal, from_data_uri, hugging_face, negative, prediction, replicate
-from tests.editors.hosted.test_fal import POLICY
+from tests.editors.hosted.providers import fal, from_data_uri, negative, prediction, replicate
 
 
 @pytest.fixture
@@ -85,34 +83,6 @@ def test_replicates_client_knows_a_flagged_prediction_and_forgets_how_long_to_wa
             ours.run("black-forest-labs/flux-2-pro", {"prompt": "x", "input_images": [picture]})
         assert "60" not in repr(vars(caught.value))
         ours._client.close()
-
-
-def test_hugging_faces_client_edits_at_our_server_and_loses_a_refusal(
-    monkeypatch: pytest.MonkeyPatch, people: list[Portrait]
-):
-    hub = pytest.importorskip("huggingface_hub")
-    providers = pytest.importorskip("huggingface_hub.inference._providers")
-    with serving(hugging_face) as server, ExitStack() as afterwards:
-        afterwards.callback(hub.close_session)
-        monkeypatch.setattr(hub.constants, "INFERENCE_PROXY_TEMPLATE", server.url + "/{provider}")
-        monkeypatch.setattr(providers.fal_ai, "_POLLING_INTERVAL", 0.001)
-        entry = hub.hf_api.InferenceProviderMapping(
-            provider="fal-ai", hf_model_id="a/b", providerId="fal-ai/x", status="live", task="image-to-image"
-        )
-        table = providers._common.HARDCODED_MODEL_INFERENCE_MAPPING
-        monkeypatch.setitem(table, "fal-ai", {"a/b": entry})
-        client = hub.InferenceClient(provider="fal-ai", api_key=KEY)
-        source = people[0].image.read()
-        # Links inside data: URIs are not fetched by the hub's client, so the picture lies on the server.
-        server.breaks(Says(body={"status": "COMPLETED"}), at="/status")
-        server.breaks(Says(body={"images": [{"url": f"{server.url}/picture"}]}), at="/requests/764cabcf")
-        server.breaks(Says(body=negative(source)), at="/picture")
-        assert client.image_to_image(source, prompt="x", model="a/b").size == (16, 16)
-
-        server.breaks(Says(body={"status": "COMPLETED"}), at="/status")
-        server.breaks(Says(status=422, body=POLICY), at="/requests/764cabcf")
-        with pytest.raises(KeyError, match="images"):
-            client.image_to_image(source, prompt="x", model="a/b")
 
 
 def local(behave: Callable[[Loopback, Asked], Says]) -> Callable[[Loopback, Asked], Says]:

@@ -64,8 +64,8 @@ def test_a_cost_that_nobody_can_tell_is_not_zero():
     assert dollars(Price(second=0.001), Usage(images=1)) is None, "charged by time, and none was reported"
 
 
-def test_what_a_provider_says_that_it_charged_needs_no_price():
-    assert dollars(None, Usage(charged=0.04)) == 0.04
+def test_what_was_accepted_and_cannot_be_followed_is_not_free():
+    assert dollars(Price(image=0.04), Usage(unknown=True)) is None
 
 
 def test_nothing_is_charged_by_area_for_a_picture_that_was_not_made():
@@ -74,7 +74,7 @@ def test_nothing_is_charged_by_area_for_a_picture_that_was_not_made():
 
 def test_the_catalogue_is_whole_and_dated():
     assert catalogue.read_on() >= date(2026, 11, 15)
-    for name in ("openai", "gemini", "fal", "replicate", "huggingface"):
+    for name in ("openai", "gemini", "fal", "replicate", "bfl"):
         service = catalogue.service(name)
         assert service.default
         assert service.base_url.startswith("https://")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stillme.editors.diffusion.parameters import DiffusionParameters
-from stillme.editors.diffusion.traits import ARGUMENTS, Traits
+from stillme.editors.diffusion.traits import ARGUMENTS, Ignored, Traits
 from stillme.types import Json, Portrait
 
 RESERVED = frozenset(
@@ -103,6 +103,19 @@ def argument_problems(extra: Mapping[str, Json], traits: Traits, signature: Sequ
     for argument in traits.arguments:
         if argument not in signature:
             yield f"`capabilities.arguments` names {argument!r}, which {name} does not have; remove it"
+
+
+def by_weights(traits: Traits, is_distilled: object) -> Traits:
+    """The traits as the weights' own configuration has them: whether they were distilled to run without guidance."""
+    if traits.cfg is None or not isinstance(is_distilled, bool):
+        return traits
+    scale = traits.cfg.scale
+    ignored = {name: why for name, why in traits.ignored.items() if name != scale}
+    guidance = tuple(dict.fromkeys((*traits.guidance, scale)))
+    if is_distilled:
+        ignored[scale] = Ignored(harmless=1.0, reason="these weights are step-distilled and run without guidance")
+        guidance = tuple(name for name in traits.guidance if name != scale)
+    return traits.model_copy(update={"ignored": ignored, "guidance": guidance})
 
 
 def _guidance_problems(settings: DiffusionParameters, traits: Traits) -> Iterator[str]:

@@ -105,6 +105,7 @@ class DiffusersEditor:
             return
         parameters, traits, name = self._parameters, self._traits, self._recipe.pipeline
         weights = self._recipe.sources[0]
+        traits = calls.by_weights(traits, weights.index().get("is_distilled"))
         if problem := loading.class_problem(weights, str(weights.index().get("_class_name", "")), name):
             yield problem
         yield from calls.setting_problems(parameters, traits, name)
@@ -122,11 +123,25 @@ class DiffusersEditor:
 
     def lacking(self, *, online: bool) -> Iterator[str]:
         """A GPU with enough memory, space for the weights, access to them."""
-        yield from readiness.too_small(self.needs.memory_gb, gpus(), self._preset)
+        yield from readiness.too_small(self._needed_gb, gpus(), self._preset)
         for weights in self._recipe.sources:
             if not weights.is_folder:
                 yield from readiness.no_space(weights, self.needs.disk_gb)
                 yield from readiness.no_access(weights) if online else ()
+
+    @property
+    def _needed_gb(self) -> float:
+        """On a GPU, as far as it is known: of the preset's own weights, held there whole."""
+        asked = self._parameters
+        spared = asked.offload != self._offload or asked.quantisation != "none" or asked.components or asked.devices
+        return 0.0 if spared or not self.gpus else self._recipe.memory_gb
+
+    @property
+    def _offload(self) -> str:
+        return str(self._preset.settings.get("offload", "none")) if self._preset else "none"
+
+    def _traits_of(self, ready: loading.Loaded) -> Traits:
+        return calls.by_weights(self._traits, getattr(ready.pipe.config, "is_distilled", None))
 
     def _missing_weights(self) -> Iterator[str]:
         weights, *others = self._recipe.sources
@@ -291,7 +306,7 @@ class DiffusersEditor:
         blocked = getattr(output, "nsfw_content_detected", None) or [False] * len(batch)
         common: dict[str, Json] = {
             **ready.about,
-            "guidance": calls.guidance(self._parameters, self._traits),
+            "guidance": calls.guidance(self._parameters, self._traits_of(ready)),
             "steps": getattr(ready.pipe, "num_timesteps", None) or self._parameters.steps,
             "batch": len(batch),
             "source_size": list(pictures[0].size),

@@ -15,7 +15,8 @@ from stillme.types import Json
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _TIMEOUT = 20.0
-_ANOTHER = "write another `revision` and add `--allow-changes`: edits that were made with this one are then redone"
+_ANOTHER = "write another `revision`"
+_REDONE = " and add `--allow-changes`: edits that were made with this one are then redone"
 
 
 class Unusable(StillmeError):
@@ -129,8 +130,14 @@ def explained(error: BaseException, weights: Weights, commit: str = "") -> str:
     """One sentence: what happened to which weights, and what to do."""
     errors: Any = import_module("huggingface_hub.errors")
     repo = weights.repo
+    # A commit that is known although the hub does not answer comes from edits that were made, or from `revision`.
+    named = commit and commit != weights.revision
+    another = f"{_ANOTHER}{_REDONE}" if named else _ANOTHER
     # Both libraries wrap the hub's answer in errors of their own.
     for cause in _causes(error):
+        if "torchvision" in str(cause) and isinstance(cause, ImportError | RuntimeError | AttributeError):
+            reason = " ".join(str(cause).split())[:300]
+            return f"torchvision cannot be used ({reason}); install the one that belongs to your torch"
         status = getattr(getattr(cause, "response", None), "status_code", None)
         if isinstance(cause, errors.GatedRepoError):
             return (
@@ -138,7 +145,7 @@ def explained(error: BaseException, weights: Weights, commit: str = "") -> str:
                 "a token of that account"
             )
         if isinstance(cause, errors.RevisionNotFoundError):
-            return f"{repo} has no revision {commit or weights.revision!r}; {_ANOTHER}"
+            return f"{repo} has no revision {commit or weights.revision!r}; {another}"
         if status in (401, 403) and not isinstance(cause, errors.RepositoryNotFoundError):
             return f"the hub rejects the token (HTTP {status}, asked for {repo}); run `hf auth login` with a valid one"
         if isinstance(cause, errors.RepositoryNotFoundError):
@@ -150,7 +157,7 @@ def explained(error: BaseException, weights: Weights, commit: str = "") -> str:
             return f"the disk is full while {repo} is downloaded; free space, or set HF_HOME to a larger disk"
         if isinstance(cause, errors.LocalEntryNotFoundError | errors.OfflineModeIsEnabled):
             which = f" at {commit[:12]}" if commit else ""
-            return f"{repo}{which} is not on this machine, and the hub cannot be reached; connect, or {_ANOTHER}"
+            return f"{repo}{which} is not on this machine, and the hub cannot be reached; connect, or {another}"
     return f"{repo} cannot be loaded: {type(error).__name__}: {str(error).strip()}"[:2000]
 
 

@@ -10,6 +10,8 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from stillme import images
+from stillme.editors.diffusion import readiness
+from stillme.editors.diffusion.gpus import gpus
 from stillme.editors.diffusion.hub import Unusable, resolve
 from stillme.editors.diffusion.weights import Weights
 from stillme.editors.diffusion.worker.process import SERVE, Worker, WorkerFault
@@ -90,6 +92,11 @@ class Step1X:
             yield f"`python = {parameters.python!r}` is not an executable; {_RECIPE}"
         if parameters.region_e and parameters.steps != 28:
             yield f"`steps = {parameters.steps}` is rejected by RegionE; write 28 or `region_e = false`"
+
+    def lacking(self, *, online: bool) -> Iterator[str]:
+        """A GPU with enough memory."""
+        whole = self._parameters.offload == "none"
+        yield from readiness.too_small(self.needs.memory_gb if whole else 0.0, gpus(), None)
 
     def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
         """One edit after the other."""

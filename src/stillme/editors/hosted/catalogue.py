@@ -84,8 +84,8 @@ class Usage:
     sizes: Sequence[tuple[int, int]] = ()
     """Width and height of every input and output image."""
     seconds: float = 0.0
-    charged: float | None = None
-    """Dollars, where the answer itself says what it cost."""
+    unknown: bool = False
+    """Whether something was charged, or may have been, that the provider does not report."""
 
     @property
     def tokens(self) -> int:
@@ -95,9 +95,7 @@ class Usage:
 
 def dollars(price: Price | None, usage: Usage) -> float | None:
     """What the call cost; None if unknown."""
-    if usage.charged is not None:
-        return usage.charged
-    if price is None or (price.by_tokens and not usage.tokens):
+    if price is None or usage.unknown or (price.by_tokens and not usage.tokens):
         return None
     if usage.images and ((price.output_image and not usage.output_image) or (price.second and not usage.seconds)):
         return None  # a picture was made, and what it is charged by was not reported

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -25,13 +25,14 @@ from stillme.editors.hosted.catalogue import Price
 from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.encoded_images import EncodedImage
 from stillme.editors.hosted.faults import CallFailed, JobGone, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Reply, fetch, poll
+from stillme.editors.hosted.json_client import Content, JsonClient, Reply
 from stillme.editors.hosted.queued import Resuming, ResumingParameters
+from stillme.editors.revisions import revision_note
 from stillme.errors import StillmeError
 from stillme.json_paths import dig
 from stillme.placeholders import fill_json, names_in, unknown_names
 from stillme.protocols import Needs
-from stillme.types import Json, Portrait, Prompt, digest
+from stillme.types import Json, Portrait, Prompt, Request, digest
 
 _KNOWN = catalogue.service("comfyui")
 _REQUIRED = ("source", "instruction", "output")
@@ -48,6 +49,8 @@ class ComfyUIParameters(ResumingParameters):
     model: str = "workflow"
     """What reports call it; the workflow decides which model runs."""
     base_url: str = _KNOWN.base_url
+    revision: str = ""
+    """Which checkpoint is behind the address; change it when another one is, and edits are made again."""
     price: Price | None = Field(default=Price(), exclude=True)
     """Zero by default: the server is one's own."""
 
@@ -77,12 +80,16 @@ class ComfyUI(Resuming):
         )
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
-        """Also placeholders that the workflow lacks, and those that nobody fills."""
+        """Also placeholders that the workflow lacks, and those that are unknown."""
         yield from super().problems(portraits, prompts)
         for name in _REQUIRED:
             if name not in self._workflow.placeholders:
                 yield f"{self._comfy.workflow} has no `{{{name}}}`; write it as the value that the audit sets"
         yield from unknown_names(self._comfy.workflow, dict(self._workflow.nodes), _PLACEHOLDERS)
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """That a new checkpoint would not be noticed, unless the audit names its revision."""
+        yield from revision_note(self._comfy.revision, self._comfy.base_url)
 
     def _headers(self, key: str) -> Mapping[str, str]:
         """ComfyUI knows no keys; a proxy before it may, and `key_variable` names its token."""
@@ -110,15 +117,15 @@ class ComfyUI(Resuming):
         return job
 
     def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
-        history = poll(lambda: _looked_up(client, job), lambda body: dig(body, job) is not None, self.polling)
-        entry = dig(history, job)
+        history = self._poll(lambda: _looked_up(client, job), lambda body: dig(body, job) is not None)
+        entry = dig(history.body, job)
         if dig(entry, "status", "status_str") == "error":
             raise JobGone(_explained(dig(entry, "status", "messages")))
         file = dig(entry, "outputs", self._workflow.output, "images", 0)
         if file is None:
             raise JobGone(f"no picture from the node with `{{output}}`; the answer: {dig(entry, 'outputs')}")
         query = urlencode({name: dig(file, name) or "" for name in ("filename", "subfolder", "type")})
-        reply = fetch(lambda: client.send("GET", f"/view?{query}").require_success(), self.polling)
+        reply = self._fetch(lambda: client.send("GET", f"/view?{query}").require_success())
         return Answer(image=reply.content)
 
 
@@ -161,8 +168,8 @@ def _uploaded(client: JsonClient, picture: EncodedImage) -> str:
     """The name under which the server's nodes find the picture. It tells nothing but the content."""
     kind = picture.mime.removeprefix("image/")
     name = f"stillme-{hashlib.sha256(picture.data).hexdigest()[:32]}.{kind}"
-    form = {"type": "input", "overwrite": "true"}
-    reply = client.send("POST", "/upload/image", files={"image": (name, picture.data, picture.mime)}, form=form)
+    upload = [("image", (name, picture.data, picture.mime))]
+    reply = client.post(Content(path="/upload/image", files=upload, form={"type": "input", "overwrite": "true"}))
     place = reply.require_json()
     if not isinstance(stored := dig(place, "name"), str):
         raise unexpected_answer("the picture was not stored", reply.text)
@@ -210,7 +217,7 @@ def _explained(messages: Json) -> str:
                 reason = dig(event, 1, "exception_message") or "no explanation"
                 return f"the node {dig(event, 1, 'node_type')} failed: {reason}"
             case "execution_interrupted":
-                return "somebody interrupted the job"
+                return "the job was interrupted at the server"
             case _:
                 pass
     return f"the job failed; the answer: {messages}"

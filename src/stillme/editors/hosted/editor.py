@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from PIL import Image
 from pydantic import AliasChoices, BaseModel, Field
 
 from stillme import images
 from stillme.addresses import problems_of
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, Usage, dollars
-from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload
+from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload, from_base64
 from stillme.editors.hosted.faults import CallFailed, Declined, JobGone
 from stillme.errors import UnreadableImage
+from stillme.http_calls.replies import Reply, Unanswered, is_temporary
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
 from stillme.redaction import redacted, shortened, without_secrets
 from stillme.throttle import RateLimiter, TooEarly
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 
+if TYPE_CHECKING:
+    from stillme.http_calls.client import Connection
+
 _MEGAPIXEL = (1024, 1024)
+MAX_FAILURES = 5
+"""Looks in a row at something paid for that fail before a call ends."""
+LONGEST_PAUSE = 10.0
+"""Seconds; who says to come back later than that is left in peace, and the worker is free for something else."""
 
 
 class HostedParameters(Parameters):
@@ -98,6 +109,8 @@ class Hosted(ABC, Generic[C]):
     reserved: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
     """Fields that `extra` must not set: the experiment decides them."""
     seed: ClassVar[Literal["best_effort", "none"]] = "best_effort"
+    more_inputs: ClassVar[str] = ""
+    """What a message about too many portraits adds."""
 
     def __init__(self, parameters: HostedParameters) -> None:
         self._settings = parameters
@@ -112,8 +125,10 @@ class Hosted(ABC, Generic[C]):
             can_refuse=True,
         )
         self._limiter = RateLimiter(parameters.requests_per_minute)
+        self._poll_seconds = 0.5
         self._lock = threading.Lock()
         self._connection: C | None = None
+        self._storage: Connection | None = None
 
     @abstractmethod
     def _connect(self, key: str) -> C:
@@ -174,14 +189,17 @@ class Hosted(ABC, Generic[C]):
     def close(self) -> None:
         """Close the connection. The next edit opens it again."""
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+            connections = (self._connection, self._storage)
+            self._connection = self._storage = None
+        for connection in connections:
+            if connection is not None:
+                connection.close()
 
     def _outcome(self, request: Request) -> EditOutcome:
         given, taken = len(request.portraits), self.capabilities.inputs
         if given > taken:
-            return Failed(error=f"{self._settings.model!r} takes {taken} portraits, not {given}", retryable=False)
+            error = f"{self._settings.model!r} takes {taken} portraits, not {given}{self.more_inputs}"
+            return Failed(error=error, retryable=False)
         try:
             pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
         except (UnreadableImage, OSError) as error:
@@ -228,6 +246,54 @@ class Hosted(ABC, Generic[C]):
         cost = dollars(self._price, usage)
         return (0.0, {"cost": "unknown"}) if cost is None else (cost, {})
 
+    # -- pictures that are paid for ---------------------------------------------------------------------------------
+
+    def _picture(self, link: Json, renewed: Callable[[], Json] | None = None) -> bytes:
+        """The picture behind a link or in a data URI. It is paid for: what does not give it is asked again.
+
+        `renewed` asks the job for a new link. Without it, a link that leads nowhere for good is a job that is gone.
+        """
+        if not isinstance(link, str) or urlsplit(link).scheme not in ("http", "https", "data"):
+            raise JobGone(f"no link to a picture; the answer: {link}")
+        if link.startswith("data:"):
+            try:
+                return from_base64(link.partition(";base64,")[2])
+            except CallFailed as broken:
+                raise JobGone(broken.failed.error) from None
+        problem, lost = "", False
+        for failures in range(MAX_FAILURES + 1):
+            if failures:
+                time.sleep(self._pause(failures - 1))
+                again = renewed() if renewed else link
+                link = again if isinstance(again, str) else link
+            try:
+                reply = self._download(link)
+            except Unanswered as error:
+                problem, lost = str(error), False
+                continue
+            if reply.status < 300 and _begins_a_picture(reply.content):
+                return reply.content
+            # Who keeps the picture is not the provider: none of its statuses concerns the account.
+            problem, lost = f"{reply.status}: {reply.text[:200] or 'empty'}", not is_temporary(reply.status)
+        if lost and renewed is None:
+            raise JobGone(f"the picture is not there ({problem})")
+        raise CallFailed(f"the picture cannot be fetched for now ({problem})", retryable=True)
+
+    def _download(self, link: str) -> Reply:
+        """What is behind a link, without our headers: its host must not see a key."""
+        from stillme.http_calls.client import Connection
+
+        with self._lock:
+            if self._storage is None:
+                self._storage = Connection(timeout=self._settings.timeout, follow_redirects=True)
+            storage = self._storage
+        return storage.send("GET", link)
+
+    def _pause(self, failures: int) -> float:
+        return min(self._poll_seconds * 2**failures, LONGEST_PAUSE)
+
+    # -- keys -------------------------------------------------------------------------------------------------------
+
     def _connected(self) -> C:
         with self._lock:
             if self._connection is None:
@@ -252,11 +318,15 @@ class Hosted(ABC, Generic[C]):
         sent = self._key_variable if self.key_required or self._environment() else ""
         return problems_of(url, key=sent, insecure_http=self._settings.insecure_http)
 
+    def _secrets(self) -> Sequence[str]:
+        """What must not be stored."""
+        return (self._environment(),)
+
     def _redacted(self, text: str) -> str:
-        return redacted(text, self._environment())
+        return redacted(text, *self._secrets())
 
     def _without_secrets(self, effective: Mapping[str, Json]) -> Mapping[str, Json]:
-        return without_secrets(dict(effective), self._environment())
+        return without_secrets(dict(effective), *self._secrets())
 
     def _environment(self) -> str:
         return os.environ.get(self._key_variable, "").strip() if self._key_variable else ""
@@ -266,3 +336,12 @@ def _legible(content: bytes) -> str:
     """The beginning of what came instead of a picture, if it is text."""
     text = " ".join(content[:400].decode(errors="ignore").split())
     return f"; the answer: {text or 'empty'}" if text.isprintable() else ""
+
+
+def _begins_a_picture(content: bytes) -> bool:
+    """Whether it is a picture at all, whole or not: a storage that has none may answer with a page of words."""
+    try:
+        with Image.open(io.BytesIO(content)):
+            return True
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return False

@@ -30,9 +30,14 @@ class EncodedImage:
         return f"image.{self.mime.removeprefix('image/')}"
 
     @property
+    def base64(self) -> str:
+        """The image in base64."""
+        return base64.b64encode(self.data).decode()
+
+    @property
     def data_uri(self) -> str:
         """The image as a `data:` URL."""
-        return f"data:{self.mime};base64,{base64.b64encode(self.data).decode()}"
+        return f"data:{self.mime};base64,{self.base64}"
 
 
 def encode_for_upload(path: Path) -> EncodedImage:

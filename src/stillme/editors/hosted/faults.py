@@ -10,14 +10,15 @@ Texts are kept whole here; `Hosted` removes secrets from them and only then cuts
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Self
 
 from stillme.editors.hosted.catalogue import Usage
-from stillme.http_calls.replies import retry_after
+from stillme.http_calls.replies import Unanswered, failure_of
 from stillme.types import Failed
 
-_FATAL = frozenset({401, 402, 403, 404})
-"""No key, no money, no permission, no such model: the same for every request until the user acts."""
-_TEMPORARY = frozenset({408, 409, 425, 429})
+UNKNOWN = Usage(unknown=True)
+"""Of a call that the provider has accepted, or may have, and that cannot be followed."""
 
 
 class Declined(Exception):
@@ -35,55 +36,44 @@ class CallFailed(Exception):
     """Neither a picture nor a refusal. `usage` is what it cost nevertheless."""
 
     def __init__(
-        self,
-        error: str,
-        *,
-        retryable: bool,
-        retry_after: float | None = None,
-        fatal: bool = False,
-        throttled: bool = False,
-        status: str = "",
-        usage: Usage | None = None,
+        self, error: str, *, retryable: bool, fatal: bool = False, status: str = "", usage: Usage | None = None
     ) -> None:
         super().__init__(error)
-        self.failed = Failed(
-            error=error, retryable=retryable, retry_after=retry_after, fatal=fatal, throttled=throttled, status=status
-        )
+        self.failed = Failed(error=error, retryable=retryable, fatal=fatal, status=status)
         self.usage = usage or Usage()
+
+    @classmethod
+    def of(cls, failed: Failed, usage: Usage | None = None) -> Self:
+        """The same failure, as an exception."""
+        failure = cls(failed.error, retryable=failed.retryable, usage=usage)
+        failure.failed = failed
+        return failure
+
+    def as_fatal(self) -> CallFailed:
+        """The same failure, known to concern every request until the user acts."""
+        return CallFailed.of(replace(self.failed, retryable=True, fatal=True, throttled=False), self.usage)
 
 
 class JobGone(CallFailed):
     """The work gave no usable picture and never will; a new job may. By default, one picture counts as charged."""
 
-    def __init__(self, error: str, *, usage: Usage | None = None) -> None:
-        super().__init__(error, retryable=True, usage=Usage(images=1) if usage is None else usage)
+    def __init__(self, error: str, *, retryable: bool = True, usage: Usage | None = None) -> None:
+        super().__init__(error, retryable=retryable, usage=Usage(images=1) if usage is None else usage)
 
 
 def from_status(status: int, message: str, headers: Mapping[str, str], *, wait: float | None = None) -> CallFailed:
     """The failure that an HTTP status means, with the server's message."""
-    fatal = status in _FATAL
-    return CallFailed(
-        f"{status}: {message.strip() or 'no explanation'}",
-        status=str(status),
-        retryable=fatal or status in _TEMPORARY or status >= 500,
-        retry_after=wait if wait is not None else retry_after(headers),
-        fatal=fatal,
-        throttled=status == 429,
-    )
-
-
-def fatal(failure: CallFailed) -> CallFailed:
-    """The same failure, known to concern every request until the user acts."""
-    failed = failure.failed
-    return CallFailed(failed.error, retryable=True, fatal=True, status=failed.status, usage=failure.usage)
+    failed = failure_of(status, message, headers)
+    return CallFailed.of(replace(failed, retry_after=failed.retry_after if wait is None else wait))
 
 
 def from_connection(error: Exception) -> CallFailed:
     """Time-outs, refused connections, truncated bodies: not a fault of the request."""
-    message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return CallFailed(f"no complete answer ({message})", retryable=True)
+    sent = isinstance(error, Unanswered) and error.sent
+    text = str(error) if isinstance(error, Unanswered) else f"no complete answer ({type(error).__name__}: {error})"
+    return CallFailed(text, retryable=True, usage=UNKNOWN if sent else None)
 
 
-def unexpected_answer(problem: str, answer: object, *, usage: Usage | None = None) -> CallFailed:
+def unexpected_answer(problem: str, answer: object, *, usage: Usage = UNKNOWN) -> CallFailed:
     """The server reports success, but the answer has another form than documented."""
     return CallFailed(f"{problem}; the answer: {str(answer).strip() or 'empty'}", retryable=True, usage=usage)

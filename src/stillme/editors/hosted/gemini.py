@@ -1,29 +1,34 @@
-"""Google's Gemini image models. A refusal has status 200, too: marked in one of two fields, or said in words."""
+"""Google's Gemini image models. A refusal has status 200, too: marked in one of two fields, or said in words.
+
+https://ai.google.dev/api/generate-content; on Vertex AI, a Google Cloud project and its credentials instead of a key
+(https://cloud.google.com/vertex-ai/generative-ai/docs/start/quickstart). Imagen's `edit_image` is left out: it edits by
+masks and references, not by an instruction alone.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, cast
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
 from stillme.editors.hosted.encoded_images import from_base64
-from stillme.editors.hosted.faults import CallFailed, Declined, fatal, from_connection, from_status, unexpected_answer
+from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, from_connection, from_status, unexpected_answer
+from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.json_paths import dig
 from stillme.protocols import Needs
 from stillme.types import IN_WORDS, Json
 
 if TYPE_CHECKING:
-    import httpx2
-    from google.genai import Client
-    from google.genai.errors import APIError
-    from google.genai.types import HttpOptions
+    from google.auth.credentials import Credentials
 
 _KNOWN = catalogue.service("gemini")
 
@@ -45,6 +50,8 @@ _FATAL = {
 """What Google says, by status, of keys, places and accounts that get no picture at all."""
 
 _UNSPECIFIED = "BLOCKED_REASON_UNSPECIFIED"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_LOG_IN = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
 
 
 class GeminiParameters(HostedParameters):
@@ -58,88 +65,146 @@ class GeminiParameters(HostedParameters):
     """`1K`, `2K` or `4K`."""
 
 
-class Gemini(Hosted["Client"]):
+class VertexParameters(GeminiParameters):
+    """A Gemini image model in a Google Cloud project."""
+
+    model: str = catalogue.service("vertex").default
+    base_url: str = Field(default="", pattern=r"^(https://.*|http://(127\.0\.0\.1|localhost)\b.*)?$")
+    """Empty: the address of the location."""
+    project: str = Field(default="", exclude=True)
+    """By default that of the credentials."""
+    location: str = "global"
+
+
+class Gemini(Hosted[JsonClient]):
     """Google's Gemini image models."""
 
     Parameters: ClassVar[type[BaseModel]] = GeminiParameters
-    needs: ClassVar[Needs] = Needs(modules=("google.genai",), extra="gemini", variables=("GEMINI_API_KEY",))
+    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("GEMINI_API_KEY",))
     service: ClassVar[str] = "gemini"
     key_variable: ClassVar[str] = "GEMINI_API_KEY"
     reserved: ClassVar[frozenset[str]] = frozenset({"contents", "model"})
 
     def __init__(self, parameters: GeminiParameters) -> None:
         self._gemini = parameters
-        self._http: httpx2.Client | None = None
         super().__init__(parameters)
 
-    def _connect(self, key: str) -> Client:
-        from google.genai import Client
+    def _connect(self, key: str) -> JsonClient:
+        return JsonClient(self._gemini.base_url, {"x-goog-api-key": key}, timeout=self._gemini.timeout)
 
-        return Client(api_key=key, vertexai=False, http_options=self._http_options(self._gemini.base_url))
-
-    def _http_options(self, base_url: str | None) -> HttpOptions:
-        from google.genai.types import HttpOptions, HttpRetryOptions
-
-        from stillme.editors.hosted.http_client import open_client
-
-        # The SDK's own client would wait for ever for an answer that trickles in; this one is ours to close.
-        self._http = open_client(self._gemini.timeout)
-        return HttpOptions(
-            base_url=base_url,
-            timeout=int(self._gemini.timeout * 1000),
-            # The edit stage retries; the SDK must not.
-            retry_options=HttpRetryOptions(attempts=1),
-            extra_body=self._gemini.extra or None,
-            httpx_client=self._http,
-        )
-
-    def close(self) -> None:
-        """Close the connection. The next edit opens it again."""
-        super().close()
-        if self._http:
-            self._http.close()
+    def _place(self) -> tuple[str, Mapping[str, str]]:
+        """The model's path, and headers that each request needs."""
+        return f"/v1/models/{self._gemini.model}", {}
 
     def _expected_usage(self) -> Usage:
         tokens = self.facts.image_tokens.get(self._gemini.image_size or "1K", 0)
         return replace(super()._expected_usage(), input_image=self.facts.portrait_tokens, output_image=tokens)
 
-    def _ask(self, connection: Client, call: Call) -> Answer:
-        import httpx2
-        from google.genai import errors, types
+    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+        place, headers = self._place()
+        fields = {**self._fields(call), **self._gemini.extra}
+        reply = connection.send("POST", f"{place}:generateContent", body=fields, headers=headers)
+        if reply.status >= 400:
+            raise _from_error(reply)
+        return _answer(reply.require_json(), reply.text)
 
-        parts: list[Any] = [
-            *(types.Part.from_bytes(data=picture.data, mime_type=picture.mime) for picture in call.pictures),
-            types.Part.from_text(text=call.instruction),
-        ]
+    def _fields(self, call: Call) -> dict[str, Json]:
+        pictures = [{"inlineData": {"mimeType": picture.mime, "data": picture.base64}} for picture in call.pictures]
+        asked = {"aspectRatio": self._gemini.aspect_ratio, "imageSize": self._gemini.image_size}
+        size = {name: value for name, value in asked.items() if value}
+        return {
+            "contents": [{"role": "user", "parts": [*pictures, {"text": call.instruction}]}],
+            "generationConfig": {
+                # With images only, the model could not decline in text.
+                "responseModalities": ["TEXT", "IMAGE"],
+                "candidateCount": 1,
+                "seed": call.seed,
+                **({"imageConfig": size} if size else {}),
+            },
+        }
+
+
+class Vertex(Gemini):
+    """Google's Gemini image models on Vertex AI."""
+
+    Parameters: ClassVar[type[BaseModel]] = VertexParameters
+    needs: ClassVar[Needs] = Needs(modules=("httpx2", "google.auth"), extra="vertex")
+    service: ClassVar[str] = "vertex"
+    key_variable: ClassVar[str] = ""
+    key_required: ClassVar[bool] = False
+
+    def __init__(self, parameters: VertexParameters) -> None:
+        self._vertex = parameters
+        self._credentials: Credentials | None = None
+        self._project = parameters.project
+        self._refreshing = threading.Lock()
+        super().__init__(parameters)
+
+    @property
+    def provider(self) -> str:
+        """The address of the location."""
+        return urlsplit(self._address).netloc
+
+    def lacking(self, *, online: bool) -> Iterator[str]:
+        """Credentials, as far as this machine knows them."""
+        if find_spec("google.auth") is not None:
+            try:
+                _credentials()
+            except CallFailed as failure:
+                yield failure.failed.error
+
+    @property
+    def _address(self) -> str:
+        region = "" if self._vertex.location == "global" else f"{self._vertex.location}-"
+        return self._vertex.base_url or f"https://{region}aiplatform.googleapis.com"
+
+    def _connect(self, key: str) -> JsonClient:
+        self._credentials, project = _credentials()
+        self._project = self._vertex.project or project or ""
+        if not self._project:
+            raise CallFailed("no Google Cloud project: set `project` in the audit", retryable=True, fatal=True)
+        return JsonClient(self._address, {}, timeout=self._vertex.timeout)
+
+    def _place(self) -> tuple[str, Mapping[str, str]]:
+        place = f"/v1beta1/projects/{self._project}/locations/{self._vertex.location}"
+        return f"{place}/publishers/google/models/{self._vertex.model}", {"Authorization": f"Bearer {self._token()}"}
+
+    def _token(self) -> str:
+        """A token that is still good."""
+        from google.auth.exceptions import GoogleAuthError, TransportError
+        from google.auth.transport.requests import Request
+
         try:
-            response = connection.models.generate_content(
-                model=self._gemini.model,
-                contents=types.Content(role="user", parts=parts),
-                config=types.GenerateContentConfig(
-                    # With images only, the model could not decline in text.
-                    response_modalities=["TEXT", "IMAGE"],
-                    candidate_count=1,
-                    seed=call.seed,
-                    image_config=types.ImageConfig(
-                        aspect_ratio=self._gemini.aspect_ratio, image_size=self._gemini.image_size
-                    ),
-                    # The SDK's own parsing drops `finishMessage`, which explains a refusal.
-                    should_return_http_response=True,
-                ),
-            )
-        except errors.APIError as error:
-            raise _from_api_error(error) from error
-        except httpx2.HTTPError as error:
+            with self._refreshing:
+                if not cast("Any", self._credentials).valid:
+                    cast("Any", self._credentials).refresh(Request())
+        except TransportError as error:
             raise from_connection(error) from error
-        raw = response.sdk_http_response
-        return _answer(raw.body or "" if raw else "")
+        except GoogleAuthError as error:
+            raise _no_credentials(str(error)) from error
+        return self._environment()
+
+    def _environment(self) -> str:
+        """The token that is in use: error messages must not show it."""
+        return str(getattr(self._credentials, "token", None) or "")
 
 
-def _answer(text: str) -> Answer:
+def _credentials() -> tuple[Credentials, str | None]:
+    """The credentials that Google's tools find, and the project that they name."""
+    import google.auth
+    from google.auth.exceptions import DefaultCredentialsError
+
     try:
-        body: Json = json.loads(text)
-    except ValueError:
-        raise unexpected_answer("no JSON", text) from None
+        return cast("Any", google.auth).default(scopes=[_SCOPE])
+    except DefaultCredentialsError as error:
+        raise _no_credentials(str(error)) from error
+
+
+def _no_credentials(reason: str) -> CallFailed:
+    return CallFailed(f"no usable Google Cloud credentials ({reason}): {_LOG_IN}", retryable=True, fatal=True)
+
+
+def _answer(body: Json, text: str) -> Answer:
     usage = _usage(dig(body, "usageMetadata"))
     if (block := dig(body, "promptFeedback", "blockReason")) and block != _UNSPECIFIED:
         signal = f"promptFeedback.blockReason = {block}"
@@ -170,6 +235,7 @@ def _no_image(candidate: Json, prose: str, text: str, usage: Usage) -> Declined 
         if DECLINES.search(prose):
             return Declined(prose, signal="a no in words instead of a picture", usage=usage)
         return CallFailed(f"answered in words: {prose}", retryable=True, status=IN_WORDS, usage=usage)
+    usage = usage if usage.tokens else UNKNOWN
     return unexpected_answer(f"no picture, {signal}", message or prose or text, usage=usage)
 
 
@@ -212,13 +278,10 @@ def _listed(value: Json) -> list[Json]:
     return cast("list[Json]", value) if isinstance(value, list) else []
 
 
-def _from_api_error(error: APIError) -> CallFailed:
-    untyped = cast("Any", error)
-    headers: Mapping[str, str] = getattr(untyped.response, "headers", None) or {}
-    failure = from_status(error.code or 0, error.message or str(error), headers, wait=_retry_delay(untyped.details))
-    told = f"{error.message} {json.dumps(untyped.details, default=str)}"
+def _from_error(reply: Reply) -> CallFailed:
+    failure = from_status(reply.status, reply.explanation, reply.headers, wait=_retry_delay(reply.body))
     hopeless = _FATAL.get(failure.failed.status)
-    return fatal(failure) if hopeless and hopeless.search(told) else failure
+    return failure.as_fatal() if hopeless and hopeless.search(reply.text) else failure
 
 
 def _retry_delay(details: Json) -> float | None:

@@ -1,4 +1,4 @@
-"""One event loop for all models, in its own thread, so that every caller shares the connections."""
+"""One event loop for all calls, in its own thread, so that every caller shares the connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_THREAD = "stillme-vlm"
+_THREAD = "stillme-http"
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
