@@ -348,7 +348,9 @@ def measured_arms(world: World, calm: float) -> Callable[[np.random.Generator], 
         after = before + own + spread * stream.standard_normal(before.shape)
         edits, scores = rows(world, np.stack([before, after], axis=2), "skin_delta_l")
         asked = settings("race", "gender", **({} if world.blocks else {"matched_on": ()}))
-        for changes in gap_changes(edits, [scores], asked, arm="feature", against="baseline"):
+        for changes in gap_changes(
+            edits, [scores], asked, arm="feature", against="baseline", quantities=("skin_delta_l",)
+        ):
             held = all(pair.outcome.low <= 0 <= pair.outcome.high for pair in changes.pairs)
             yield f"all changes of {changes.factor} gaps together", held
 
