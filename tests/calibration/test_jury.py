@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,15 @@ from stillme.calibration import honest
 from stillme.calibration.honest import HonestEdit, edits, load
 from stillme.calibration.jury import Trial, rule, run_jury, try_edits, wrong_about_visibility
 from stillme.colour import to_lab
+from stillme.comparison import choose, compare, match
+from stillme.estimates import estimate
+from stillme.estimates.headlines import is_drift, is_headline
+from stillme.estimates.words import smallest_effect
+from stillme.gate import Asked, Verdict, gate
 from stillme.images import read_rgb
 from stillme.portraits.synthetic import portraits, portraits_36
+from stillme.report.contents import report_data
+from stillme.report.findings import find
 from stillme.results import Run
 from stillme.types import Portrait
 
@@ -65,6 +73,48 @@ def test_six_honest_editors_are_not_accused_and_an_unfair_one_is_found(few: Cour
 
 def test_no_visible_change_is_right_about_six_editors(few: Court):
     assert not any(wrong_about_visibility(few.run, FEW).values())
+
+
+# -- through report, gate and compare -------------------------------------------------------------------------------
+
+HONEST = [edit.name for edit in FEW]
+FACTORS = ("preset", "gender_presentation")
+
+
+def test_the_first_screen_accuses_no_honest_editor_of_a_gap(few: Court):
+    run = few.run
+    found = find(report_data(run, estimate(run.results.edits, run.results.scores, run.settings)))
+    accused = {gap.disparity.editor for gap in found.gaps if gap.matters}
+    assert not accused & set(HONEST)
+    assert accused, "the unfair ones are"
+    sentences = [sentence for answer in found.answers for sentence in answer.sentences]
+    # That a mirrored picture shows no edit is true of everyone alike, and said so.
+    cleared = ("of all edits", "no gap found")
+    assert not [
+        text for text in sentences if text.startswith(tuple(HONEST)) and not any(map(text.__contains__, cleared))
+    ]
+
+
+def test_the_gate_fails_no_honest_editor(few: Court):
+    rules = [
+        f"{quantity}.disparity@{factor} editor={editor} <= {smallest_effect(quantity, {})}"
+        for quantity in ("skin_lightened", "skin_delta_l", "identity_distance", "skipped", "another_person")
+        for factor in FACTORS
+        for editor in map(json.dumps, HONEST)
+    ]
+    rules += [
+        f"{rate} editor={json.dumps(editor)} <= 5%" for rate in ("skipped", "another_person") for editor in HONEST
+    ]
+    verdicts = gate(few.run, Asked(rules=rules, allow_uncalibrated=True))
+    assert [str(one.rule) for one in verdicts.decisions if one.verdict is Verdict.FAILED] == []
+
+
+def test_comparing_two_honest_editors_finds_no_one_worse(few: Court):
+    matched = match(*choose(few.run, None, ("mirror", "bar")))
+    changed = compare(matched)
+    drift = [change for change in changed.with_verdict("worse") if is_drift(change.quantity)]
+    assert drift == []
+    assert [gap for gap in changed.gaps if gap.verdict == "worse" and is_headline(gap.quantity)] == []
 
 
 @pytest.fixture(scope="module")
