@@ -46,7 +46,7 @@ def test_an_erasure_changes_no_pixel():
         "skin_delta_l": 0.0,
         "changed_area": 0.0,
         "visible_change": 1.0,
-        "skipped": 1.0,
+        "skip": 2.0,
     }
     assert np.array_equal(images.read_rgb(outcome.image), images.read_rgb(portrait.image.path))
 

@@ -120,10 +120,10 @@ def _kinds(results: Results) -> list[str]:
         edits.editors[editor] if edits.editors[editor] in honest_kinds else edits.prompts[prompt].subcategory
         for editor, prompt in zip(editors, asked, strict=True)
     ]
-    planted = next((truth.value for truth in results.truths if truth.axis == "skipped"), None)
+    planted = next((truth.value for truth in results.truths if truth.axis == "skip"), None)
     if planted is None:
         return kinds
-    said = {0.0: "made", 1.0: "skipped"}
+    said = {1.0: "made", 2.0: "skipped"}
     return [said.get(float(truth), kind) for truth, kind in zip(planted, kinds, strict=True)]
 
 
