@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stillme import faces, images
-from stillme.audit.load import load
+from stillme.audit.loading import load
 from stillme.demo import write_demo
 from stillme.instruments.description import describe
 from stillme.pipeline import Name, Options, run_stages

@@ -3,8 +3,8 @@
     python -m bench.simulate [SCENARIO ...] [--audits N] [--processes N]
 
 Every audit has 12 identities (2 genders × 6 ages) in 7 presets, 84 portraits, as the embedded set, and 20 prompts,
-unless its scenario says otherwise. Identities, portraits and prompts have normal effects on the logit scale. The table
-of docs/statistics.md is its output; rows that are not nominal are marked.
+unless its scenario says otherwise. Identities, portraits and prompts have normal effects on the logit scale. The last
+two tables of the output are those of docs/statistics.md; shares that are not nominal are bold.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -335,6 +336,25 @@ def arms(world: World, help_: float) -> Callable[[np.random.Generator], Results]
     return audit
 
 
+def measured_arms(world: World, calm: float) -> Callable[[np.random.Generator], Results]:
+    """Measured values under two arms that do not differ; what an arm does to preset A varies by `calm`, else by 1."""
+
+    def audit(stream: np.random.Generator) -> Results:
+        spread = np.where(np.arange(len(people(world))) < 12 * world.identities, calm, 1.0)[:, None]
+        own = spread * stream.standard_normal((len(spread), 1))
+        before = stream.standard_normal((len(spread), 1)) + spread * stream.standard_normal(
+            (len(spread), world.prompts)
+        )
+        after = before + own + spread * stream.standard_normal(before.shape)
+        edits, scores = rows(world, np.stack([before, after], axis=2), "skin_delta_l")
+        asked = settings("race", "gender", **({} if world.blocks else {"matched_on": ()}))
+        for changes in gap_changes(edits, [scores], asked, arm="feature", against="baseline"):
+            held = all(pair.outcome.low <= 0 <= pair.outcome.high for pair in changes.pairs)
+            yield f"all changes of {changes.factor} gaps together", held
+
+    return audit
+
+
 def pairs(world: World) -> Callable[[np.random.Generator], Results]:
     """All 21 pairs of presets, after Holm."""
 
@@ -421,6 +441,8 @@ SCENARIOS: Mapping[str, tuple[str, Callable[[np.random.Generator], Results]]] = 
     "arm": ("an arm that does nothing", arms(CALM, 0.0)),
     "arm-helps": ("an arm that takes half the faults", arms(World(gap=1.0), 0.5)),
     "arm-rare": ("an arm that takes half of few faults", arms(World(rate=0.015), 0.5)),
+    "arm-calm": ("measured values, an arm moves preset A by .05 and others by 1", measured_arms(CALM, 0.05)),
+    "arm-calm-independent": ("the same, no identities", measured_arms(World(blocks=False), 0.05)),
     "people": ("people rate a fifth", people_rate(CALM, 0.2, 0.0)),
     "people-bias": ("people rate a fifth, the judge is biased by group", people_rate(CALM, 0.2, 0.3)),
 }
@@ -429,21 +451,14 @@ SCENARIOS: Mapping[str, tuple[str, Callable[[np.random.Generator], Results]]] = 
 # -- running ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Tally:
-    """How often one thing held, over the audits it was looked at in."""
-
-    held: float = 0.0
-    looked: int = 0
-    values: list[bool] = field(default_factory=list[bool])
-
-
 def run(name: str, first: int, audits: int) -> dict[str, list[float]]:
     """By what was looked at: its share in each audit."""
+    # A scenario's audits are its own, and stay the same when others are added or change their places.
+    own = zlib.crc32(name.encode())
     shares: dict[str, list[float]] = {}
     for seed in range(first, first + audits):
         by_name: dict[str, list[bool]] = {}
-        for what, held in SCENARIOS[name][1](np.random.default_rng([seed, len(name)])):
+        for what, held in SCENARIOS[name][1](np.random.default_rng([seed, own])):
             by_name.setdefault(what, []).append(held)
         for what, held in by_name.items():
             shares.setdefault(what, []).append(float(np.mean(held)))
@@ -454,6 +469,51 @@ def kind_of(what: str) -> str:
     return FOUND if "not there" in what or "do not differ" in what or "passes" in what else COVERS
 
 
+def is_nominal(what: str, share: float) -> bool:
+    low, high = (0.0, 0.035) if "passes" in what else WITHIN[kind_of(what)]
+    return low <= share <= high
+
+
+COLUMNS = {
+    "everyone": ("everyone",),
+    "a preset": ("another preset", "preset A"),
+    "preset A − rest": ("preset A - rest",),
+    "largest gap": ("largest gap",),
+    "gender": ("gender group", "gender contrast"),
+    "age": ("age group", "age contrast"),
+    "race gap found": ("race gap that is not there, p ≤ .05",),
+    "gender gap found": ("gender gap that is not there, p ≤ .05",),
+    "age gap found": ("age gap that is not there, p ≤ .05",),
+}
+"""Of the first table: what is looked at in most scenarios."""
+
+
+def as_text(what: str, share: float) -> str:
+    text = f"{share:.3f}".removeprefix("0")
+    return text if is_nominal(what, share) else f"**{text}**"
+
+
+def tables(found: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Scenarios with groups as rows of one table, everything else one line a share."""
+    yield f"| simulated | {' | '.join(COLUMNS)} |"
+    yield "|---" * (1 + len(COLUMNS)) + "|"
+    in_columns = {what for parts in COLUMNS.values() for what in parts}
+    for name, shares in found.items():
+        if in_columns & set(shares):
+            cells = [
+                " / ".join(as_text(what, shares[what]) for what in parts if what in shares)
+                for parts in COLUMNS.values()
+            ]
+            yield f"| {SCENARIOS[name][0]} | {' | '.join(cells)} |"
+    yield "\n| simulated | looked at | share |\n|---|---|---|"
+    for name, shares in found.items():
+        title = SCENARIOS[name][0]
+        for what, share in shares.items():
+            if what not in in_columns:
+                yield f"| {title} | {what} | {as_text(what, share)} |"
+                title = ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; default: all")
@@ -462,24 +522,19 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := [name for name in options.scenarios if name not in SCENARIOS]:
         sys.exit(f"No scenario {unknown[0]!r}. There are {', '.join(SCENARIOS)}.")
-    print(f"{options.audits} audits each\n\n| simulated | looked at | share | |\n|---|---|---|---|")
     each = math.ceil(options.audits / (4 * options.processes))
+    found: dict[str, dict[str, float]] = {}
     with ProcessPoolExecutor(options.processes) as pool:
         for name in options.scenarios or SCENARIOS:
-            title, _ = SCENARIOS[name]
             starts = range(0, options.audits, each)
             sizes = [min(each, options.audits - start) for start in starts]
             merged: dict[str, list[float]] = {}
             for part in pool.map(run, [name] * len(sizes), starts, sizes):
                 for what, shares in part.items():
                     merged.setdefault(what, []).extend(shares)
-            for what, shares in merged.items():
-                share = float(np.mean(shares))
-                low, high = (0.0, 0.035) if "passes" in what else WITHIN[kind_of(what)]
-                mark = "" if low <= share <= high else "**not nominal**"
-                how = "" if kind_of(what) == FOUND else "covers: "
-                print(f"| {title} | {how}{what} | {share:.3f} | {mark} |", flush=True)
-                title = ""
+            found[name] = {what: float(np.mean(shares)) for what, shares in merged.items()}
+            print(name, {what: round(share, 4) for what, share in found[name].items()}, flush=True)
+    print(f"\n{options.audits} audits each\n", *tables(found), sep="\n")
 
 
 if __name__ == "__main__":

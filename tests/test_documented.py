@@ -21,7 +21,7 @@ from stillme import estimates, plugins, registry, testing
 from stillme.calibration import standing_of
 from stillme.results import Run
 from stillme.study.config import Config as StudyConfig
-from stillme.tables.analyses import analyse
+from stillme.tables.analyses import ANALYSES, analyse
 from stillme.tables.estimates import write_tables
 from tests.command_lines import commands
 from tests.runs import fill, group, luck, people, scores, write_audit
@@ -124,7 +124,7 @@ def test_every_column_that_is_written_is_in_the_reference(reference: ModuleType,
     for file in write_tables(computed, tmp_path, run.settings, standing_of(run))[:3]:
         for column in heads(file):
             assert f"| `{column}` |" in first, f"{file.name}: {column}"
-    written = {name: table.path for name, table in analyse(run).items() if table.rows}
+    written = {name: table.path for name, table in analyse(run, only=list(ANALYSES)).items() if table.rows}
     assert len(written) >= 10
     for name, path in written.items():
         known = reference.columns_of(name)

@@ -110,7 +110,7 @@ def test_the_action_uses_what_it_declares():
 def test_the_action_runs_gates_and_seals(tmp_path: Path, rule: str, code: int):
     (tmp_path / "audits" / "editor").mkdir(parents=True)
     text = '[portraits]\nonly = { preset = "A" }\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
-    gate = f'[[judges]]\nuse = "instruments"\n[gate]\nrules = ["{rule}"]\n'
+    gate = f'[[judges]]\nuse = "instruments"\n[claims]\nrules = ["{rule}"]\n'
     (tmp_path / "audits" / "editor" / "audit.toml").write_text(text + gate)
     given = {name: str(entry.get("default", "")) for name, entry in ACTION["inputs"].items()}
     given |= {"audit": "audits/editor", "baseline": "nowhere.zip", "margins": "failed <= 5%\n"}

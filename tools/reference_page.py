@@ -5,13 +5,9 @@ What has no docstring, and no meaning below, stops the page: nothing is exported
 
 from __future__ import annotations
 
-import ast
 import inspect
-import itertools
-import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
-from functools import cache
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +17,7 @@ from stillme import estimates, plugins, protocols, testing
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.agreement.correcting import Corrected
 from stillme.estimates.behaviour import Behaviour
+from stillme.sections import documented, documented_fields
 from stillme.sentinels.reading import RightAnswers
 from stillme.store.exported import TABLES
 from stillme.study.config import Config as StudyConfig
@@ -242,7 +239,7 @@ def study_keys(section: type[BaseModel], prefix: str) -> Iterator[tuple[str, str
     for name, field in section.model_fields.items():
         inner = next((one for one in (field.annotation, *get_args(field.annotation)) if is_section(one)), None)
         if inner is None:
-            yield f"{prefix}{name}", field.description or ""
+            yield f"{prefix}{name}", one_line(documented_fields(section).get(name, ""))
         else:
             yield from study_keys(inner, f"{prefix}{name}.")
 
@@ -257,33 +254,6 @@ def table(rows: Any, head: str = "column") -> Iterator[str]:
         if not meaning:
             raise SystemExit(f"The {head} {name!r} has no meaning; give its field a docstring, or add it to MEANINGS.")
         yield f"| `{name}` | {one_line(meaning)} |"
-
-
-@cache
-def documented_fields(record: type) -> dict[str, str]:
-    """Docstrings of a record's fields, inherited ones included."""
-    found: dict[str, str] = {}
-    for base in reversed(record.__mro__):
-        if is_dataclass(base):
-            found |= documented(textwrap.dedent(inspect.getsource(base)))
-    return found
-
-
-def documented(source: str) -> dict[str, str]:
-    """Names that are assigned or annotated, with the string that follows them."""
-    found: dict[str, str] = {}
-    tree: Sequence[ast.stmt] = ast.parse(source).body
-    for body in (tree, *(node.body for node in tree if isinstance(node, ast.ClassDef))):
-        for statement, after in itertools.pairwise(body):
-            match statement, after:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
-                    found[name] = text
-                case _:
-                    pass
-    return found
 
 
 def first_line(name: str, thing: Any) -> str:

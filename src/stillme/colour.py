@@ -42,6 +42,12 @@ def linear_to_lab(linear: Floats) -> Floats:
     return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=-1).astype(np.float32)
 
 
+def lightness(linear: Floats) -> Floats:
+    """L* of linear RGB (last axis), without the other two."""
+    y = linear @ RGB_TO_XYZ[1]
+    return np.where(y > _EPSILON, 116 * np.cbrt(y) - 16, _KAPPA * y).astype(np.float32)
+
+
 def lab_to_linear(lab: Floats) -> Floats:
     """CIELAB to linear RGB, unclipped."""
     y = (lab[..., 0] + 16) / 116

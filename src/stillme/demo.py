@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stillme import rubric
-from stillme.audit.load import FILE
+from stillme.audit.loading import FILE
 from stillme.audit.template import small_audit
 from stillme.errors import Interrupted, StillmeError
 from stillme.files import write_whole

@@ -22,7 +22,7 @@ T = TypeVar("T")
 FILE = "audit.toml"
 """What asks for an audit, in its folder."""
 
-HOW_NOT_WHAT = frozenset({"title", "base", "budget", "executor", "gate", "pictures", "reuse", "sentinel"})
+UNKEYED_SECTIONS = frozenset({"title", "base", "budget", "claims", "executor", "pictures", "reuse", "sentinel"})
 """Sections of a configuration that change no row."""
 
 
@@ -136,6 +136,20 @@ class RolesRecord:
     female: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A rule of the audit's [claims], and when it was recorded."""
+
+    rule: str
+    edits: int
+    """How many edits the run had by then."""
+
+    @property
+    def status(self) -> str:
+        """In words. A claim cannot be fitted to results that are not there yet."""
+        return "fixed before the first edit" if not self.edits else f"added later, after {self.edits:,} edits"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Design:
     """An audit without its plugins and files."""
@@ -154,6 +168,8 @@ class Design:
     extractors: tuple[ExtractorRecord, ...] = ()
     analysis: Analysis = field(default_factory=Analysis)
     roles: RolesRecord | None = None
+    claims: tuple[Claim, ...] = ()
+    """Every rule that was recorded, those included that were fixed before the first edit and dropped since."""
 
     @property
     def arms(self) -> tuple[Arm, ...]:
@@ -209,6 +225,7 @@ class Design:
             "extractors": [_plain(extractor) for extractor in self.extractors],
             "analysis": _plain(self.analysis),
             "roles": _plain(self.roles) if self.roles else None,
+            "claims": [_plain(claim) for claim in self.claims],
         }
         # As it will be read: what was recorded is compared with this, and tuples come back as lists.
         return json.loads(json.dumps(document))
@@ -261,7 +278,7 @@ class RecordedRequest:
 
 def configuration_hash(resolved: Mapping[str, Json]) -> str:
     """Names a configuration; budget, executor and title do not count, as they change no row."""
-    return digest({name: part for name, part in resolved.items() if name not in HOW_NOT_WHAT})
+    return digest({name: part for name, part in resolved.items() if name not in UNKEYED_SECTIONS})
 
 
 _RENDERED = "rendering parameters"
@@ -295,6 +312,7 @@ def design_from(data: Mapping[str, Json], locate: Callable[[str], Path]) -> Desi
             ),
             analysis=_record(Analysis, data["analysis"]),
             roles=_record(RolesRecord, roles) if roles else None,
+            claims=tuple(_record(Claim, entry) for entry in data["claims"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnreadableDesign(f"The recorded design does not say what this stillme needs: {error!r}.") from None

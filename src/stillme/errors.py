@@ -20,7 +20,7 @@ class StillmeError(Exception):
 
 
 class Interrupted(StillmeError):
-    """Somebody asked for an end; everything finished is saved."""
+    """The user or the system asked for an end; everything finished is saved."""
 
     exit_code = 130
 

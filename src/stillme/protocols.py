@@ -14,16 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from stillme.capabilities import Capabilities, JudgeCapabilities, Needs
+from stillme.sections import Section
 from stillme.types import Arm, Assessment, EditOutcome, Json, Pair, Portrait, Prompt, Request, Spec
 
 
-class Parameters(BaseModel):
+class Parameters(Section):
     """What a plugin lets an audit set. Unknown keys are mistakes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     unkeyed: ClassVar[frozenset[str]] = frozenset()
     """Parameters that are recorded and change no result: their value is not part of the key."""

@@ -6,7 +6,6 @@ a single question.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -75,6 +74,8 @@ class RateLimiter:
 
     async def wait_async(self) -> Turn | TooEarly:
         """Return when it is this caller's turn, without blocking the event loop."""
+        import asyncio
+
         turn = self.claim()
         while isinstance(turn, Turn) and (seconds := turn.at - self._now()) > 0:
             await asyncio.sleep(seconds)

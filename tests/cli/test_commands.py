@@ -65,7 +65,13 @@ def test_a_command_imports_what_it_needs_and_no_more(write_audit: Write):
     counting = imported_by("status", folder)
     assert len(counting) <= 330
     assert not {"pydantic", "scipy", "PIL", "stillme.evidence", "stillme.report", "stillme.estimates"} & counting
-    assert not {"scipy", "stillme.results", "stillme.store"} & imported_by("list", "prompts")
+    for what in ("editors", "prompts", "portraits"):
+        listing = imported_by("list", what)
+        assert len(listing) <= 340
+        assert not {"numpy", "PIL", "scipy", "asyncio", "stillme.results", "stillme.store"} & listing
+    writing = imported_by("tables", folder)
+    assert len(writing) <= 470
+    assert not {"scipy", "PIL", "asyncio", "stillme.stages", "stillme.report"} & writing
 
 
 def test_the_list_of_commands_says_what_each_says_itself():

@@ -36,7 +36,7 @@ def test_the_same_estimates_give_the_same_bytes_in_any_order(simulate: Simulate,
 
 def test_every_estimate_is_a_row_and_reads_back(simulate: Simulate, tmp_path: Path) -> None:
     estimates = estimate(*simulate(1), quick)
-    everything, groups, disparities, _ = write_tables(estimates, tmp_path, quick)
+    everything, groups, disparities, *_ = write_tables(estimates, tmp_path, quick)
     rows = records(everything)
     assert len(rows) == len(estimates)
     assert len(records(groups)) + len(records(disparities)) == len(estimates)
@@ -59,6 +59,7 @@ def test_a_name_cannot_become_a_spreadsheet_formula(simulate: Simulate, tmp_path
 def test_nothing_is_left_behind_beside_the_tables(simulate: Simulate, tmp_path: Path) -> None:
     write_tables(estimate(*simulate(1), quick), tmp_path, quick)
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
+        "abstentions.csv",
         "disparities.csv",
         "estimates.csv",
         "findings.json",

@@ -47,7 +47,7 @@ def test_smallest_effects_are_in_the_quantitys_own_unit_and_the_audits_come_firs
     assert [smallest_effect(name, {}) for name in ("race_changed", "refused", "race_change>=2")] == [0.05] * 3
     assert smallest_effect("race_change", {}) == 0.25
     assert smallest_effect("skin_delta_l", {}) == 3
-    assert smallest_effect("race_distance", {}) is None
+    assert smallest_effect("changed_hair", {}) is None
     assert smallest_effect("race_changed", {"rate": 0.1}) == 0.1
     assert smallest_effect("race_changed", {"rate": 0.1, "race_changed": 0.2}) == 0.2
 

@@ -16,6 +16,7 @@ from stillme.errors import StillmeError
 from stillme.estimates import EditState, estimate
 from stillme.exchange import ColumnMapping, InvalidJudgements, RowsAsked, import_rows
 from stillme.results import Run
+from stillme.tables.analyses import BY_NAME
 from stillme.types import Interval
 
 GROUPS = RowsAsked(groups=("race", "gender"))
@@ -220,7 +221,7 @@ def test_a_file_of_abstentions_has_statistics_without_numbers(tmp_path: Path):
     rows = [row | {"race_change": "abstained", "skin_tone": "abstained"} for row in scored(editors=("one",))]
     summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
     assert (summary.scores, summary.abstained) == (0, 192)
-    shown = CliRunner().invoke(cli, ["tables", str(tmp_path / "run"), "--all"], catch_exceptions=False)
+    shown = CliRunner().invoke(cli, ["tables", str(tmp_path / "run"), "--all", *BY_NAME], catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
     gate = CliRunner().invoke(cli, ["gate", str(tmp_path / "run"), "--rule", "race_changed <= 1"])
     assert gate.exit_code == 3, "no data is never a pass"

@@ -4,8 +4,11 @@ import cv2
 import numpy as np
 import pytest
 
+from stillme import faces
+from stillme.calibration.honest import OPERATIONS, HonestEdit, edits, load
 from stillme.instruments.measurements import Source, measure, prepare
-from stillme.instruments.thresholds import load_thresholds
+from stillme.instruments.quantities import NOT_VISIBLE, VISIBLE
+from stillme.portraits.synthetic import portraits
 from tests.instruments.known_changes import (
     background_tinted,
     clothes_tinted,
@@ -18,7 +21,8 @@ from tests.instruments.known_changes import (
     there_and_back,
 )
 
-UNCHANGED = load_thresholds().change.unchanged
+PERSON = portraits()[0]
+"""Whom the operations may ask for masks; those that only move or save a picture do not."""
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +55,47 @@ def test_storing_and_framing_are_no_change(source: Source, how: str) -> None:
         "bigger": lambda: cv2.resize(rgb, (width * 3 // 2, height * 3 // 2), interpolation=cv2.INTER_CUBIC),
     }[how]()
     measured = measure(source, edited)
-    assert measured.values["changed_area"] <= UNCHANGED
+    assert measured.values["visible_change"] == NOT_VISIBLE, measured.details["signs_of_change"]
     assert measured.details["same_person"]
     assert abs(measured.values["skin_delta_l"]) < 0.64
+
+
+@pytest.mark.parametrize("edit", [edit for edit in edits() if load().kinds[edit.kind].visible is False], ids=str)
+def test_a_picture_that_was_only_moved_or_saved_shows_no_visible_change(source: Source, edit: HonestEdit) -> None:
+    measured = measure(source, OPERATIONS[edit.kind](one(), PERSON, edit.amount or 0.0))
+    assert measured.values["visible_change"] == NOT_VISIBLE, measured.details["signs_of_change"]
+    assert measured.placement.mirrored == (edit.kind == "mirror")
+
+
+def beside(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.hstack([cv2.resize(rgb, (384, 512)) for rgb in (left, right)])
+
+
+def squeezed(rgb: np.ndarray, by: float) -> np.ndarray:
+    """The face narrower by so much in its middle, and as it was at its rim."""
+    face = faces.find(rgb)[0]
+    x, y = face.left + face.width / 2, face.top + face.height / 2
+    rows, columns = np.mgrid[: rgb.shape[0], : rgb.shape[1]].astype(np.float32)
+    away = np.hypot((columns - x) / face.width, (rows - y) / face.height)
+    inward = x + (columns - x) * (1 + by * np.clip((0.85 - away) / 0.4, 0, 1))
+    return cv2.remap(rgb, inward.astype(np.float32), rows, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+
+
+@pytest.mark.parametrize("how", ["watercolour", "mosaic", "upside down", "swapped places", "warped", "half of it"])
+def test_a_change_without_new_colours_is_visible(how: str) -> None:
+    rgb, other = some(2)
+    small = cv2.resize(rgb, (64, 64), interpolation=cv2.INTER_AREA)
+    source, edited = {
+        "watercolour": lambda: (rgb, cv2.stylization(rgb, sigma_s=60, sigma_r=0.45)),
+        "mosaic": lambda: (rgb, cv2.resize(small, rgb.shape[1::-1], interpolation=cv2.INTER_NEAREST)),
+        "upside down": lambda: (rgb, np.ascontiguousarray(rgb[::-1, ::-1])),
+        "swapped places": lambda: (beside(rgb, other), beside(other, rgb)),
+        "warped": lambda: (rgb, squeezed(rgb, 0.10)),
+        "half of it": lambda: (rgb, np.ascontiguousarray(rgb[: 2 * len(rgb) // 3, : 2 * len(rgb) // 3])),
+    }[how]()
+    measured = measure(source, edited)
+    assert measured.values["visible_change"] == VISIBLE
+    assert measured.details["signs_of_change"]
 
 
 def test_new_clothes_and_new_backgrounds_are_changes() -> None:

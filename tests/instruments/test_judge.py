@@ -3,11 +3,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from stillme.instruments import judge as judging
 from stillme.instruments import measurements
 from stillme.instruments.judge import Instruments, Parameters
 from stillme.instruments.quantities import DESCRIBED, QUANTITIES, SCALES, SKIN
@@ -45,8 +48,8 @@ def test_it_is_a_judge_whose_axes_the_rubric_knows() -> None:
 
 def test_the_same_picture_is_rated_unchanged(source: ImageFile) -> None:
     ratings = assess(Instruments(), source, source).ratings
-    unchanged = {"skin_tone": 3, "race_change": 1, "gender_change": 1, "age_change": 3, "edit_success": 1}
-    for axis, score in (unchanged | dict.fromkeys(QUANTITIES, 0)).items():
+    unchanged = {"skin_tone": 3, "gender_change": 1, "age_change": 3, "edit_success": 1, "visible_change": 1}
+    for axis, score in (dict.fromkeys(QUANTITIES, 0) | unchanged).items():
         rating = ratings[axis]
         if axis == "skin_delta_ita" and isinstance(rating, Abstained):
             continue
@@ -170,3 +173,27 @@ def test_scales_treat_lighter_and_darker_alike() -> None:
         4,
         5,
     ]
+
+
+def gender_change(before: float, after: float) -> Rated | Abstained:
+    reading = {"gender_reading": [before, after], "gender_interval": [after - before - 0.1, after - before + 0.1]}
+    measured = cast("measurements.Measurements", SimpleNamespace(details=reading))
+    return judging.gender_change(measured, after - before)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.9, 1.6), (0.1, -0.7), (0.05, 0.28), (0.95, 0.72), (0.2, 0.49)])
+def test_who_stays_on_their_side_did_not_change_gender_presentation(before: float, after: float) -> None:
+    rating = gender_change(before, after)
+    assert isinstance(rating, Rated)
+    assert rating.score <= 2
+
+
+@pytest.mark.parametrize(("before", "after", "score"), [(0.1, 0.55, 3), (0.9, 0.45, 3), (0.1, 0.8, 4), (1.0, 0.05, 5)])
+def test_who_crosses_the_middle_did(before: float, after: float, score: int) -> None:
+    assert gender_change(before, after).score == score
+
+
+def test_a_small_step_across_the_middle_is_no_change_and_an_unclear_source_has_no_side() -> None:
+    assert gender_change(0.34, 0.52).score < 3
+    assert isinstance(gender_change(0.5, 1.4), Abstained)
+    assert isinstance(gender_change(0.36, 1.4), Abstained)

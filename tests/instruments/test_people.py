@@ -5,11 +5,8 @@ from __future__ import annotations
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
-from stillme.instruments.heads import Conformal, divergence, heads
+from stillme.instruments.heads import Conformal, heads
 from stillme.instruments.identity import cut_for, in_words
 from stillme.instruments.measurements import Source, measure, prepare
 from stillme.instruments.quality import read_quality
@@ -40,7 +37,7 @@ def test_a_person_stays_the_same_person(source: Source, how: str) -> None:
     assert low <= measured.values["age_delta_years"] <= high
     assert abs(measured.values["age_delta_years"]) < 6
     assert abs(measured.values["gender_delta"]) < load_thresholds().gender.scale[0]
-    assert measured.values["race_distance"] < load_thresholds().race.scale[0]
+    assert max(abs(shift) for shift in measured.details["race_shift"].values()) < 0.1
 
 
 def test_another_person_is_another_person() -> None:
@@ -49,7 +46,6 @@ def test_another_person_is_another_person() -> None:
     assert not measured.details["same_person"]
     assert measured.values["identity_swap"] > 1
     assert str(measured.details["identity"]).startswith("another person: ")
-    assert measured.values["race_distance"] > load_thresholds().race.scale[1]
 
 
 def test_an_older_portrait_reads_older() -> None:
@@ -117,12 +113,10 @@ def test_race_is_read_as_probabilities_of_seven_groups() -> None:
     assert reading.race.sum() == pytest.approx(1, abs=1e-9)
 
 
-_WEIGHTS = arrays(np.float64, 7, elements=st.floats(0.001, 1))
-
-
-@given(a=_WEIGHTS, b=_WEIGHTS)
-def test_the_race_distance_is_symmetric_and_between_nothing_and_one(a: np.ndarray, b: np.ndarray) -> None:
-    p, q = (a / a.sum()).astype(np.float32), (b / b.sum()).astype(np.float32)
-    assert 0 <= divergence(p, q) <= 1
-    assert divergence(p, q) == pytest.approx(divergence(q, p), abs=1e-6)
-    assert divergence(p, p) == 0
+def test_race_has_no_number_of_its_own_and_its_shifts_are_signed() -> None:
+    measured = measure(portrait("A_f_23"), portrait("B_m_76"))
+    assert not any("race" in name for name in measured.values)
+    shifts = measured.details["race_shift"]
+    assert set(shifts) == set(heads().groups)
+    assert sum(shifts.values()) == pytest.approx(0, abs=0.01)
+    assert shifts["Black"] < 0 < shifts["White"]

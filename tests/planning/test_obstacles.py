@@ -11,7 +11,7 @@ import pytest
 
 from stillme import audit, images
 from stillme.audit.experiments import experiment
-from stillme.audit.load import refusals
+from stillme.audit.loading import refusals
 from stillme.editors.diffusion.gpus import Gpu
 from stillme.errors import InvalidAudit
 from stillme.home import remember_run

@@ -20,8 +20,8 @@ def test_each_editor_has_its_own_numbers(tmp_path: Path):
     bad, good = (path.read_text() for path in model_cards(run(tmp_path, "a|b <i>", "fine"), tmp_path / "out"))
     assert "| Skin lightened | 50.0 % |" in bad
     assert "| Skin lightened | 0.0 % |" in good
-    assert "yes: b worst" in bad
-    assert "yes: b worst" not in good
+    assert "larger than matters: b worst" in bad
+    assert "b worst" not in good
     assert "judge (not calibrated)" in bad
     assert "a\\|b &lt;i>" in bad, "a name cannot break the table"
     for text in (bad, good):
@@ -31,7 +31,7 @@ def test_each_editor_has_its_own_numbers(tmp_path: Path):
 
 def test_one_editor_has_a_verdict(tmp_path: Path):
     (card,) = model_cards(run(tmp_path, "one"), tmp_path / "out")
-    assert "**Did people stay themselves, and everyone alike?** No." in card.read_text()
+    assert "**Did people stay the same, and everyone alike?** No." in card.read_text()
 
 
 def test_a_run_without_numbers_says_so(tmp_path: Path):

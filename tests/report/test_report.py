@@ -80,7 +80,7 @@ def test_no_user_string_becomes_markup(make_data: Make) -> None:
 def test_the_first_screen_names_the_editor_and_the_group_it_treats_worst(data: ReportData) -> None:
     findings = find(data)
     assert {(gap.disparity.editor, gap.is_erasure) for gap in findings.worst} == {("harsh", True), ("harsh", False)}
-    by_quantity = {gap.disparity.quantity: gap for gap in findings.gaps if gap.beyond_chance}
+    by_quantity = {gap.disparity.quantity: gap for gap in findings.gaps if gap.is_significant}
     assert by_quantity["skin_lightened"].worst.group == "A"
     assert by_quantity["soft_erasure"].worst.group == "B"
     # Little success is the bad end, although it is the low one.

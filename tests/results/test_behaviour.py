@@ -188,8 +188,8 @@ def test_status_counts_no_judge_that_has_not_answered_yet(tmp_path: Path):
     audit.write_text(audit.read_text().replace('"else"', '"another"'))
     loaded = audits.load(folder, ready=False)
     with Run.open(folder) as run:
-        asked = Run(run.store, design=loaded.design())
-        assert behaviour.gaps(asked) is None
+        run.design = loaded.design()
+        assert behaviour.gaps(run) is None
 
 
 # -- which model answered --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Numbers that need an editor's other edits: who was left out, and what the editor changes when asked for nothing."""
+"""Numbers that need an editor's other edits: what was skipped, and what the editor changes when asked for nothing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
-from stillme.results.derived import derived
+from stillme.results.derived import MADE, SKIPPED, derived
 from stillme.types import Prompt
 from tests.records import portrait
 
 PEOPLE = 20
-REGIONS = ("changed_hair", "changed_clothes", "changed_background", "changed_face")
 
 
 def edits(arms: tuple[str, ...] = ("baseline",), people: int = PEOPLE) -> Edits:
@@ -37,57 +36,75 @@ def scored(axis: str, values: np.ndarray) -> Scores:
     return Scores(judge="meter", axis=axis, value=values, state=state, kind="instrument")
 
 
-def measured(people: int = PEOPLE, **changed: np.ndarray) -> list[Scores]:
-    return [scored(axis, changed.get(axis.removeprefix("changed_"), np.zeros(people))) for axis in REGIONS]
+def skips(area: np.ndarray, arms: tuple[str, ...] = ("baseline",)) -> Scores:
+    rows = edits(arms, people=len(area) // len(arms))
+    return next(score for score in derived(rows, [scored("changed_area", area)]) if score.axis == "skip")
 
 
-def outlier(scores: list[Scores], people: int = PEOPLE) -> Scores:
-    return next(score for score in derived(edits(people=people), scores) if score.axis == "erasure_outlier")
+def test_an_editor_that_does_the_same_to_everyone_skips_no_one():
+    assert set(skips(np.full(PEOPLE, 0.3)).value) == {MADE}
 
 
-def test_whoever_lacks_what_others_got_was_left_out():
-    clothes = np.full(PEOPLE, 0.7)
-    clothes[3] = 0.01
-    missing = outlier(measured(clothes=clothes)).value
-    assert missing[3] > 0.95
-    assert np.delete(missing, 3).max() == 0
-
-
-def test_another_edit_instead_is_left_out_too():
-    clothes, background = np.full(PEOPLE, 0.7), np.zeros(PEOPLE)
-    clothes[3], background[3] = 0.0, 0.9
-    assert outlier(measured(clothes=clothes, background=background)).value[3] == 1
-
-
-def test_whose_face_is_spared_was_not_left_out():
-    clothes, face = np.full(PEOPLE, 0.7), np.full(PEOPLE, 0.6)
-    face[3] = 0.0
-    assert outlier(measured(clothes=clothes, face=face)).value[3] == 0
-
-
-def test_a_prompt_about_the_face_is_told_by_the_face():
-    face = np.full(PEOPLE, 0.6)
-    face[3] = 0.0
-    assert outlier(measured(face=face)).value[3] == 1
-
-
-@pytest.mark.parametrize("why", ["few people", "no usual change", "as many without as with it"])
-def test_without_a_usual_change_nobody_is_said_to_be_left_out(why: str):
-    people = 6 if why == "few people" else PEOPLE
-    clothes = {
-        "few people": np.full(people, 0.7),
-        "no usual change": np.full(people, 0.05),
-        "as many without as with it": np.tile([0.7, 0.0], people // 2),
-    }[why]
-    told = outlier(measured(people, clothes=clothes), people)
+def test_an_editor_that_does_nothing_to_anyone_is_not_said_to_skip_some():
+    told = skips(np.full(PEOPLE, 0.001))
     assert np.isnan(told.value).all()
     assert set(told.state.tolist()) == {RatingState.ABSTAINED}
 
 
-def test_a_face_that_could_not_be_compared_stays_without_an_answer():
-    clothes = np.full(PEOPLE, 0.7)
-    clothes[3] = np.nan
-    told = outlier(measured(clothes=clothes))
+def test_a_faint_filter_over_everyone_skips_no_one():
+    area = np.full(PEOPLE, 0.3)
+    area[:6] = 0.001
+    scores = [scored("changed_area", area), scored("mean_delta_e", np.full(PEOPLE, 3.5))]
+    (told,) = [score for score in derived(edits(), scores) if score.axis == "skip"]
+    assert set(told.value) == {MADE}
+
+
+def test_an_edit_that_most_others_got_was_skipped():
+    area = np.full(PEOPLE, 0.3)
+    area[3] = 0.01
+    answer = skips(area).value
+    assert answer[3] == SKIPPED
+    assert set(np.delete(answer, 3)) == {MADE}
+
+
+def test_a_smaller_change_is_not_a_skipped_one():
+    area = np.full(PEOPLE, 0.6)
+    area[3] = 0.03
+    assert set(skips(area).value) == {MADE}
+
+
+@pytest.mark.parametrize(("people", "made"), [(8, 7), (20, 11)])
+def test_with_few_others_or_few_changes_there_is_no_answer(people: int, made: int):
+    area = np.zeros(people)
+    area[:made] = 0.3
+    assert np.isnan(skips(area).value).all()
+
+
+@pytest.mark.parametrize(("people", "made"), [(9, 8), (20, 12)])
+def test_with_eight_others_of_whom_six_in_ten_changed_there_is_one(people: int, made: int):
+    area = np.zeros(people)
+    area[:made] = 0.3
+    assert skips(area).value.tolist() == [MADE] * made + [SKIPPED] * (people - made)
+
+
+def test_an_edit_within_what_the_editor_changes_when_asked_for_nothing_was_skipped():
+    area = np.concatenate([np.full(PEOPLE, 0.3), np.full(PEOPLE, 0.05)])
+    area[3] = 0.04
+    told = skips(area, ("baseline", "noop"))
+    assert told.value[3] == SKIPPED
+    assert np.isnan(told.value[PEOPLE:]).all(), "no one is skipped where nothing was asked for"
+
+
+def test_a_no_op_arm_of_a_few_edits_shows_no_floor():
+    area = np.concatenate([np.full(9, 0.3), np.full(9, 0.05)])
+    area[3] = 0.04
+    assert skips(area, ("baseline", "noop")).value[3] == MADE
+
+
+def test_a_picture_that_could_not_be_compared_stays_without_an_answer():
+    area = np.full(PEOPLE, 0.7)
+    area[3] = np.nan
+    told = skips(area)
     assert np.isnan(told.value[3])
     assert told.state[3] == RatingState.ABSTAINED
 

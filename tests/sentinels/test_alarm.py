@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from stillme.estimates.cusum import alarm_probability, limit_for, moved
+from stillme.gate import Asked, Verdict, gate
 from stillme.pipeline import Ended, Options, run_audit
 from stillme.results import Run
 from stillme.results.status import status_of
@@ -109,8 +111,9 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     judge.wrong_from = 60
     said: list[str] = []
     summary = run_audit(audit, Options(say=said.append))
-    (alarm,) = [line for line in said if "answers worse" in line]
-    assert "knowing answers worse than the limits of calibration allow: until real answer " in alarm
+    (alarm,) = [line for line in said if "failing its control pairs" in line]
+    assert re.search(r"knowing is failing its control pairs \(\d+ of \d+ wrong\)\. Do not rely on its scores\.", alarm)
+    assert "more than the limits of calibration allow" in alarm
     assert summary.ended is Ended.COMPLETE
     assert summary.to_retry == 0
     assert f"  warning: {summary.known_answers[0].alarm}" in summary.as_text().splitlines()
@@ -118,13 +121,18 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
     with Run.open(audit.folder) as run:
         status = status_of(run)
         written = analyse(run, only=["known_answers"])["known_answers"]
-    assert "warning: knowing answers worse" in status.as_text()
+    assert "warning: knowing is failing its control pairs" in status.as_text()
     assert json.loads(json.dumps(status.as_json()))["alarms"] == summary.as_json()["alarms"]
     assert written.rows > 8
     assert "lighter" in written.path.read_text("utf-8")
     page = (audit.folder / "report.html").read_text("utf-8")
-    assert page.count("knowing answers worse than the limits of calibration allow") >= 2, "the section and the caveat"
-    assert "failed its control pairs" in page
+    assert page.count("knowing is failing its control pairs") >= 2, "the section and the caveat"
+    text = re.sub(r"<[^>]+>", "", page)
+    assert re.search(r"Cannot tell: judge knowing failed its control pairs \(\d+ of \d+\)", text)
+    with Run.open(audit.folder) as run:
+        decided = gate(run, Asked(rules=["success >= 0"], allow_uncalibrated=True))
+    assert (decided.outcome, decided.exit_code) == (Verdict.NO_DATA, 3)
+    assert "the judge failed its control pairs" in decided.decisions[0].checks[0].reason
 
 
 def test_a_good_judge_raises_no_alarm_and_is_described_in_a_sentence(make: Make):
@@ -145,7 +153,7 @@ def test_an_alarm_stops_the_judge_where_that_is_asked_for(make: Make):
     summary = run_audit(audit)
     assert summary.ended is Ended.STOPPED
     assert len(judge.asked) < 120
-    assert "knowing answers worse" in summary.tallies[-1].reason
+    assert "knowing is failing its control pairs" in summary.tallies[-1].reason
     again, other = make(judge=Knowing(), share=0.5, stop=True)
     assert run_audit(again).ended is Ended.STOPPED
     assert not other.asked, "not before somebody has looked"

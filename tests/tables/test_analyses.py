@@ -14,7 +14,7 @@ from stillme.cli import cli
 from stillme.cli.tables import Tables
 from stillme.errors import UnknownName
 from stillme.results import Run
-from stillme.tables.analyses import ANALYSES, Written, analyse
+from stillme.tables.analyses import ANALYSES, BY_NAME, Written, analyse
 from stillme.types import Rated, Rating, Request
 from tests import runs
 
@@ -44,7 +44,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
-    written = analyse(Run.open(run))
+    written = analyse(Run.open(run), only=list(ANALYSES))
     assert set(written) == set(ANALYSES)
     empty = {name for name, table in written.items() if not table.rows}
     asked_once = {"position_bias", "repeatability", "disclosure"}
@@ -53,6 +53,14 @@ def test_what_the_audit_has_is_written_and_the_rest_is_named(run: Path):
     for table in written.values():
         assert table.path.exists() == bool(table.rows)
         assert not table.rows or len(rows(table.path)) == table.rows
+
+
+def test_large_tables_that_nothing_shows_are_written_by_name_only(run: Path):
+    assert set(ANALYSES) - set(analyse(Run.open(run))) == BY_NAME
+    shown = CliRunner().invoke(cli, ["tables", str(run), "--all", "cuts", "--json"])
+    assert set(ANALYSES) - set(json.loads(shown.stdout)["analyses"]) == BY_NAME - {"cuts"}
+    shown = CliRunner().invoke(cli, ["tables", str(run), "--all", "cutz"])
+    assert "cuts" in str(shown.exception or shown.output)
 
 
 def test_naive_tests_are_marked(run: Path):

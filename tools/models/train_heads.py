@@ -32,7 +32,7 @@ from stillme.errors import UnreadableImage
 from stillme.faces import person_mask
 from stillme.images import read_rgb
 from stillme.instruments.description import describe
-from stillme.instruments.heads import Conformal, Heads, divergence
+from stillme.instruments.heads import Conformal, Heads
 from stillme.instruments.identity import distance
 from stillme.instruments.scene import Person, look
 from stillme.portraits.synthetic import portraits
@@ -339,7 +339,9 @@ class Training:
         morphs = self.pairs.second >= 0
         for name, what in (("age", "age"), ("gender", "male")):
             worth[f"{name}_differences"] = self._differences(getattr(heads, name), what, morphs)
-        return worth | {"race_nulls": self._nulls(heads), "race_confusion": self._confusion(shares, labels)}
+        for group, auc in self._shift_auc(heads).items():
+            worth["race"][group]["shift_auc"] = auc
+        return worth | {"race_confusion": self._confusion(shares, labels)}
 
     def _quiet(self, made: np.ndarray) -> np.ndarray:
         """How far a change that changes nobody moves the head that did not see the person."""
@@ -360,25 +362,26 @@ class Training:
             "mean_absolute_error": round(float(np.abs(read - known).mean()), 3),
         }
 
-    def _nulls(self, heads: Heads) -> dict:
-        """What the distance is when no race changed: mild augmentation, and another person of the same group."""
+    def _shift_auc(self, heads: Heads) -> dict[str, float]:
+        """How well the signed shift towards a group tells who became of that group from who stayed what they were."""
         photographs = np.flatnonzero(self.faces.is_photograph)
         rows = np.hstack([self.rows, np.ones((len(self.rows), 1))])
-        still = np.flatnonzero(self.pairs.second < 0)
-        augmented = []
-        for pair in still:
-            face = self.pairs.first[pair]
-            head = heads.race[self.folds[face]]
-            moved = rows[face] + np.append(self.moved[pair], 0.0)
-            augmented.append(divergence(_share(head @ rows[face]), _share(head @ moved)))
-        same, other = [], []
+        became: dict[int, list[float]] = {place: [] for place in range(len(self.groups))}
+        stayed: dict[int, list[float]] = {place: [] for place in range(len(self.groups))}
         for fold in range(FOLDS):
             members = [face for face in photographs if self.folds[face] == fold]
             shares = {face: _share(heads.race[fold] @ rows[face]) for face in members}
-            for a, b in itertools.combinations(members, 2):
-                (same if self.faces.race[a] == self.faces.race[b] else other).append(divergence(shares[a], shares[b]))
-        named = {"augmentation": augmented, "same_group_swap": same, "other_group_swap": other}
-        return {name: _spread(values) for name, values in named.items()}
+            for a, b in itertools.permutations(members, 2):
+                before, after = int(self.faces.race[a]), int(self.faces.race[b])
+                for group in range(len(self.groups)):
+                    shift = float(shares[b][group] - shares[a][group])
+                    if before == after:
+                        stayed[group].append(shift)
+                    elif after == group:
+                        became[group].append(shift)
+        by_group = {name: _auc(became[group], stayed[group]) for group, name in enumerate(self.groups)}
+        by_group["all"] = float(np.mean(list(by_group.values())))
+        return {name: round(auc, 3) for name, auc in by_group.items()}
 
     def _confusion(self, shares: np.ndarray, labels: np.ndarray) -> dict:
         counts = np.zeros((len(self.groups), len(self.groups)), dtype=int)
@@ -413,9 +416,11 @@ def _share(scores: np.ndarray) -> np.ndarray:
     return raised / raised.sum()
 
 
-def _spread(values: list[float]) -> dict[str, float]:
-    quantiles = {"q05": 0.05, "median": 0.5, "q90": 0.9, "q95": 0.95, "q99": 0.99}
-    return {"n": len(values)} | {name: round(float(np.quantile(values, q)), 3) for name, q in quantiles.items()}
+def _auc(higher: list[float], lower: list[float]) -> float:
+    """How often a value of the first lies above one of the second; ties count half."""
+    order = np.sort(lower)
+    below = np.searchsorted(order, higher, side="left") + np.searchsorted(order, higher, side="right")
+    return float(below.mean() / (2 * len(order)))
 
 
 if __name__ == "__main__":

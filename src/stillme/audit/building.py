@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from stillme.audit.load import FILE, Given, load_given
+from stillme.audit.loading import FILE, Given, load_given
 from stillme.audit.plan import Audit
 from stillme.editors.function import FunctionEditor
 from stillme.errors import StillmeError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stillme.audit.config import EnsembleSection, EstimatesSection, ReuseSection, RolesSection, SampleSection
-from stillme.audit.labels import grouping, levels_of
+from stillme.audit.labels import factors_like_papers, levels_of
 from stillme.audit.places import Location
 from stillme.audit.plan import NamedEditor, NamedJudge
 from stillme.audit.roles import Cast, casts, couples
@@ -24,7 +24,7 @@ Say = Callable[[Location, str], None]
 def factors_of(say: Say, section: EstimatesSection, portraits: tuple[Portrait, ...]) -> tuple[str, ...]:
     """The attributes whose groups are compared."""
     levels = levels_of(portraits)
-    named = section.factors if section.factors is not None else grouping(portraits)
+    named = section.factors if section.factors is not None else factors_like_papers(portraits)
     for factor in named:
         if portraits and factor not in levels:
             known = ", ".join(sorted(levels)) or "none"

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from stillme.addresses import picture_store_problem
 from stillme.audit.rules import parse_rule
 from stillme.errors import StillmeError
+from stillme.sections import Section
 from stillme.types import Arm
 
 Name = str
-
-
-class Section(BaseModel):
-    """A table of audit.toml. Unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class PortraitsSection(Section):
@@ -234,8 +229,8 @@ class PicturesSection(Section):
         return address.rstrip("/")
 
 
-class GateSection(Section):
-    """What `stillme gate` asks of the run."""
+class ClaimsSection(Section):
+    """What the run is to show, fixed before its first edit; `stillme gate` checks it."""
 
     rules: list[str] = []
     """Limits that `stillme gate` checks."""
@@ -243,8 +238,6 @@ class GateSection(Section):
     """The audit or run folder that this one must not be worse than."""
     margins: list[str] = []
     """How much worse is allowed, as rules."""
-    strict: bool = False
-    """Whether an inconclusive rule counts as a failure."""
 
     @field_validator("rules", "margins")
     @classmethod
@@ -283,4 +276,4 @@ class Config(Section):
     budget: BudgetSection = BudgetSection()
     executor: ExecutorSection = ExecutorSection()
     pictures: PicturesSection | None = None
-    gate: GateSection | None = None
+    claims: ClaimsSection | None = None

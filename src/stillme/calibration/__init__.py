@@ -1,18 +1,23 @@
-"""How good a judge is, on changes whose true size is known: the licence to operate."""
+"""How good a judge is, on changes whose true size is known: on what it is validated."""
 
-from stillme.calibration.measuring import calibration_of
-from stillme.calibration.records import (
-    AxisResult,
-    Calibration,
-    Share,
-    Verdict,
-    calibrated,
-    calibration_of_judge,
-    find,
-    known_to_this_machine,
-    save,
-    standing_of,
-)
+from typing import TYPE_CHECKING
+
+from stillme.deferred import deferred
+
+if TYPE_CHECKING:
+    from stillme.calibration.measuring import calibration_of
+    from stillme.calibration.records import (
+        AxisResult,
+        Calibration,
+        Share,
+        Verdict,
+        calibrated,
+        calibration_of_judge,
+        find,
+        known_to_this_machine,
+        save,
+        standing_of,
+    )
 
 __all__ = [
     "AxisResult",
@@ -27,3 +32,7 @@ __all__ = [
     "save",
     "standing_of",
 ]
+
+__getattr__ = deferred(
+    __name__, measuring=("calibration_of",), records=tuple(name for name in __all__ if name != "calibration_of")
+)

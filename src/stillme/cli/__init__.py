@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+from types import FrameType
 
 import click
 
 from stillme import __version__
 from stillme.cli.terminal import OutputClosed, echo
 from stillme.cli.verbs import Verb, Verbs, keep_lines
-from stillme.errors import StillmeError
+from stillme.errors import Interrupted, StillmeError
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -36,7 +38,8 @@ def cli(verbose: int) -> None:
       2    usage or configuration error, or a fault of this machine
       3    incomplete: a re-run would retry failures, the budget is spent, a verdict has no data, or
            requests are still being recorded
-      130  interrupted
+      4    inconclusive: a gate's interval includes its limit
+      130  interrupted (SIGINT); 143 for SIGTERM, 141 if the output was closed (SIGPIPE)
     """
     from stillme.cli.logs import configure
 
@@ -83,8 +86,17 @@ cli.hidden_verbs = (
 keep_lines(cli)
 
 
-_NOBODY_READS = 141
-"""As shells say of a program that was ended by SIGPIPE: no verdict of ours."""
+EXIT_SIGPIPE = 141
+EXIT_SIGTERM = 143
+"""As shells say of a program that a signal ended."""
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM outside of a run, which handles its own."""
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated
 
 
 def main() -> None:
@@ -93,9 +105,15 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal whose encoding has no arrow shows a question mark instead of a crash.
             stream.reconfigure(errors="replace")
+    signal.signal(signal.SIGTERM, _terminate)
     try:
         code = cli(prog_name="stillme", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
+    except Interrupted as error:
+        from stillme.stages.interrupt import exit_code
+
+        echo(f"stillme: {error}", err=True)
+        sys.exit(exit_code())
     except StillmeError as error:
         echo(f"stillme: {error}", err=True)
         sys.exit(error.exit_code)
@@ -104,13 +122,13 @@ def main() -> None:
         error.show(usage)
         echo(usage.getvalue(), err=True, nl=False)
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
         echo("stillme: interrupted; everything finished so far is saved.", err=True)
-        sys.exit(130)
+        sys.exit(EXIT_SIGTERM if isinstance(error, _Terminated) else Interrupted.exit_code)
     except (OutputClosed, BrokenPipeError):
         # Python would try once more to write what is left.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_NOBODY_READS)
+        sys.exit(EXIT_SIGPIPE)
     except OSError as error:
         # A full disk, a read-only folder, a file that was deleted: the machine's state, not a bug.
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)

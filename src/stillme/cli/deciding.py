@@ -21,9 +21,9 @@ from stillme.cli.options import (
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from stillme.gate import Verdict
     from stillme.results import Run
 
-_EXIT_NO_DATA = 3
 _RUN = click.Path(path_type=Path)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -105,11 +105,11 @@ def compare(
     help='How much worse than the baseline is allowed, such as "soft_erasure.group <= 0.02". May be repeated.',
 )
 @click.option("--common", is_flag=True, help="Compare with the baseline only on what both runs share.")
-@click.option("--strict", is_flag=True, help="An inconclusive rule counts as a failure.")
+@click.option("--allow-inconclusive", is_flag=True, help="End with 0 instead of 4 if a rule is inconclusive.")
 @click.option(
     "--allow-uncalibrated",
     is_flag=True,
-    help="Also decide by judges that failed calibration or never had one. Without it, their rules are inconclusive.",
+    help="Also decide by judges that are not validated for a number. Without it, such rules are inconclusive.",
 )
 @click.option("--junit", type=_FILE, help="Also write JUnit XML.")
 @click.option("--markdown", type=_FILE, help="Also write a summary for a pull request.")
@@ -121,7 +121,7 @@ def gate(
     baseline: Path | None,
     margins: tuple[str, ...],
     common: bool,
-    strict: bool,
+    allow_inconclusive: bool,
     allow_uncalibrated: bool,
     junit: Path | None,
     markdown: Path | None,
@@ -138,15 +138,18 @@ def gate(
       race_changed.disparity@race <= 0.05        largest minus smallest group
       skin_delta_l.contrast@race#Black <= 2      one group minus the rest, or minus the reference
 
-    A rule passes if the whole interval keeps the limit. It fails if the whole interval breaks it, also after Holm's
-    correction for all numbers of the gate. Otherwise it is inconclusive. Without a number, or while the run is
-    unfinished, there is no data. Rules in the [gate] section of audit.toml count too.
+    A rule passes if the whole interval is within the limit. It fails if the whole interval is over it, also after
+    Holm's correction for all numbers of the gate. Otherwise it is inconclusive. Without a number, while the run is
+    unfinished, or with a judge that failed its control pairs, there is no data. The rules in the [claims] section of
+    audit.toml are checked too, each with "fixed before the first edit" or "added later".
 
     \b
-    Exit codes:
-      0  every rule passed or is inconclusive
-      1  a rule failed; with --strict also if one is inconclusive
-      3  a rule has no data
+    Exit codes, the first that applies:
+      1    a rule failed
+      3    a rule has no data
+      4    a rule is inconclusive; 0 with --allow-inconclusive
+      0    every rule passed
+      130  interrupted (SIGINT); 143 for SIGTERM, 141 if the output was closed (SIGPIPE)
     """
     from stillme.comparison import markdown as writing
     from stillme.gate import Asked, baseline_folder, showing
@@ -160,9 +163,9 @@ def gate(
             rules=rules,
             baseline=stack.enter_context(opened_run(before)) if before else None,
             margins=margins,
-            strict=strict,
             common=common,
             allow_uncalibrated=allow_uncalibrated,
+            allow_inconclusive=allow_inconclusive,
         )
         verdicts = decide(run, asked)
     for file, write in ((junit, as_junit), (markdown, showing.as_markdown)):
@@ -172,9 +175,8 @@ def gate(
         print_json(showing.as_json(verdicts))
     else:
         echo(showing.as_text(verdicts))
-        _print_next_of_gate(run, audit, out, verdicts.passed)
-    if verdicts.passed is not True:
-        sys.exit(1 if verdicts.passed is False else _EXIT_NO_DATA)
+        _print_next_of_gate(run, audit, out, verdicts.outcome)
+    sys.exit(verdicts.exit_code)
 
 
 @click.command()
@@ -209,15 +211,15 @@ def verify(bundle: Path, root: str | None, key: Path | None, as_json: bool) -> N
         sys.exit(1)
 
 
-def _print_next_of_gate(run: Run, audit: Path, out: Path | None, passed: bool | None) -> None:
+def _print_next_of_gate(run: Run, audit: Path, out: Path | None, outcome: Verdict) -> None:
     """Seal what passed, look at what failed, finish what has no data. A bundle needs none of it."""
     from stillme.files import is_bundle
 
     if is_bundle(audit):
         return
-    if passed is None:
+    if outcome == "no data":
         print_next("status", audit, out=out)
-    elif passed:
+    elif outcome == "passed":
         print_next_bundle(run, audit, out=out)
     else:
         print_next("report", audit, out=out)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +83,15 @@ def pairs_of(option: str, texts: Sequence[str]) -> dict[str, str]:
             raise StillmeError(f"{option} names {name!r} twice.")
         pairs[name] = value
     return pairs
+
+
+def use_one_blas_thread() -> None:
+    """Before numpy is imported: matrices of estimates are so small that threads mostly wait for each other."""
+    name, before = "OPENBLAS_NUM_THREADS", os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ[name] = before or "1"
+    import_module("numpy")  # reads the variable once, as it is imported
+    if not before:
+        del os.environ[name]  # programs that this process starts choose for themselves
 
 
 @contextmanager

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from stillme.stages.shards import Shard
 
 _EXIT_RETRY = 3
-_EXIT_INTERRUPTED = 130
 
 
 def _stage_options(command: Command) -> Command:
@@ -179,7 +178,9 @@ def _work(
             verb, *rest = ("run",) if options.limit else _next(stages, summary)
             print_next(verb, audit, *rest, out=out)
     if summary.ended is Ended.INTERRUPTED:
-        sys.exit(_EXIT_INTERRUPTED)
+        from stillme.stages.interrupt import exit_code
+
+        sys.exit(exit_code())
     if not summary.finished:
         sys.exit(_EXIT_RETRY)
 

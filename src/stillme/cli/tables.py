@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stillme.cli.options import json_option, opened_run, out_option, print_json, print_next, print_next_bundle
+from stillme.cli.options import (
+    json_option,
+    opened_run,
+    out_option,
+    print_json,
+    print_next,
+    print_next_bundle,
+    use_one_blas_thread,
+)
 from stillme.cli.terminal import echo, redraw
 from stillme.errors import StillmeError
 
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[AUDIT] [NAME]...")
-@click.option("--all", "everything", is_flag=True, help="The paper's tables and all analyses.")
+@click.option("--all", "everything", is_flag=True, help="The paper's tables and the analyses behind report and paper.")
 @click.option(
     "--format",
     "kind",
@@ -82,11 +90,7 @@ def tables(
     \b
     contrasts       each group against the reference, the rest and each other: difference, ratio, p
     pooled          means, rates and gaps of all editors together
-    equivalence     is a gap smaller than the margin?
-    cuts            rates at every cut-point of every scale
-    prompts, subcategories, intersections
     likeness        similarity of one portrait's edits: ICC and design effect
-    row_tests       classical tests on single edits, marked where they are naive
     mitigation      each arm against the baseline, by group, with the asymmetry
     above_floor     each arm minus the no-op arm
     roles           how often role edits follow the stereotype
@@ -98,8 +102,17 @@ def tables(
     known_answers   right answers to hidden pairs of known truth, by axis and skin tone
     against_people  judges compared with people; corrected: estimates corrected by people
 
+    Six more are written only by name; neither the report nor a table of the paper shows them:
+
+    \b
+    equivalence     is a gap smaller than the margin?
+    cuts            rates at every cut-point of every scale
+    prompts, subcategories, intersections
+    row_tests       classical tests on single edits, marked where they are naive
+
     docs/statistics.md explains each. AUDIT is the current folder unless the first word names another.
     """
+    use_one_blas_thread()
     from stillme.tables.paper import Chosen
 
     audit, names = _audit_and_names(words)
@@ -111,7 +124,7 @@ def tables(
         if numbers or everything or not names:
             made["tables"] = _paper_tables(run, chosen, kind, as_json=as_json)
         if analyses or everything:
-            made["analyses"] = _analyses(run, () if everything else analyses, margin, as_json=as_json)
+            made["analyses"] = _analyses(run, _chosen(analyses, everything=everything), margin, as_json=as_json)
     if as_json:
         print_json(made)
     broken = [name for name, table in made.get("analyses", {}).items() if "problem" in table]
@@ -140,6 +153,15 @@ def _audit_and_names(words: Sequence[str]) -> tuple[Path, Sequence[str]]:
     from stillme.tables.analyses import ANALYSES
 
     return (Path(), words) if first in ANALYSES else (Path(first), rest)
+
+
+def _chosen(names: Sequence[str], *, everything: bool) -> Sequence[str]:
+    from stillme.tables.analyses import ANALYSES, BY_NAME
+
+    if not everything:
+        return names
+    unknown = [name for name in names if name not in ANALYSES]
+    return [*(name for name in ANALYSES if name not in BY_NAME or name in names), *unknown]
 
 
 def _paper_tables(run: Run, chosen: Chosen, kind: str, *, as_json: bool) -> list[Mapping[str, Any]]:

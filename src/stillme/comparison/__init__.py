@@ -3,7 +3,7 @@
 from stillme.comparison.changes import Change, Comparison, GapChange, compare
 from stillme.comparison.choosing import Chosen, choose, pick
 from stillme.comparison.direction import Worse, worse_when
-from stillme.comparison.matching import Matched, match
+from stillme.comparison.matching import Matched, identical_edits, match
 
 __all__ = [
     "Change",
@@ -14,6 +14,7 @@ __all__ = [
     "Worse",
     "choose",
     "compare",
+    "identical_edits",
     "match",
     "pick",
     "worse_when",

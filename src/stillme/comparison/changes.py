@@ -13,10 +13,12 @@ from stillme.estimates import EditState, GapChanges, PairedEffect, benjamini_hoc
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.gap_changes import GapVerdict
 from stillme.estimates.headlines import deciding, is_drift, is_headline, order_of
+from stillme.estimates.words import Word, smallest_effect, word_for
 from stillme.types import Interval, NotEstimable
 
-Verdict = Literal["worse", "better", "changed", "unclear"]
-"""`changed`: which direction is worse is not known. `unclear`: no change shown; there may still be one."""
+Verdict = Literal["worse", "better", "changed", "size unclear", "unclear"]
+"""`changed`: which direction is worse is not known. `size unclear`: a change is shown, but not that it is larger than
+matters. `unclear`: no change is shown; there may still be one."""
 
 _UNDONE = ("soft_erasure", "unchanged", "refused")
 _GAP_VERDICTS: Mapping[GapVerdict, Verdict] = {
@@ -45,7 +47,9 @@ class Change:
     p: float | None
     """By randomly flipping the sign of each portrait's or block's change."""
     adjusted: float | None
-    """After Benjamini and Hochberg over all headline comparisons by licensed judges; None outside of them."""
+    """After Benjamini and Hochberg over all headline comparisons by validated judges; None outside of them."""
+    smallest_effect: float | None
+    """The smallest change that matters; None where none is declared."""
     worse: Worse
     verdict: Verdict
     portraits: int
@@ -90,7 +94,7 @@ class GapChange:
     others: int
     """How many more pairs of groups changed."""
     verdict: Verdict
-    """Worse if the gap grew, better if it shrank, changed if another group is ahead now."""
+    """Worse if the gap grew by more than matters, better if it shrank so, changed if another group is ahead now."""
     portraits: int
     pairs: int
     note: str
@@ -164,7 +168,9 @@ def _changes(effects: Sequence[PairedEffect], matched: Matched) -> Iterator[Chan
     fewer_made = {_group(effects[place]) for place in adjusted if _leaves_undone(effects[place])}
     for place, effect in enumerate(effects):
         q = adjusted.get(place)
-        verdict = _verdict(effect) if q is not None and q <= level else "unclear"
+        smallest = smallest_effect(effect.quantity, matched.settings.smallest_effects)
+        word = word_for(effect.outcome, p=q, smallest=smallest, units=effect.portraits, level=level)
+        verdict = _said(word, _verdict(effect))
         no_gain = verdict == "better" and is_drift(effect.quantity) and _group(effect) in fewer_made
         yield Change(
             quantity=effect.quantity,
@@ -177,6 +183,7 @@ def _changes(effects: Sequence[PairedEffect], matched: Matched) -> Iterator[Chan
             outcome=effect.outcome,
             p=effect.p,
             adjusted=q,
+            smallest_effect=smallest,
             worse=worse_when(effect.quantity),
             verdict="changed" if no_gain else verdict,
             portraits=effect.portraits,
@@ -191,7 +198,7 @@ def _group(effect: PairedEffect) -> tuple[str, str, str]:
 
 
 def _leaves_undone(effect: PairedEffect | Change) -> bool:
-    """Whether the second editor leaves more edits undone: an edit that is not made changes nobody."""
+    """Whether the second editor leaves more edits undone: an edit that is not made changes no one."""
     if effect.quantity not in _UNDONE or effect.before is None or effect.after is None:
         return False
     return effect.after - effect.before >= _MORE_UNDONE
@@ -223,6 +230,13 @@ def _axis_of(quantity: str) -> str:
     return rate.axis if rate else quantity
 
 
+def _said(word: Word | None, direction: Verdict) -> Verdict:
+    """A direction only where the change is larger than matters."""
+    if word == "larger than matters":
+        return direction
+    return "size unclear" if word == "differs, size unclear" else "unclear"
+
+
 def _verdict(effect: PairedEffect) -> Verdict:
     worse = worse_when(effect.quantity)
     if worse is Worse.UNKNOWN or effect.before is None or effect.after is None:
@@ -247,7 +261,10 @@ def _loss(quantity: str, worse: Worse, before: float, after: float) -> float:
 def _gap_changes(gaps: Sequence[GapChanges], changes: Sequence[Change], matched: Matched) -> Iterator[GapChange]:
     fewer_made = {(change.arm, change.factor) for change in changes if change.is_headline and _leaves_undone(change)}
     for gap in gaps:
-        verdict, clearest = _GAP_VERDICTS[gap.verdict], gap.clearest
+        clearest, smallest = gap.clearest, smallest_effect(gap.quantity, matched.settings.smallest_effects)
+        p = 1.0 if gap.verdict == "unclear" else 0.0  # the interval holds for all pairs together, so it is the test
+        word = word_for(clearest.outcome, p=p, smallest=smallest, units=gap.portraits)
+        verdict = _said(word, _GAP_VERDICTS[gap.verdict])
         no_gain = verdict == "better" and is_drift(gap.quantity) and (gap.editor, gap.factor) in fewer_made
         yield GapChange(
             quantity=gap.quantity,

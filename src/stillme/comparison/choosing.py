@@ -32,10 +32,10 @@ def pick(run: Run, name: str | None) -> Chosen:
     known = {editor.name: editor for editor in run.design.editors}
     if name is None and len(known) > 1:
         raise StillmeError(
-            f"{run.folder} has several editors ({', '.join(known)}). Name the two to compare: --editors A B."
+            f"{run.opened_from} has several editors ({', '.join(known)}). Name the two to compare: --editors A B."
         )
     if name is not None and name not in known:
-        raise UnknownName.among("editor", name, known, f"{run.folder} has {', '.join(known)}.")
+        raise UnknownName.among("editor", name, known, f"{run.opened_from} has {', '.join(known)}.")
     return Chosen(run=run, editor=run.design.editors[0] if name is None else known[name])
 
 
@@ -43,7 +43,7 @@ def choose(first: Run, second: Run | None, names: tuple[str, str] | None) -> tup
     """The two to compare: of two runs, or of one."""
     if second is None and names is None:
         raise StillmeError(
-            f"Only one run is named ({first.folder}). Name a second run, or two editors of this one: --editors A B."
+            f"Only one run is named ({first.opened_from}). Name a second run, or two editors of this: --editors A B."
         )
     one, other = names or (None, None)
     return pick(first, one), pick(second or first, other)

@@ -9,8 +9,10 @@ from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
 from stillme.rubric import Axis, Rate
 
-_HAPPENED = "changed_area"
-"""Measures whether the edit was made at all, not whether the person was preserved: no change is the bad value."""
+_HAPPENED = "visible_change"
+"""Says whether an edit was made at all, not whether the person was preserved: no change is the bad answer."""
+_SIZES = ("changed_area", "mean_delta_e")
+"""How much was changed: neither good nor bad."""
 
 
 class Worse(StrEnum):
@@ -37,7 +39,7 @@ def worse_when(quantity: str) -> Worse:
 
 def _of_rate(rate: Rate, axis: Axis) -> Worse:
     if axis.name == _HAPPENED:
-        return Worse.HIGHER if rate.holds(0.0) else Worse.LOWER
+        return Worse.HIGHER if rate.holds(1.0) else Worse.LOWER
     if axis.is_scale and axis.unchanged is None:
         return Worse.LOWER if rate.holds(float(len(axis.scale))) else Worse.HIGHER
     if axis.unchanged is None:
@@ -46,7 +48,7 @@ def _of_rate(rate: Rate, axis: Axis) -> Worse:
 
 
 def _of_mean(axis: Axis) -> Worse:
-    if axis.name == _HAPPENED:
+    if axis.name in (_HAPPENED, *_SIZES):
         return Worse.UNKNOWN
     if axis.is_scale:
         if axis.unchanged is None:

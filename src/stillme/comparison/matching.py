@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from stillme.comparison.merging import merge_edits, merge_scores
 from stillme.errors import StillmeError
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
-from stillme.estimates.standing import Standing
+from stillme.estimates.standing import CONTROL_PAIRS, Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +58,37 @@ def match(first: Chosen, second: Chosen, *, common: bool = False) -> Matched:
     edits = merge_edits(first, second, _labels(first, second), shared, rows)
     scores = tuple(merge_scores(first, second, shared, rows, judges))
     notes += _unfinished(edits, scores)
-    return Matched(
+    matched = Matched(
         labels=_labels(first, second),
         edits=edits,
         scores=scores,
         settings=first.run.settings,
-        standing=standing_of(first.run),
+        standing=_weaker(standing_of(first.run), standing_of(second.run), judges),
         cells=len(shared),
         left_out=(len(rows[0]) - len(shared), len(rows[1]) - len(shared)),
         notes=tuple(notes),
     )
+    same = identical_edits(matched)
+    return replace(matched, notes=(same, *matched.notes)) if same else matched
+
+
+def identical_edits(matched: Matched) -> str:
+    """A sentence where every edit of the second editor is the first's, byte for byte; empty otherwise."""
+    images = matched.edits.image
+    size = len(images) // 2
+    pairs = [(one, other) for one, other in zip(images[:size], images[size:], strict=True) if one and other]
+    if not pairs or any(one != other for one, other in pairs):
+        return ""
+    return (
+        f"All {len(pairs):,} edits are byte-identical to the baseline's: the same checkpoint was measured twice, or "
+        "the endpoint still serves the old one."
+    )
+
+
+def _weaker(first: Standing, second: Standing, judges: Mapping[str, str]) -> Standing:
+    """What calibration says of the shared judges; one that failed its control pairs in either run is not relied on."""
+    failed = {judges[name]: axes for name, axes in second.items() if name in judges and CONTROL_PAIRS in axes}
+    return {**first, **failed}
 
 
 def _unfinished(edits: Edits, scores: Sequence[Scores]) -> list[str]:
@@ -92,7 +113,7 @@ def _place(chosen: Chosen) -> tuple[Path, str]:
 def _labels(first: Chosen, second: Chosen) -> tuple[str, str]:
     if first.label != second.label:
         return first.label, second.label
-    folders = [chosen.run.folder.resolve() for chosen in (first, second)]
+    folders = [chosen.run.opened_from.resolve() for chosen in (first, second)]
     short = folders[0].name != folders[1].name
     one, other = (f"{first.label} in {folder.name if short else folder}" for folder in folders)
     return one, other

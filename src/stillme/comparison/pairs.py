@@ -95,8 +95,8 @@ def _score(matched: Matched, change: Change) -> Scores | None:
 
 
 def _loss(axis: str, before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
-    # A smaller changed area is worse, though its mean has no direction: the edit may not have been made.
-    worse = Worse.LOWER if axis == "changed_area" else worse_when(axis)
+    # No visible change is worse, though the axis has no mean: the edit may not have been made.
+    worse = Worse.LOWER if axis == "visible_change" else worse_when(axis)
     match worse:
         case Worse.LOWER:
             return before - after

@@ -10,7 +10,17 @@ from stillme.comparison.changes import Change, Comparison, GapChange, Verdict
 from stillme.comparison.markdown import plain, table
 from stillme.types import Interval, NotEstimable
 
-_TITLES: tuple[tuple[Verdict, str], ...] = (("worse", "Worse"), ("better", "Better"), ("changed", "Otherwise changed"))
+_TITLES: tuple[tuple[Verdict, str], ...] = (
+    ("worse", "Worse"),
+    ("better", "Better"),
+    ("changed", "Otherwise changed"),
+    ("size unclear", "Changed, size unclear"),
+)
+_GAP_TITLES: tuple[tuple[Verdict, str], ...] = (
+    ("worse", "Gaps that grew"),
+    ("better", "Gaps that shrank"),
+    ("size unclear", "Gaps that changed, size unclear"),
+)
 _HEADS = ("quantity", "for whom", "before", "after", "change", "interval", "q", "judge")
 _GAP_HEADS = ("gap in", "between", "before", "after", "change", "interval", "p", "further pairs", "judge")
 
@@ -22,7 +32,7 @@ def as_text(comparison: Comparison) -> str:
         changes = comparison.with_verdict(verdict)
         if changes or verdict == "worse":
             lines += ["", _counted(comparison, title, changes), *_aligned(_HEADS, [_row(change) for change in changes])]
-    for verdict, title in (("worse", "Gaps that grew"), ("better", "Gaps that shrank")):
+    for verdict, title in _GAP_TITLES:
         gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict == verdict]
         if gaps:
             lines += ["", title, *_aligned(_GAP_HEADS, [_gap_row(gap) for gap in gaps])]
@@ -40,7 +50,7 @@ def as_markdown(comparison: Comparison) -> str:
             lines += table(_HEADS, map(_row, changes)) if changes else []
     gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict != "unclear"]
     lines += ["", "## Gaps between groups that changed", ""]
-    lines += table(_GAP_HEADS, map(_gap_row, gaps)) if gaps else ["None beyond chance."]
+    lines += table(_GAP_HEADS, map(_gap_row, gaps)) if gaps else ["None."]
     lines += ["", _rest(comparison), "", "## Every headline comparison", ""]
     lines += table(_HEADS, [_row(change) for change in comparison.changes if change.is_headline])
     return "\n".join(lines) + "\n"
@@ -83,7 +93,8 @@ def _rest(comparison: Comparison) -> str:
         comparison.untestable
     )
     return (
-        f"{len(unclear):,} comparisons show no change beyond chance; their intervals show what could be missed. "
+        f"{len(unclear):,} comparisons show no significant change; their intervals show what could be missed. "
+        "Worse and better are changes larger than the smallest effect that matters. "
         f"Of the changes listed, at most {share} are expected to be chance (q, Benjamini and Hochberg). "
         f"{few}Intervals of changes are by portrait and not adjusted for multiple comparisons; those of gaps hold for "
         "all pairs of a factor's groups together."
@@ -156,6 +167,7 @@ def _change_json(change: Change) -> dict[str, Any]:
         **_outcome_json(change.outcome),
         "p": change.p,
         "q": change.adjusted,
+        "smallest_effect": change.smallest_effect,
         "worse_when": str(change.worse),
         "verdict": change.verdict,
         "portraits": change.portraits,

@@ -6,11 +6,8 @@ import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 from pydantic import BaseModel, Field, ValidationError
 
 from stillme import images
@@ -18,6 +15,9 @@ from stillme.errors import InvalidParameters, Refusal, UnreadableImage
 from stillme.functions import Function, FunctionParameters, name_of
 from stillme.protocols import Capabilities, Needs
 from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SUPPLIED = ("image", "images", "instruction", "prompt", "seed", "portrait")
 """What a function may ask for, by the names of its parameters."""
@@ -115,6 +115,9 @@ class FunctionEditor:
 
 def _encoded(result: object) -> bytes:
     """The result as an image file."""
+    import numpy as np
+    from PIL import Image
+
     match result:
         case Image.Image():
             buffer = io.BytesIO()

@@ -9,21 +9,23 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 from pydantic import BaseModel
 
-from stillme import colour, images
-from stillme.editors.regions import regions_of
+from stillme import images
 from stillme.errors import StillmeError
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
 from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
-Picture = NDArray[np.uint8]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
+Picture: TypeAlias = "NDArray[np.uint8]"
+
+INSTRUCTION = "Dress the person in a dark suit."
+"""What every known change is said to be an edit for: none of them makes it."""
 STEPS = (-12, -10, -8, -6, -4, -2, 2, 4, 6, 8, 10, 12)
 """Skin ramp, in L* units."""
 STOPS = (-0.5, 0.5)
@@ -50,9 +52,9 @@ def photograph_prompts() -> tuple[Prompt, ...]:
 
 
 def _asking(names: Sequence[str]) -> tuple[Prompt, ...]:
-    text = "Dress the person in a dark suit."
     return tuple(
-        Prompt(id=name, text=text, category="calibration", subcategory=name.rstrip("+-.0123456789")) for name in names
+        Prompt(id=name, text=INSTRUCTION, category="calibration", subcategory=name.rstrip("+-.0123456789"))
+        for name in names
     )
 
 
@@ -100,18 +102,21 @@ def _identical(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
 
 def _jpeg(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
     buffer = io.BytesIO()
-    Image.fromarray(images.read_rgb(portrait.image.path)).save(buffer, "JPEG", quality=75)
+    images.read_picture(portrait.image.path).save(buffer, "JPEG", quality=75)
     return buffer.getvalue()
 
 
 def _resized(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
-    picture = Image.fromarray(images.read_rgb(portrait.image.path))
+    import numpy as np
+    from PIL import Image
+
+    picture = images.read_picture(portrait.image.path)
     small = picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.LANCZOS)
     return np.asarray(small.resize(picture.size, Image.Resampling.LANCZOS))
 
 
 def _black(_: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
-    return np.zeros_like(images.read_rgb(portrait.image.path))
+    return 0 * images.read_rgb(portrait.image.path)
 
 
 def _swapped(known: Known, portrait: Portrait, _amount: float) -> Picture | bytes:
@@ -119,11 +124,17 @@ def _swapped(known: Known, portrait: Portrait, _amount: float) -> Picture | byte
 
 
 def _exposure(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
+    import numpy as np
+
+    from stillme import colour
+
     linear = colour.to_linear(images.read_rgb(portrait.image.path))
     return colour.to_srgb((linear * np.float32(2**amount)).astype(np.float32))
 
 
 def _skin(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
+    from stillme.editors.regions import regions_of
+
     regions = regions_of(portrait.image)
     if regions is None:
         raise StillmeError(f"no face found in portrait {portrait.id!r}")

@@ -24,19 +24,20 @@ the stereotype expects, and how much a pronoun changes that, is planted, too:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from stillme import images
-from stillme.editors.regions import regions_of
 from stillme.errors import UnreadableImage, did_you_mean
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
 from stillme.types import Arm, Attributes, Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, digest
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _GARMENTS = (
     (28, 6, -34),
@@ -50,17 +51,12 @@ _GARMENTS = (
 )
 """CIELAB colours for the clothes, far from one another and from skin; the prompt selects one."""
 
-_ELSEWHERE: Mapping[str, str] = {"clothes": "background", "background": "clothes", "both": "background"}
-"""What is recoloured instead, where an edit is misplaced."""
-
 
 class Effect(Parameters):
     """What happens to one group of portraits."""
 
     erasure: float = Field(default=0.0, ge=0, le=1)
     """Probability that nothing happens at all."""
-    misplaced: float = Field(default=0.0, ge=0, le=1)
-    """Probability that something else is recoloured than for everyone, given that anything happens."""
     skin_shift: float = Field(default=0.0, ge=-40, le=40)
     """Change of skin lightness in L* units, where it happens."""
     skin_spread: float = Field(default=0.0, ge=0, le=10)
@@ -113,8 +109,8 @@ class Truth:
     skin_delta_l: float | None
     """None if another person was drawn: then it is not known."""
     changed_area: float | None
-    left_out: bool = False
-    """Whether the edit that everyone gets was not made, though another may have been."""
+    skipped: bool = False
+    """Whether nothing was made although an edit was asked for."""
     became: str = ""
     """The portrait that was drawn instead."""
     role_target: int | None = None
@@ -197,14 +193,16 @@ class Planted:
         match quantity:
             case "unchanged":
                 return effect.erasure
-            case "left_out":
-                return effect.erasure + (1 - effect.erasure) * effect.misplaced
+            case "skipped":
+                return effect.erasure
             case "skin_delta_l" if not effect.become:
                 return (1 - effect.erasure) * effect.skin_probability * effect.skin_shift
             case _:
                 return None
 
     def _edit(self, request: Request) -> EditOutcome:
+        from stillme.editors.regions import regions_of
+
         if len(request.portraits) > self.capabilities.inputs:
             error = f"takes at most {self.capabilities.inputs} portraits, not {len(request.portraits)}"
             return Failed(error=error, retryable=False)
@@ -215,21 +213,19 @@ class Planted:
         if regions is None:
             return Failed(error=f"no face found in portrait {portrait.id!r}", retryable=False)
         effect = self.effect_on(portrait)
-        rng = np.random.default_rng(int(digest([request.seed, portrait.id, request.prompt.id]), 16))
+        rng = _stream(request.seed, portrait.id, request.prompt.id)
         erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
-            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, left_out=True, role_target=target)
+            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, skipped=True, role_target=target)
             return _edited(images.read_source(portrait.image.read()), truth)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
-        misplaced = rng.random() < effect.misplaced
-        area = regions.area(_ELSEWHERE[self._parameters.recolour] if misplaced else self._parameters.recolour)
+        area = regions.area(self._parameters.recolour)
         colour = _GARMENTS[int(digest(request.prompt.id), 16) % len(_GARMENTS)]
         if other:
             truth = Truth(
                 erased=False,
                 skin_delta_l=None,
                 changed_area=None,
-                left_out=misplaced,
                 became=other.id,
                 role_target=target,
             )
@@ -238,7 +234,6 @@ class Planted:
                 erased=False,
                 skin_delta_l=float(shift),
                 changed_area=area.share,
-                left_out=misplaced,
                 role_target=target,
             )
         return _edited(regions.painted(skin_shift=float(shift), area=area, target=colour), truth)
@@ -246,7 +241,7 @@ class Planted:
     def _replacement(self, portrait: Portrait, prompt: Prompt, seed: int) -> Portrait | None:
         """The portrait that is edited instead of this one, if any."""
         effect = self.effect_on(portrait)
-        draw = np.random.default_rng(int(digest([seed, portrait.id, prompt.id, "become"]), 16)).random()
+        draw = _stream(seed, portrait.id, prompt.id, "become").random()
         wanted = {**portrait.attributes, **effect.become}
         if wanted == dict(portrait.attributes) or draw >= effect.become_probability:
             return None
@@ -263,11 +258,18 @@ class Planted:
         wanted = {"male": roles.male, "female": roles.female}.get(prompt.stereotype or "")
         fits = [portrait.attributes.get(roles.gender) == wanted for portrait in request.portraits]
         people = [portrait.id for portrait in request.portraits]
-        draw = np.random.default_rng(int(digest([request.seed, people, prompt.id]), 16)).random()
+        draw = _stream(request.seed, people, prompt.id).random()
         if sum(fits) != 1:
             return 1 if draw < 0.5 else 2
         expected = fits.index(True) + 1
         return expected if draw < roles.probability(prompt) else 3 - expected
+
+
+def _stream(*parts: Json) -> np.random.Generator:
+    """Random numbers that depend on these parts and nothing else."""
+    import numpy as np
+
+    return np.random.default_rng(int(digest(list(parts)), 16))
 
 
 def _shared(portrait: Portrait, attributes: Attributes) -> int:
@@ -281,7 +283,7 @@ def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:
         "erased": truth.erased,
         "skin_delta_l": truth.skin_delta_l,
         "changed_area": truth.changed_area,
-        "left_out": float(truth.left_out),
+        "skipped": float(truth.skipped),
         "became": truth.became or None,
         "role_target": truth.role_target,
     }

@@ -23,10 +23,11 @@ from stillme.estimates.clustering import IntraclassCorrelation, intraclass_corre
 from stillme.estimates.contrasts import Contrast, contrasts
 from stillme.estimates.equivalence import Equivalence, equivalence
 from stillme.estimates.estimating import Disparity, estimate, gap
+from stillme.estimates.families import benjamini_hochberg, holm
 from stillme.estimates.findings import Finding, find_gaps
 from stillme.estimates.gap_changes import GapChanges, PairChange, gap_changes
 from stillme.estimates.paired import PairedEffect, above_floor, paired_effects
-from stillme.estimates.permutation import NullBand, PermutationTest, benjamini_hochberg, holm
+from stillme.estimates.permutation import NullBand, PermutationTest
 from stillme.estimates.roles import Adherence, Genders, adherence
 from stillme.estimates.rows import Edits, EditState, JudgeKind, RatingState, Scores, headline, one_judge
 from stillme.estimates.settings import Settings

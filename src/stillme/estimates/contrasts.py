@@ -59,7 +59,7 @@ def contrasts(
         plan = design.by_factor(columns, factor, settings)
         families = [pairs for kind in against if (pairs := _pairs(plan, kind, reference))]
         sides = [[_sides(plan, *pair) for pair in pairs] for pairs in families]
-        tested = [side_tests(plan, collapsed, family) for family in sides]
+        tested = side_tests(plan, collapsed, sides)
         # A pair that is in several families is compared once.
         distinct = dict.fromkeys(pair for pairs in families for pair in pairs)
         outcomes = _outcomes(plan, collapsed, list(distinct), measures, settings)

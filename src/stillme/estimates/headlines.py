@@ -6,19 +6,22 @@ from collections.abc import Iterable
 
 from stillme import rubric
 from stillme.estimates.cuts import rate_of
-from stillme.estimates.standing import Standing, mark
+from stillme.estimates.standing import FAILED_CONTROL_PAIRS, Standing, mark
 
 FAILED_CALIBRATION = "calibration failed"
 """The note of a judge whose number decides nothing."""
 
 CANNOT_TELL = "cannot tell"
-"""How the note begins of a judge that is licensed, but not on the skin of these people."""
+"""How the note begins of a judge that is validated, but not on the skin of these people."""
 
-EDIT_MADE = ("success", "soft_erasure", "left_out", "unchanged", "refused")
+EDIT_MADE = ("success", "soft_erasure", "skipped", "unchanged", "refused")
 """Whether the edit was made; the other headline quantities say what else changed."""
 
-EDIT_MADE_AXES = ("edit_success", "erasure_outlier", "changed_area")
+EDIT_MADE_AXES = ("edit_success", "skip", "visible_change")
 """The axes that tell whether an edit was made."""
+
+EDIT_SIZES = ("changed_area", "mean_delta_e")
+"""The axes that tell how much of a picture was changed, by which no person is kept or lost."""
 
 HEADLINES = (
     *EDIT_MADE,
@@ -30,7 +33,6 @@ HEADLINES = (
     "another_person",
     "identity_drifted",
     "identity_distance",
-    "race_distance",
     "gender_delta",
     "age_change",
     "age_delta_years",
@@ -48,7 +50,7 @@ def is_headline(quantity: str) -> bool:
 def is_drift(quantity: str) -> bool:
     """Whether the quantity says how far the person changed: it has a meaning only where an edit was made."""
     axis = rubric.load().axes.get(axis_of(quantity))
-    return axis is not None and axis.unchanged is not None and axis.name not in EDIT_MADE_AXES
+    return axis is not None and axis.unchanged is not None and axis.name not in (*EDIT_MADE_AXES, *EDIT_SIZES)
 
 
 def axis_of(quantity: str) -> str:
@@ -60,13 +62,19 @@ def axis_of(quantity: str) -> str:
 def deciding(standing: Standing, numbers: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Of these (judge, quantity), those that verdicts and the correction for multiple comparisons go by.
 
-    What is counted without a judge, and what a judge is licensed for. If no judge is licensed for anything, whatever
-    did not fail calibration, so that a first look is possible; it is marked as not calibrated.
+    What is counted without a judge, and what a judge is validated for. If no judge is validated for anything, all that
+    did not fail calibration; it is marked as not calibrated.
     """
     notes = {(judge, quantity): mark(standing, judge, quantity) for judge, quantity in numbers}
     if any(judge and not note for (judge, _), note in notes.items()):
         return {number for number, note in notes.items() if not note}
-    return {number for number, note in notes.items() if note != FAILED_CALIBRATION and not note.startswith(CANNOT_TELL)}
+    unfit = (FAILED_CALIBRATION, CANNOT_TELL, FAILED_CONTROL_PAIRS)
+    return {number for number, note in notes.items() if not note.startswith(unfit)}
+
+
+def is_unfit(note: str) -> bool:
+    """Whether the note on a judge's number means that it decides nothing and is folded away."""
+    return note.startswith((FAILED_CALIBRATION, FAILED_CONTROL_PAIRS))
 
 
 def is_headline_axis(axis: str) -> bool:

@@ -27,6 +27,7 @@ from stillme.estimates.quantities import Floats, Part, Quantity
 from stillme.estimates.rounding import NOISE, interval, snapped
 from stillme.estimates.rows import Flags
 from stillme.estimates.settings import Settings
+from stillme.estimates.student_t import quantile, quantiles
 from stillme.types import Interval, NotEstimable
 
 ICC_FLOOR = 0.1
@@ -46,7 +47,7 @@ Counts = NDArray[np.int64]
 
 def t_quantile(probability: float, freedom: float) -> float:
     """The quantile of Student's t."""
-    return float(_t(probability, np.array(freedom)))
+    return quantile(probability, freedom)
 
 
 def t_tail(value: float, freedom: float) -> float:
@@ -56,20 +57,12 @@ def t_tail(value: float, freedom: float) -> float:
     return float(stdtr(freedom, -value))
 
 
-def _t(probability: float | Floats, freedom: Floats) -> Floats:
-    # scipy takes longer to import than all that a command like `stillme status` does.
-    from scipy.special import stdtrit
-
-    return stdtrit(freedom, probability)
-
-
 def wilson(share: float, size: float, confidence: float) -> tuple[float, float]:
     """Wilson's score interval for a share of `size` independent answers; `size` may be an effective number."""
-    low, high = wilson_limits(np.array(min(1.0, max(0.0, share))), np.array(size), _t((1 + confidence) / 2, _FOREVER))
+    low, high = wilson_limits(
+        np.array(min(1.0, max(0.0, share))), np.array(size), np.array(quantile((1 + confidence) / 2, math.inf))
+    )
     return float(low), float(high)
-
-
-_FOREVER = np.array(math.inf)
 
 
 def wilson_limits(share: Floats, size: Floats, t: Floats) -> tuple[Floats, Floats]:
@@ -211,6 +204,7 @@ class Side:
         self.values = _Spread.of(batch.values.of_side(plan, mask), is_share=False)
         self.parts = _Spread.of(batch.parts.of_side(plan, mask), is_share=True)
         self.value = np.where(batch.is_rate, snapped(self.values.mean), self.values.mean)
+        self._limits: dict[float, tuple[Floats, Floats]] = {}
 
     @cached_property
     def _effective(self) -> tuple[Floats, Floats]:
@@ -232,10 +226,17 @@ class Side:
 
     def limits(self, confidence: Confidence) -> tuple[Floats, Floats]:
         """By quantity: both ends of its interval."""
+        if not isinstance(confidence, float):
+            return self._ends(confidence)
+        if confidence not in self._limits:
+            self._limits[confidence] = self._ends(confidence)
+        return self._limits[confidence]
+
+    def _ends(self, confidence: Confidence) -> tuple[Floats, Floats]:
         batch = self.batch
         tail = np.broadcast_to((1 + np.asarray(confidence)) / 2, len(batch.quantities))
         size, freedom = self._effective
-        low, high = wilson_limits(self.parts.mean, size, _t(tail[batch.places], freedom))
+        low, high = wilson_limits(self.parts.mean, size, quantiles(tail[batch.places], freedom))
         below, above = batch.scale * (self.parts.mean - low), batch.scale * (high - self.parts.mean)
         joined_below, joined_above = below[batch.first], above[batch.first]
         if len(batch.two):
@@ -244,7 +245,7 @@ class Side:
             up, down = batch.first[batch.two], batch.first[batch.two] + 1
             joined_below[batch.two] = distance(below[up], above[down], apart)
             joined_above[batch.two] = distance(above[up], below[down], apart)
-        half = _t(tail, self._unbounded[1]) * np.sqrt(self._unbounded[0])
+        half = quantiles(tail, self._unbounded[1]) * np.sqrt(self._unbounded[0])
         lows = self.value - np.where(batch.is_bounded, joined_below, half)
         highs = self.value + np.where(batch.is_bounded, joined_above, half)
         return np.maximum(lows, batch.lowest), np.minimum(highs, batch.highest)

@@ -130,7 +130,7 @@ def _of_plan(
     found = outcomes(plan, changes, settings)
     largest = disparities(plan, changes, found, settings) if plan.factor else []
     contrasts = [comparison for comparison in plan.comparisons if comparison.scope == "contrast"]
-    tested = side_tests(plan, changes, [_sides(plan, contrast) for contrast in contrasts])
+    (tested,) = side_tests(plan, changes, [[_sides(plan, contrast) for contrast in contrasts]])
     untreated = outcomes(plan, [pair.untreated(size) for pair in pairs], settings)
     beyond = outcomes(plan, [pair.beyond_untreated(size) for pair in pairs], settings)
     effects: list[PairedEffect | Disparity] = []

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.estimates.design import PermutationDesign, Plan
+from stillme.estimates.families import holm
 from stillme.estimates.quantities import Floats, Quantity, sums_by
 from stillme.estimates.rounding import NOISE, rounded
 from stillme.estimates.rows import Flags
@@ -33,15 +33,13 @@ FIRST = 999
 CLEARLY_LARGE = 0.1
 LARGE = 500
 """Units of each level from which nothing is permuted: the statistic's distribution is known."""
-LEVEL = 0.05
-"""Tests that cannot reach this have no part in a family (Tarone 1990)."""
 
 _TOLERANCE = 1e-9
 """Statistics that are equal up to rounding count as equal: the same arrangement may add up in another order."""
 _INFINITE = 1e12
 """The statistic where nothing varies within levels, and levels differ."""
-_AT_ONCE = 1_000_000
-"""Values, permutations × quantities, that are worked on at once."""
+_AT_ONCE = 100_000
+"""Values, permutations × quantities, that are worked on at once: as many as a processor's cache holds."""
 
 Labels = NDArray[np.intp]
 
@@ -90,17 +88,35 @@ def null_bands(plan: Plan, quantities: Sequence[Quantity], settings: Settings) -
     return bands
 
 
+Sides = tuple[Flags, Flags]
+"""Of a comparison: sets of a plan's levels."""
+
+
 def side_tests(
-    plan: Plan, quantities: Sequence[Quantity], family: Sequence[tuple[Flags, Flags]]
-) -> list[list[PermutationTest | None]]:
-    """For each quantity the test of each comparison, whose sides are sets of the plan's levels."""
-    p: list[list[float | None]] = [[None] * len(family) for _ in quantities]
-    for comparison, (one, other) in enumerate(family if plan.permutation else ()):
-        assert plan.permutation is not None
-        for places, part, values in _patterns(_two_sided(plan.permutation, one, other), quantities):
+    plan: Plan, quantities: Sequence[Quantity], families: Sequence[Sequence[Sides]]
+) -> list[list[list[PermutationTest | None]]]:
+    """For each family and quantity the test of each comparison."""
+    known: dict[frozenset[bytes], list[float | None]] = {}
+    for sides in (sides for family in families for sides in family):
+        if _key(sides) not in known:  # the same two sides may be in several families, either way around
+            known[_key(sides)] = _side_p(plan, quantities, sides)
+    return [
+        [_after_holm([known[_key(sides)][place] for sides in family]) for place in range(len(quantities))]
+        for family in families
+    ]
+
+
+def _key(sides: Sides) -> frozenset[bytes]:
+    return frozenset(side.tobytes() for side in sides)
+
+
+def _side_p(plan: Plan, quantities: Sequence[Quantity], sides: Sides) -> list[float | None]:
+    p: list[float | None] = [None] * len(quantities)
+    if plan.permutation is not None:
+        for places, part, values in _patterns(_two_sided(plan.permutation, *sides), quantities):
             for place, found in zip(places, _tests(part, values, with_ranges=False), strict=True):
-                p[place][comparison] = found.p
-    return [_after_holm(row) for row in p]
+                p[place] = found.p
+    return p
 
 
 def _after_holm(p: Sequence[float | None]) -> list[PermutationTest | None]:
@@ -181,9 +197,8 @@ def _tests(design: PermutationDesign, values: Floats, *, with_ranges: bool = Tru
     for part in (arrangements,) if exact else (arrangements[:FIRST], arrangements[FIRST:]):
         new = _in_chunks(part, sizes, centred[:, open_])
         drawn = [np.concatenate([old, more]) for old, more in zip(drawn, new, strict=True)]
-        for column, place in enumerate(open_):
-            own = (drawn[0][:, column], drawn[1][:, column])
-            found[place] = _found(own, (observed[place], ranges[place]), exact=exact)
+        for place, own in zip(open_, _found(drawn, (observed[open_], ranges[open_]), exact=exact), strict=True):
+            found[place] = own
         going = [column for column, place in enumerate(open_) if _is_open(found[place], with_ranges)]
         drawn, open_ = [kept[:, going] for kept in drawn], [open_[column] for column in going]
         if not open_:
@@ -195,15 +210,21 @@ def _is_open(found: _Found, with_ranges: bool) -> bool:
     return found.p < CLEARLY_LARGE or (with_ranges and found.range_p < CLEARLY_LARGE)
 
 
-def _found(drawn: tuple[Floats, Floats], observed: tuple[float, float], *, exact: bool) -> _Found:
-    largest = max(float(drawn[0].max()), observed[0])
-    p, smallest = (_share(drawn[0], value, exact=exact) for value in (observed[0], largest))
-    return _Found(p, smallest, _share(drawn[1], observed[1], exact=exact), drawn[1])
+def _found(drawn: Sequence[Floats], observed: tuple[Floats, Floats], *, exact: bool) -> Iterator[_Found]:
+    """By column of permutations × quantities."""
+    largest = np.maximum(drawn[0].max(axis=0), observed[0])
+    shares = (
+        _share(drawn[0], observed[0], exact=exact),
+        _share(drawn[0], largest, exact=exact),
+        _share(drawn[1], observed[1], exact=exact),
+    )
+    for column, (p, smallest, range_p) in enumerate(zip(*(share.tolist() for share in shares), strict=True)):
+        yield _Found(p, smallest, range_p, drawn[1][:, column])
 
 
-def _share(drawn: Floats, observed: float, *, exact: bool) -> float:
+def _share(drawn: Floats, observed: Floats, *, exact: bool) -> Floats:
     """How often a statistic is reached; the rows are one of all arrangements, or one more than were drawn."""
-    reached = int(np.count_nonzero(drawn >= observed * (1 - _TOLERANCE) - NOISE))
+    reached = np.count_nonzero(drawn >= observed * (1 - _TOLERANCE) - NOISE, axis=0)
     return reached / len(drawn) if exact else (1 + reached) / (1 + len(drawn))
 
 
@@ -226,19 +247,26 @@ def _statistics(labels: Labels, sizes: NDArray[np.intp], values: Floats) -> tupl
     """Permutations × quantities: the levels' weighted squared distances from their common mean, and their range."""
     width = values.shape[1]
     both = np.concatenate([values, values**2], axis=1)
-    sums = np.stack([(labels == level).astype(np.float64) @ both for level in range(len(sizes))])
+    sums = np.empty((len(sizes), len(labels), 2 * width))
+    for level, own in enumerate(sums):
+        np.matmul((labels == level).astype(np.float64), both, out=own)
     size = sizes[:, None, None].astype(np.float64)
     mean = sums[..., :width] / size
     squares = sums[..., width:] - size * mean**2
-    squares = np.where(squares > NOISE * sums[..., width:], squares, 0.0)
+    squares[squares <= NOISE * sums[..., width:]] = 0.0
     variance = squares / (size - 1)
     pooled = squares.sum(axis=0) / float((sizes - 1).sum())
-    variance = np.where((variance > 0).all(axis=0), variance, pooled)
+    flat = variance.min(axis=0) <= 0
+    if flat.any():
+        variance[:, flat] = pooled[flat]
+    ranges = mean.max(axis=0) - mean.min(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        precision = size / variance
-        centre = (precision * mean).sum(axis=0) / precision.sum(axis=0)
-        statistic = (precision * (mean - centre) ** 2).sum(axis=0)
-    ranges = np.ptp(mean, axis=0)
+        if len(sizes) == 2:
+            statistic = ranges**2 / (variance / size).sum(axis=0)
+        else:
+            precision = size / variance
+            centre = (precision * mean).sum(axis=0) / precision.sum(axis=0)
+            statistic = (precision * (mean - centre) ** 2).sum(axis=0)
     beyond = np.where(ranges > NOISE, _INFINITE, 0.0)
     return np.where(pooled > 0, np.minimum(statistic, _INFINITE), beyond), ranges
 
@@ -254,7 +282,7 @@ def _large(design: PermutationDesign, values: Floats, observed: float, observed_
     variance = float((values**2).sum()) / len(values) * each / max(1.0, each - 1)
     stream = np.random.default_rng(0)
     ranges = np.ptp(stream.standard_normal((DRAWN, len(sizes))) * np.sqrt(variance / sizes), axis=1)
-    return _Found(p, 0.0, _share(ranges, observed_range, exact=False), ranges)
+    return _Found(p, 0.0, float(_share(ranges, np.array(observed_range), exact=False)), ranges)
 
 
 @lru_cache(maxsize=64)
@@ -269,12 +297,10 @@ def _arrangements(level: bytes, within: bytes) -> tuple[Labels, bool]:
 
 
 def _number(labels: Labels, blocks: Labels) -> float:
-    from scipy.special import gammaln
-
     logarithm = 0.0
     for block in range(int(blocks.max()) + 1):
-        sizes = np.bincount(labels[blocks == block])
-        logarithm += float(gammaln(sizes.sum() + 1) - gammaln(sizes + 1).sum())
+        sizes: list[int] = np.bincount(labels[blocks == block]).tolist()
+        logarithm += math.lgamma(sum(sizes) + 1) - sum(math.lgamma(size + 1) for size in sizes)
     return round(math.exp(min(logarithm, 100.0)))
 
 
@@ -322,13 +348,11 @@ def sign_flip_p(units: Floats) -> tuple[float, float]:
         return 1.0, 1.0
     smallest = 2.0 ** (1 - len(units))
     if len(units) >= LARGE:
-        from scipy.special import ndtr
-
         t = abs(float(units.sum())) / math.sqrt(float((units**2).sum()))
-        return max(2 * float(ndtr(-t)), 1 / (1 + DRAWN)), smallest
+        return max(math.erfc(t / math.sqrt(2)), 1 / (1 + DRAWN)), smallest
     exact = 2 ** len(units) <= EXACT
     sums = np.abs(_signs(len(units), exact=exact) @ units)
-    return _share(sums, abs(float(units.sum())), exact=exact), smallest
+    return float(_share(sums, np.abs(units.sum()), exact=exact)), smallest
 
 
 @lru_cache(maxsize=32)
@@ -337,25 +361,3 @@ def _signs(size: int, *, exact: bool) -> Floats:
     if exact:
         return np.array(list(product((1.0, -1.0), repeat=size)))
     return 2.0 * np.random.default_rng(size).integers(0, 2, size=(DRAWN, size)).astype(np.float64) - 1.0
-
-
-# -- families --------------------------------------------------------------------------------------------------------
-
-
-def holm(p: Sequence[float], smallest: Sequence[float] | None = None) -> list[float]:
-    """Holm's adjusted p-values, in the order given: controls the family-wise error rate.
-
-    With `smallest`, tests that cannot reject have no part in the family and keep a p-value of 1 (Tarone 1990).
-    """
-    able = [place for place in range(len(p)) if smallest is None or smallest[place] <= LEVEL]
-    adjusted, running = [1.0] * len(p), 0.0
-    for done, place in enumerate(sorted(able, key=p.__getitem__)):
-        running = max(running, min(1.0, (len(able) - done) * p[place]))
-        adjusted[place] = running
-    return adjusted
-
-
-def benjamini_hochberg(p: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's adjusted p-values, in the order given: controls the false discovery rate."""
-    stats: Any = import_module("scipy.stats")
-    return stats.false_discovery_control(p).tolist() if p else []

@@ -13,12 +13,18 @@ Standing = Mapping[str, Mapping[str, str]]
 The axis stands for all people of the run, `within` for those of one group where they stand differently.
 """
 
+CONTROL_PAIRS = "*"
+"""The name under which a `Standing` keeps how many control pairs a judge got wrong, if that raised the alarm."""
+
+FAILED_CONTROL_PAIRS = "failed its control pairs"
+"""How the note begins of a judge whose answers in this run are not to be relied on."""
+
 _BLIND = "blind: "
 _NOTES = {"passed": "", "failed": "calibration failed", "untested": "not tested on known changes"}
 
 
 def blind_on(tones: Iterable[str]) -> str:
-    """The verdict on an axis that a judge is licensed for, but not on these skin tones, which some people have."""
+    """The verdict on an axis that a judge is validated for, but not on these skin tones, which some people have."""
     return _BLIND + ", ".join(tones)
 
 
@@ -30,13 +36,15 @@ def within(axis: str, factor: str, group: str) -> str:
 def mark(standing: Standing, judge: str, quantity: str, estimate: Estimate | None = None) -> str:
     """The note beside a judge's number; empty where the judge passed or no judge was asked.
 
-    With `estimate`, what counts are the people it is about: a judge may be licensed for one group and not for another.
+    With `estimate`, what counts are the people it is about: a judge may be validated for one group and not for another.
     """
     if not judge:
         return ""
     axes = standing.get(judge)
     if axes is None:
         return "not calibrated"
+    if wrong := axes.get(CONTROL_PAIRS):
+        return f"{FAILED_CONTROL_PAIRS} ({wrong})"
     rate = rate_of(quantity)
     axis = rate.axis if rate else quantity
     verdict = axes.get(axis, "untested")

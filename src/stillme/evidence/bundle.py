@@ -100,6 +100,7 @@ def _about(folder: Path) -> Mapping[str, Json]:
 def opened_bundle(file: Path) -> Generator[Run]:
     """The run in a bundle, for as long as the block lasts. Whether its numbers are right only `verify` says."""
     with tempfile.TemporaryDirectory(prefix="stillme-bundle-") as name, Run.open(unpacked_run(file, Path(name))) as run:
+        run.opened_from = file
         yield run
 
 

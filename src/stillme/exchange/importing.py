@@ -10,7 +10,7 @@ from typing import Any
 
 from stillme import rubric
 from stillme.audit import NamedJudge
-from stillme.audit.load import FILE
+from stillme.audit.loading import FILE
 from stillme.design import JudgeRecord
 from stillme.errors import Problem, StillmeError
 from stillme.exchange import declaring

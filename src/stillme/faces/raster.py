@@ -110,3 +110,11 @@ def grow(mask: Mask, by: float) -> Mask:
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (reach, reach))
     change = cv2.dilate if by > 0 else cv2.erode
     return change(mask.astype(np.uint8), kernel).astype(np.bool_)
+
+
+def largest_region(mask: Mask) -> int:
+    """The pixels of the largest connected region of `mask`; 0 where it is empty."""
+    import cv2
+
+    _, _, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
+    return int(stats[1:, cv2.CC_STAT_AREA].max(initial=0))

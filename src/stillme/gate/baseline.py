@@ -18,6 +18,7 @@ from stillme.comparison import (
     Matched,
     Worse,
     compare,
+    identical_edits,
     match,
     pick,
     worse_when,
@@ -29,9 +30,10 @@ from stillme.gate.verdicts import (
     Check,
     Decision,
     against_limit,
+    caught,
     too_many_failed,
     too_many_unrated,
-    unlicensed,
+    unvalidated,
     without_number,
 )
 from stillme.results import Run
@@ -75,10 +77,13 @@ class Baseline:
         ]
         if not checks:
             checks = [without_number("the two runs have no number in common")]
-        return Decision(rule=margin, quantity=quantity, against=str(self._run.folder), checks=tuple(checks))
+        return Decision(rule=margin, quantity=quantity, against=str(self._run.opened_from), checks=tuple(checks))
 
     def _checks(self, margin: Rule, quantity: str, candidate: Chosen, confidence: float) -> Iterator[Check]:
         matched = match(self._before(candidate), candidate, common=self._common)
+        if reason := identical_edits(matched):
+            yield replace(without_number(reason), editor=candidate.label)
+            return
         matched = replace(matched, settings=replace(matched.settings, confidence=confidence))
         headline = {score.judge for score in estimates.headline(_on(matched.scores, quantity))}
         for change in _chosen(margin, compare(matched, [quantity]), headline):
@@ -87,8 +92,8 @@ class Baseline:
                 outcome,
                 margin.sign,
                 margin.limit,
-                incomplete=_incomplete(matched, change.judge, quantity),
-                unlicensed="" if self._accept else unlicensed(change.note),
+                incomplete=_incomplete(matched, change.judge, quantity) or caught(change.note),
+                unvalidated="" if self._accept else unvalidated(change.note),
             )
             yield Check(
                 editor=candidate.label,
@@ -112,7 +117,7 @@ class Baseline:
         if len(names) == 1:
             return pick(self._run, None)
         raise StillmeError(
-            f"The baseline {self._run.folder} has {', '.join(names)} and no {candidate.label!r}. "
+            f"The baseline {self._run.opened_from} has {', '.join(names)} and no {candidate.label!r}. "
             "Give the two editors the same name, or use a baseline with one editor."
         )
 

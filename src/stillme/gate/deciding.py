@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from stillme import estimates, numbers, rubric
-from stillme.audit.config import GateSection
-from stillme.audit.load import FILE
+from stillme.audit.config import ClaimsSection
+from stillme.audit.loading import FILE
 from stillme.audit.rules import Rule, parse_rule
 from stillme.calibration import standing_of
 from stillme.comparison import Chosen
+from stillme.design import Claim
 from stillme.errors import StillmeError, UnknownName, did_you_mean
 from stillme.estimates import Disparity
+from stillme.estimates.abstention import uneven
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
+from stillme.files import is_bundle
 from stillme.gate.baseline import Baseline
 from stillme.gate.verdicts import (
     Check,
     Decision,
     Verdicts,
     against_limit,
+    caught,
     corrected,
     too_many_failed,
     too_many_unrated,
-    unlicensed,
+    unvalidated,
     without_number,
 )
 from stillme.results import Run
@@ -43,35 +47,36 @@ class _NoNumber(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Rules from the command line, in addition to the audit's [gate] section."""
+    """Rules from the command line, in addition to the audit's [claims] section."""
 
     rules: Sequence[str] = ()
     baseline: Run | None = None
     margins: Sequence[str] = ()
-    strict: bool = False
     common: bool = False
     """Whether the comparison with the baseline is limited to what both share."""
     allow_uncalibrated: bool = False
-    """Whether numbers of judges that failed calibration, or never had one, may decide."""
+    """Whether numbers of judges that are not validated may decide."""
+    allow_inconclusive: bool = False
+    """Whether an inconclusive gate ends with 0."""
 
 
-def gate_section(run: Run) -> GateSection:
-    """The [gate] table of audit.toml as it is now: rules may be added after a run."""
+def claims_of(run: Run) -> ClaimsSection:
+    """The [claims] table of audit.toml as it is now: rules may be added after a run."""
     file = run.folder / FILE
     if not file.is_file():
-        return GateSection.model_validate(run.design.resolved.get("gate") or {})
+        return ClaimsSection.model_validate(run.design.resolved.get("claims") or {})
     try:
-        return GateSection.model_validate(tomllib.loads(file.read_text("utf-8-sig")).get("gate") or {})
+        return ClaimsSection.model_validate(tomllib.loads(file.read_text("utf-8-sig")).get("claims") or {})
     except ValidationError as error:
         problems = "; ".join(detail["msg"].removeprefix("Value error, ") for detail in error.errors())
-        raise StillmeError(f"The [gate] table of {file} is invalid: {problems}") from None
+        raise StillmeError(f"The [claims] table of {file} is invalid: {problems}") from None
     except (OSError, ValueError) as error:
         raise StillmeError(f"{file} cannot be read: {error}") from None
 
 
 def baseline_folder(run: Run) -> Path | None:
     """The baseline that audit.toml names, if it names one."""
-    named = gate_section(run).baseline
+    named = claims_of(run).baseline
     if not named:
         return None
     data = tomllib.loads((run.folder / FILE).read_text("utf-8-sig")) if (run.folder / FILE).is_file() else {}
@@ -80,7 +85,7 @@ def baseline_folder(run: Run) -> Path | None:
 
 def gate(run: Run, asked: Asked) -> Verdicts:
     """Estimate the rules' quantities, and decide each rule."""
-    section = gate_section(run)
+    section = claims_of(run)
     rules = [parse_rule(text) for text in (*section.rules, *asked.rules)]
     margins = [parse_rule(text) for text in (*section.margins, *asked.margins)]
     _require_something(rules, margins, asked.baseline)
@@ -96,13 +101,44 @@ def gate(run: Run, asked: Asked) -> Verdicts:
             return baseline.decide(decision.rule, decision.quantity, wider)
         return deciding.decide(decision.rule, wider)
 
+    claimed = _Claims(run.design.claims, (*section.rules, *section.margins))
     return Verdicts(
         title=run.title,
         audit_hash=run.design.hash,
-        strict=asked.strict or section.strict,
+        allow_inconclusive=asked.allow_inconclusive,
         confidence=confidence,
-        decisions=corrected(decisions, confidence, at),
+        decisions=tuple(
+            replace(decision, fixed=claimed.status(decision.rule.written))
+            for decision in corrected(decisions, confidence, at)
+        ),
+        notes=(*claimed.dropped(), *_origin_of(asked.baseline)),
     )
+
+
+class _Claims:
+    """The rules of [claims] as they are now, and as they were recorded."""
+
+    def __init__(self, recorded: Sequence[Claim], now: Sequence[str]) -> None:
+        self._recorded, self._now = {claim.rule: claim for claim in recorded}, now
+
+    def status(self, rule: str) -> str:
+        """When a claim was fixed; empty for a rule that is not one."""
+        if rule not in self._now:
+            return ""
+        return self._recorded[rule].status if rule in self._recorded else "added later"
+
+    def dropped(self) -> Iterator[str]:
+        """A claim that was fixed before the first edit does not vanish without a word."""
+        for rule, claim in self._recorded.items():
+            if rule not in self._now and not claim.edits:
+                yield f"`{rule}` was fixed before the first edit and is no longer in [claims]; it was not checked."
+
+
+def _origin_of(baseline: Run | None) -> Iterator[str]:
+    """A bundle proves where it comes from only to those who check it."""
+    if baseline is not None and is_bundle(baseline.opened_from):
+        file = baseline.opened_from
+        yield f"The baseline {file} was not authenticated here: check it with `stillme verify {file} --root HEX`."
 
 
 def _baseline(run: Run, asked: Asked) -> Baseline | None:
@@ -116,10 +152,10 @@ def _require_something(rules: Sequence[Rule], margins: Sequence[Rule], baseline:
     if margins and baseline is None:
         raise StillmeError("A margin needs a baseline run. Name it with --baseline RUN.")
     if baseline is not None and not margins:
-        raise StillmeError('A baseline needs a margin. Give --margin "soft_erasure <= 0.02", or `margins` in [gate].')
+        raise StillmeError('A baseline needs a margin. Give --margin "soft_erasure <= 0.02", or `margins` in [claims].')
     if not rules and not margins:
         raise StillmeError(
-            'No rule is given. Add one, such as --rule "race_changed.disparity <= 0.05", or a [gate] section with '
+            'No rule is given. Add one, such as --rule "race_changed.disparity <= 0.05", or a [claims] section with '
             "rules in audit.toml."
         )
 
@@ -194,9 +230,8 @@ class _Deciding:
             estimate.outcome,
             rule.sign,
             rule.limit,
-            incomplete=self._incomplete(estimate),
-            # People are what judges are held against: no calibration on known changes is asked of them.
-            unlicensed="" if self._accept or estimate.judge in self._run.design.people else unlicensed(note),
+            incomplete=self._incomplete(estimate) or caught(note),
+            unvalidated=self._uneven(estimate) or self._unvalidated(estimate, note),
         )
         return Check(
             editor=estimate.editor,
@@ -213,6 +248,16 @@ class _Deciding:
             detail=_extremes(estimate),
             excluded=estimate.excluded,
         )
+
+    def _unvalidated(self, estimate: Estimate, note: str) -> str:
+        # People are what judges are held against: no calibration on known changes is asked of them.
+        return "" if self._accept or estimate.judge in self._run.design.people else unvalidated(note)
+
+    def _uneven(self, estimate: Estimate) -> str:
+        """Why groups do not compare: the judge is silent about some more than about others."""
+        if estimate.scope not in ("disparity", "contrast"):
+            return ""
+        return next(iter(uneven(self._groups_of(estimate)).values()), "")
 
     def _incomplete(self, estimate: Estimate) -> str:
         """What is still missing, in words; judges that rate only a part by design do not count."""

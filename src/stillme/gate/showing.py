@@ -12,6 +12,7 @@ from stillme.gate.verdicts import Check, Decision, Verdict, Verdicts
 from stillme.types import Interval
 
 _MARKS = {verdict: verdict.upper() for verdict in Verdict}
+_OUTCOMES = {verdict: str(verdict) for verdict in Verdict} | {Verdict.NO_DATA: "has no data"}
 _PASSING = 3
 """How many passing numbers of a rule are shown."""
 _ICONS = {Verdict.PASSED: "✅", Verdict.FAILED: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.NO_DATA: "🚫"}
@@ -23,18 +24,7 @@ def headline(verdicts: Verdicts) -> str:
     counts += f", {verdicts.count(Verdict.INCONCLUSIVE)} inconclusive"
     if without_data := verdicts.count(Verdict.NO_DATA):
         counts += f", {without_data} without data"
-    return f"Gate {outcome(verdicts)}: {counts}."
-
-
-def outcome(verdicts: Verdicts) -> str:
-    """One word for the whole gate."""
-    match verdicts.passed:
-        case True:
-            return "passed" if verdicts.all_passed else "inconclusive"
-        case False:
-            return "failed"
-        case None:
-            return "has no data"
+    return f"Gate {_OUTCOMES[verdicts.outcome]}: {counts}."
 
 
 def as_text(verdicts: Verdicts) -> str:
@@ -70,7 +60,7 @@ def multiplicity(verdicts: Verdicts) -> str:
         return ""
     error = 50 * (1 - verdicts.confidence)
     return (
-        f"Failures are corrected for all {verdicts.family:,} numbers (Holm): a run that keeps every limit fails by "
+        f"Failures are corrected for all {verdicts.family:,} numbers (Holm): a run within every limit fails by "
         f"chance in at most {error:.3g} % of gates. Passing needs no correction, because every number must pass."
     )
 
@@ -78,24 +68,22 @@ def multiplicity(verdicts: Verdicts) -> str:
 def _warnings(verdicts: Verdicts) -> Iterator[str]:
     if sentence := multiplicity(verdicts):
         yield sentence
+    yield from verdicts.notes
     if verdicts.count(Verdict.NO_DATA):
         yield "No data is not a pass. Finish the run (`stillme run`) or correct the rule. Exit code 3."
     if verdicts.count(Verdict.INCONCLUSIVE):
-        yield _STRICT if verdicts.strict else _INCONCLUSIVE
+        accepted = "accepted here by --allow-inconclusive" if verdicts.allow_inconclusive else "Exit code 4"
+        yield f"Inconclusive is not a pass ({accepted}). More portraits narrow an interval."
     doubtful = sum(any(check.note for check in decision.checks) for decision in verdicts.decisions)
     if doubtful:
         rules = "1 rule uses" if doubtful == 1 else f"{doubtful} rules use"
-        yield f"{rules} a judge that failed calibration or was never calibrated; test it with `stillme calibrate`."
-
-
-_INCONCLUSIVE = "Inconclusive is not a pass. More portraits narrow an interval; --strict makes it a failure."
-_STRICT = "Inconclusive counts as a failure here (--strict). More portraits narrow an interval."
+        yield f"{rules} a judge that is not validated for this number; test it with `stillme calibrate`."
 
 
 def as_markdown(verdicts: Verdicts) -> str:
     """For a pull request."""
     lines = [
-        f"## {_gate_icon(verdicts)} stillme gate: {plain(verdicts.title)}",
+        f"## {_ICONS[verdicts.outcome]} stillme gate: {plain(verdicts.title)}",
         "",
         f"**{headline(verdicts)}**",
         "",
@@ -115,20 +103,13 @@ def as_markdown(verdicts: Verdicts) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _gate_icon(verdicts: Verdicts) -> str:
-    if verdicts.passed is None:
-        return _ICONS[Verdict.NO_DATA]
-    if not verdicts.passed:
-        return _ICONS[Verdict.FAILED]
-    return _ICONS[Verdict.PASSED if verdicts.all_passed else Verdict.INCONCLUSIVE]
-
-
 def as_json(verdicts: Verdicts) -> dict[str, Any]:
     """For programs."""
     return {
-        "passed": verdicts.all_passed if verdicts.passed else verdicts.passed,
-        "outcome": outcome(verdicts),
-        "strict": verdicts.strict,
+        "outcome": str(verdicts.outcome),
+        "exit_code": verdicts.exit_code,
+        "allow_inconclusive": verdicts.allow_inconclusive,
+        "notes": list(verdicts.notes),
         "audit": verdicts.audit_hash,
         "confidence": verdicts.confidence,
         "failures_corrected": {
@@ -143,6 +124,7 @@ def as_json(verdicts: Verdicts) -> dict[str, Any]:
                 "sign": decision.rule.sign,
                 "limit": decision.rule.limit,
                 "baseline": decision.against or None,
+                "claim": decision.fixed or None,
                 "verdict": str(decision.verdict),
                 "checks": [_check_json(check) for check in decision.checks],
             }
@@ -152,8 +134,9 @@ def as_json(verdicts: Verdicts) -> dict[str, Any]:
 
 
 def rule_text(decision: Decision) -> str:
-    """The rule, and the baseline if there is one."""
-    return f"{decision.rule}" + (f" worse than {decision.against}" if decision.against else "")
+    """The rule, the baseline if there is one, and for a claim when it was fixed."""
+    against = f" worse than {decision.against}" if decision.against else ""
+    return f"{decision.rule}{against}" + (f" ({decision.fixed})" if decision.fixed else "")
 
 
 def check_text(decision: Decision, check: Check) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
 from stillme.audit.rules import Rule, Sign
+from stillme.estimates.standing import FAILED_CONTROL_PAIRS
 from stillme.types import Interval, NotEstimable
 
 T = TypeVar("T")
@@ -17,12 +18,12 @@ Place = tuple[int, int]
 
 
 class Verdict(StrEnum):
-    """Whether a number keeps its limit, by its interval."""
+    """Whether a number is within its limit, by its interval."""
 
     PASSED = "passed"
     FAILED = "failed"
     INCONCLUSIVE = "inconclusive"
-    """The interval includes the limit, or the judge is not licensed for this number."""
+    """The interval includes the limit, or the judge is not validated for this number."""
     NO_DATA = "no data"
     """There is no number, or the run is not finished. Never a pass."""
 
@@ -37,6 +38,8 @@ sample of what the editor does."""
 _CROSSES = "the interval includes the limit"
 
 _WORST_FIRST = (Verdict.FAILED, Verdict.NO_DATA, Verdict.INCONCLUSIVE, Verdict.PASSED)
+
+EXIT_CODES = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.NO_DATA: 3, Verdict.INCONCLUSIVE: 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class Check:
     detail: str = ""
     """The groups with the lowest and highest value."""
     corrected: bool = False
-    """Whether it breaks its limit by itself, but not among all numbers of the gate."""
+    """Whether it is over its limit by itself, but not among all numbers of the gate."""
     excluded: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
 
     @property
@@ -78,12 +81,13 @@ class Decision:
     against: str
     """The baseline that it is compared with; empty for a plain limit."""
     checks: tuple[Check, ...]
+    fixed: str = ""
+    """For a claim of audit.toml: when it was recorded. Empty for a rule of the command line."""
 
     @property
     def verdict(self) -> Verdict:
         """The worst of its numbers; without any number there is no data."""
-        verdicts = {check.verdict for check in self.checks} or {Verdict.NO_DATA}
-        return next(verdict for verdict in _WORST_FIRST if verdict in verdicts)
+        return _worst(check.verdict for check in self.checks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +96,12 @@ class Verdicts:
 
     title: str
     audit_hash: str
-    strict: bool
-    """Whether an inconclusive rule counts as a failure."""
+    allow_inconclusive: bool
+    """Whether an inconclusive gate ends with 0."""
     confidence: float
     decisions: tuple[Decision, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader must know about the runs, such as a baseline whose origin is not proven."""
 
     @property
     def family(self) -> int:
@@ -103,24 +109,25 @@ class Verdicts:
         return sum(check.decides or check.corrected for decision in self.decisions for check in decision.checks)
 
     @property
-    def passed(self) -> bool | None:
-        """Whether the run passes the gate; None without enough data."""
-        if any(self.counts_against(decision.verdict) for decision in self.decisions):
-            return False
-        return None if not self.decisions or self.count(Verdict.NO_DATA) else True
+    def outcome(self) -> Verdict:
+        """The worst of its rules: failed, then no data, then inconclusive; passed only if every rule did."""
+        return _worst(decision.verdict for decision in self.decisions)
 
     @property
-    def all_passed(self) -> bool:
-        """Whether every rule was shown to hold."""
-        return bool(self.decisions) and self.count(Verdict.PASSED) == len(self.decisions)
-
-    def counts_against(self, verdict: Verdict) -> bool:
-        """Whether a verdict makes the gate fail."""
-        return verdict is Verdict.FAILED or (self.strict and verdict is Verdict.INCONCLUSIVE)
+    def exit_code(self) -> int:
+        """What the command ends with."""
+        if self.outcome is Verdict.INCONCLUSIVE and self.allow_inconclusive:
+            return 0
+        return EXIT_CODES[self.outcome]
 
     def count(self, verdict: Verdict) -> int:
         """How many rules have this verdict."""
         return sum(decision.verdict is verdict for decision in self.decisions)
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts) or {Verdict.NO_DATA}
+    return next(verdict for verdict in _WORST_FIRST if verdict in found)
 
 
 def without_number(reason: str) -> Check:
@@ -151,24 +158,29 @@ def too_many_unrated(abstained: int, total: int, whose: str = "") -> str:
     return f"no score for {abstained:,} of {total:,} edits{of_group}" if abstained > MAX_ABSTAINED * total else ""
 
 
-def unlicensed(note: str) -> str:
-    """Why a number may not decide; empty if its judge passed calibration, or it needs no judge."""
-    return f"the judge is not licensed for this number: {note}; use --allow-uncalibrated to accept it" if note else ""
+def caught(note: str) -> str:
+    """Why a judge's numbers are no data: it failed its control pairs during the run. Empty otherwise."""
+    return f"the judge {note}" if note.startswith(FAILED_CONTROL_PAIRS) else ""
+
+
+def unvalidated(note: str) -> str:
+    """Why a number may not decide; empty if its judge is validated, or it needs no judge."""
+    return f"the judge is not validated for this number: {note}; use --allow-uncalibrated to accept it" if note else ""
 
 
 def against_limit(
-    outcome: Interval | NotEstimable, sign: Sign, limit: float, *, incomplete: str = "", unlicensed: str = ""
+    outcome: Interval | NotEstimable, sign: Sign, limit: float, *, incomplete: str = "", unvalidated: str = ""
 ) -> tuple[Verdict, str]:
     """Compare an interval with a limit: inside, outside, or across it.
 
-    A number of an unfinished run decides nothing, and neither does one whose judge is not licensed for it.
+    A number of an unfinished run decides nothing, and neither does one whose judge is not validated for it.
     """
     if isinstance(outcome, NotEstimable):
         return Verdict.NO_DATA, outcome.reason
     if incomplete:
         return Verdict.NO_DATA, incomplete
-    if unlicensed:
-        return Verdict.INCONCLUSIVE, unlicensed
+    if unvalidated:
+        return Verdict.INCONCLUSIVE, unvalidated
     # Limits such as 0.3 and bounds computed to be 0.3 may differ in the last bit.
     slack = 1e-9 * max(1.0, abs(limit))
     nearest, furthest = (outcome.low, outcome.high) if sign == "<=" else (-outcome.high, -outcome.low)
@@ -201,7 +213,7 @@ def corrected(
         return {place for place in waiting if again[place[0]].checks[place[1]].verdict is Verdict.FAILED}
 
     doubtful = breaking - shown_by_holm(breaking, family, confidence, still)
-    reason = f"breaks the limit by itself, but not after correction for the gate's {family:,} numbers (Holm)"
+    reason = f"over the limit by itself, but not after correction for the gate's {family:,} numbers (Holm)"
     return tuple(
         replace(
             decision,
@@ -219,9 +231,9 @@ def corrected(
 def shown_by_holm(
     breaking: AbstractSet[T], family: int, confidence: float, still: Callable[[AbstractSet[T], float], set[T]]
 ) -> set[T]:
-    """Which of those that break their limit at `confidence` are shown to among `family` numbers, by Holm's steps.
+    """Which of those that are over their limit at `confidence` are shown to among `family` numbers, by Holm's steps.
 
-    `still` says which of some numbers also break it at a higher confidence.
+    `still` says which of some numbers also are at a higher confidence.
     """
     if family < 2:
         return set(breaking)

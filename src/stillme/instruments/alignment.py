@@ -23,6 +23,8 @@ _SAME = 0.8  # they show the same, in about the same place
 _ENOUGH = 0.5  # the picture is recognised
 _BETTER = 0.05  # what moving a picture must gain over leaving it
 _SMEAR = 8
+_COARSE = (64, 128)
+"""Longer sides, before the small copy's own, at which drift is looked for: a pixel there is several of the copy's."""
 _FEWEST_SPOTS = 12
 _SMALLEST = 64
 
@@ -42,6 +44,15 @@ class Placement:
     """And within the face."""
     moved: bool
     """Whether it had to be moved, beyond a change of size."""
+    mirrored: bool = False
+    """Whether it was mirrored, and was mirrored back."""
+    turned: float = 0.0
+    """By how many degrees it had to be turned."""
+
+    @property
+    def cover(self) -> float:
+        """The share of the source that the edited picture shows."""
+        return 1.0 if self.covered is None else float(self.covered.mean())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,10 +81,14 @@ def draw(scene: Scene, small: Picture, face: Mask) -> Drawing:
 
 
 def place(source: Drawing, edited: Scene) -> Placement:
-    """Resize the edited picture to its source, and move it where that lets the two agree better."""
+    """Resize the edited picture to its source, and move it where that lets the two agree better over the whole."""
     best = _placed(source, resize(edited.rgb, source.width, source.height), None)
+    if _is_mirrored(source, best):
+        flipped = np.ascontiguousarray(best.rgb[:, ::-1])
+        return replace(_refined(source, _placed(source, flipped, None)), mirrored=True)
+    best = _refined(source, best)
     if best.likeness >= _SAME or best.face_likeness >= _SAME:
-        return _refined(source, best)
+        return best
     for matrix in _guesses(source, edited):
         moved = _moved(source, edited.rgb, matrix)
         if moved.likeness >= _ENOUGH and moved.likeness > best.likeness + (0 if best.moved else _BETTER):
@@ -81,6 +96,15 @@ def place(source: Drawing, edited: Scene) -> Placement:
         if best.likeness >= _EXACT:
             break
     return _refined(source, best)
+
+
+def _is_mirrored(source: Drawing, placed: Placement) -> bool:
+    """Whether the picture is recognised in its mirror image, and not as it is."""
+    if placed.likeness >= _EXACT:
+        return False
+    flipped = correlation(source.lines.ravel(), lines(placed.small)[:, ::-1].ravel())
+    # A face before a plain wall is nearly its own mirror image.
+    return flipped >= _EXACT or flipped >= max(_ENOUGH, placed.likeness + _BETTER)
 
 
 def lines(small: Picture) -> Floats:
@@ -121,7 +145,12 @@ def _moved(source: Drawing, edited: Picture, matrix: Matrix) -> Placement:
     reached = warp(np.ones(edited.shape[:2], dtype=np.float32), matrix, source.width, source.height)
     height, width = source.lines.shape
     covered = resize(reached, width, height) > 0.99
-    return _placed(source, laid, covered)
+    return replace(_placed(source, laid, covered), turned=_angle(matrix))
+
+
+def _angle(matrix: Matrix) -> float:
+    """By how many degrees a matrix turns."""
+    return float(np.degrees(np.arctan2(matrix[1, 0], matrix[0, 0])))
 
 
 def _guesses(source: Drawing, edited: Scene) -> Iterator[Matrix]:
@@ -157,29 +186,45 @@ def _by_spots(edited: Picture, source: Picture) -> Matrix | None:
 
 
 def _refined(source: Drawing, placed: Placement) -> Placement:
-    """Correct a drift of a few pixels, as editors that resize their input leave behind."""
-    import cv2
-
-    if placed.likeness > _EXACT or placed.likeness < _ENOUGH:
+    """Correct a drift, as editors that resize or crop their input leave behind."""
+    if placed.likeness > _EXACT:
+        return placed
+    drift = _drift(source.lines, lines(placed.small), placed.covered)
+    if drift is None:
         return placed
     height, width = source.lines.shape
-    other = lines(placed.small)
-    start = np.eye(2, 3, dtype=np.float32)
-    reached = cast("Any", None if placed.covered is None else placed.covered.astype(np.uint8))
-    stop = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 12, 1e-3)
-    try:
-        _, drift = cv2.findTransformECC(source.lines, other, start, cv2.MOTION_AFFINE, stop, reached, 5)
-    except cv2.error:
-        return placed  # no convergence, so no drift to correct
-    inward = np.asarray(drift, dtype=np.float64)
-    if np.abs(inward - np.eye(2, 3)).max() > 0.1 * max(height, width) or np.abs(inward[:, :2] - np.eye(2)).max() > 0.1:
-        return placed
-    outward = np.linalg.inv(np.vstack([inward, [0.0, 0.0, 1.0]]))[:2]
+    outward = np.linalg.inv(np.vstack([drift, [0.0, 0.0, 1.0]]))[:2]
     outward[0, 2] *= source.width / width
     outward[1, 2] *= source.height / height
     better = _moved(source, placed.rgb, outward)
-    if better.likeness <= placed.likeness + 0.005:
+    if better.likeness < _ENOUGH or better.likeness <= placed.likeness + 0.005:
         return placed
-    if placed.covered is not None and better.covered is not None:
-        return replace(better, covered=better.covered & placed.covered)
-    return better
+    covered = better.covered if placed.covered is None or better.covered is None else better.covered & placed.covered
+    return replace(better, covered=covered, turned=placed.turned + better.turned, mirrored=placed.mirrored)
+
+
+def _drift(source: Floats, edited: Floats, covered: Mask | None) -> Matrix | None:
+    """How the edited lines lie in the source's: found in coarse copies first, where a wide drift is a narrow one."""
+    import cv2
+
+    height, width = source.shape
+    longest = max(height, width)
+    found = np.eye(2, 3, dtype=np.float32)
+    for side in (*(side for side in _COARSE if side < longest), longest):
+        scale = side / longest
+        size = max(round(width * scale), 1), max(round(height * scale), 1)
+        a, b = (resize(blur(part, 0.4 / scale) if scale < 1 else part, *size) for part in (source, edited))
+        reached = None if covered is None else (resize(covered.astype(np.float32), *size) > 0.99).astype(np.uint8)
+        start = found.copy()
+        start[:, 2] *= scale
+        stop = (cv2.TERM_CRITERIA_COUNT | cv2.TERM_CRITERIA_EPS, 12 if scale == 1 else 30, 1e-3)
+        try:
+            _, step = cv2.findTransformECC(a, b, start, cv2.MOTION_AFFINE, stop, cast("Any", reached), 5)
+        except cv2.error:
+            continue  # no convergence at this size
+        found = np.asarray(step, dtype=np.float32)
+        found[:, 2] /= scale
+    inward = found.astype(np.float64)
+    if np.abs(inward - np.eye(2, 3)).max() > 0.1 * longest or np.abs(inward[:, :2] - np.eye(2)).max() > 0.1:
+        return None
+    return inward

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stillme.colour import Floats, delta_e
-from stillme.faces.raster import Mask, blur, grow
+from stillme.faces.raster import Mask, blur, grow, largest_region
+from stillme.instruments.alignment import Placement
 from stillme.instruments.scene import Parts, View
 from stillme.instruments.thresholds import load_thresholds
 
@@ -24,15 +25,22 @@ class Change:
     mean: float
     """Mean ΔE00 over the picture."""
     ssim: float
-    """Structural similarity of lightness, up to 1: the drawing, more than its colours."""
+    """Mean structural similarity of lightness, up to 1: the drawing, more than its colours."""
+    face_ssim: float
+    """The same within the face, which a plain wall around it must not hide; 1 without a face."""
+    largest: float
+    """The largest connected changed region, in shares of the face's box; 0 without a face."""
     map: Floats
     """ΔE00 of every pixel of the small copy."""
     mask: Mask
     """Which pixels count as changed."""
 
 
-def compare(source: View, edited: View, parts: Parts, covered: Mask | None = None) -> Change:
-    """Find what changed between two aligned views, where the edited one covers the source."""
+def compare(source: View, edited: View, parts: Parts, covered: Mask | None = None, *, face_box: float = 0.0) -> Change:
+    """Find what changed between two aligned views, where the edited one covers the source.
+
+    `face_box` is the size of the face's box, in pixels of the view.
+    """
     thresholds = load_thresholds().change
     distance = _distance(source.lab, edited.lab)
     changed = distance > thresholds.visible
@@ -43,6 +51,7 @@ def compare(source: View, edited: View, parts: Parts, covered: Mask | None = Non
         changed = grow(grow(changed, -thresholds.speck / 2), thresholds.speck / 2) & changed
     seen = parts.within(covered)
     regions = {"face": seen.face, "hair": seen.hair, "clothes": seen.clothes, "background": seen.background}
+    similar = _similarity(source.lightness, edited.lightness)
     return Change(
         area=float(changed[where].mean()),
         regions={
@@ -51,10 +60,29 @@ def compare(source: View, edited: View, parts: Parts, covered: Mask | None = Non
             if mask.mean() >= thresholds.least_region
         },
         mean=float(distance[where].mean()),
-        ssim=float(_similarity(source.lab[..., 0], edited.lab[..., 0])[where].mean()),
+        ssim=float(similar[where].mean()),
+        face_ssim=float(similar[seen.face].mean()) if seen.face.any() else 1.0,
+        largest=largest_region(changed) / face_box if face_box else 0.0,
         map=np.where(where, distance, 0).astype(np.float32),
         mask=changed,
     )
+
+
+def signs_of_change(change: Change, placed: Placement) -> tuple[str, ...]:
+    """What shows that something was edited; nothing where there is no visible change.
+
+    Saving, resizing, mirroring, or moving the picture within its frame is not an edit.
+    """
+    thresholds = load_thresholds().change
+    signs = {
+        f"{change.area:.1%} of the picture changed": change.area > thresholds.unchanged,
+        f"structural similarity {change.ssim:.2f}": change.ssim < thresholds.similar,
+        f"structural similarity of the face {change.face_ssim:.2f}": change.face_ssim < thresholds.similar,
+        f"a region of {change.largest:.0%} of the face's box changed": change.largest >= thresholds.spot,
+        f"only {placed.cover:.0%} of the source is shown": placed.cover < thresholds.cover,
+        f"turned by {abs(placed.turned):.0f}°": abs(placed.turned) > thresholds.turned,
+    }
+    return tuple(sign for sign, shows in signs.items() if shows)
 
 
 def _distance(a: Floats, b: Floats) -> Floats:

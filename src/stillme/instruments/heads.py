@@ -116,14 +116,3 @@ def heads() -> Heads:
     """The heads that ship with this version."""
     with as_file(files("stillme.instruments").joinpath("heads", "heads.npz")) as path, np.load(path) as data:
         return heads_from(dict(data))
-
-
-def divergence(p: Doubles, q: Doubles) -> float:
-    """Jensen–Shannon distance (base 2) of two probability vectors: 0 the same, 1 nothing in common."""
-    middle = (p + q) / 2
-    return float(np.sqrt(max((_relative(p, middle) + _relative(q, middle)) / 2, 0.0)))
-
-
-def _relative(p: Doubles, q: Doubles) -> float:
-    some = p > 0
-    return float((p[some] * np.log2(p[some] / q[some])).sum())

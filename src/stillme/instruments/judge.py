@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from stillme import protocols
 from stillme.errors import UnreadableImage
 from stillme.instruments.cards import Card, cards
-from stillme.instruments.quantities import IDENTITY, QUANTITIES, SCALES, SOURCE_SKIN
+from stillme.instruments.quantities import IDENTITY, NOT_VISIBLE, QUANTITIES, SCALES, SOURCE_SKIN
 from stillme.instruments.thresholds import load_thresholds, step
 from stillme.protocols import JudgeCapabilities, Needs, spec_of
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating, Spec, digest
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 VERSION = "2"
 
+_SUBTLE = 2
+"""The most that `gender_change` says where the reading stays on its side."""
 _ALIKE = 256
 """Assessments that are kept for pairs of the same two pictures."""
 
@@ -41,7 +43,7 @@ class Parameters(protocols.Parameters):
 
 
 class Instruments:
-    """Measures skin, identity, apparent age, gender and race, and the size of the edit, offline."""
+    """Measures skin, identity, apparent age and gender presentation, and the size of the edit, offline."""
 
     Parameters: ClassVar[type[BaseModel]] = Parameters
     needs: ClassVar[Needs] = Needs()
@@ -151,8 +153,8 @@ def _ratings(measured: Measurements, prompt: Prompt) -> dict[str, Rating]:
             ratings[quantity] = Rated(score=value, evidence=_evidence(quantity, measured))
     for axis in _axes(prompt)[len(QUANTITIES) :]:
         ratings[axis] = _on_scale(axis, measured, prompt)
-    if (nothing := _nothing_happened(measured)) is not None:
-        ratings["edit_success"] = nothing
+    if measured.values.get("visible_change") == NOT_VISIBLE:
+        ratings["edit_success"] = Rated(score=1, evidence="no visible change")
     if not isinstance(skin := measured.source.skin, Abstained):
         ratings[SOURCE_SKIN] = Rated(score=skin.lightness)
     return ratings
@@ -160,12 +162,13 @@ def _ratings(measured: Measurements, prompt: Prompt) -> dict[str, Rating]:
 
 def _evidence(quantity: str, measured: Measurements) -> str:
     """What a number means, where it takes more than its unit to say."""
+    if quantity == "visible_change":
+        return "; ".join(cast("list[str]", measured.details["signs_of_change"]))
     return str(measured.details["identity"]) if quantity in IDENTITY else ""
 
 
 _BASIS = {
     "skin_tone": "skin_delta_l",
-    "race_change": "race_distance",
     "gender_change": "gender_delta",
     "age_change": "age_delta_years",
     "age_accuracy": "age_delta_years",
@@ -182,15 +185,8 @@ def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
         case "skin_tone":
             light = "the same light" if measured.light.normalised else f"light not corrected: {measured.light.note}"
             return Rated(score=step(value, thresholds.skin.scale), evidence=f"ΔL* {value:+.1f}, {light}")
-        case "race_change":
-            evidence = (
-                f"apparent race (FairFace taxonomy) moved by {value:.2f}; up to {thresholds.race.scale[0]} is noise"
-            )
-            return Rated(score=step(value, thresholds.race.scale), evidence=evidence)
         case "gender_change":
-            low, high = _interval(measured, "gender_interval")
-            evidence = f"{value:+.2f} of the way from a female to a male reading ({low:+.2f} to {high:+.2f})"
-            return Rated(score=step(abs(value), thresholds.gender.scale), evidence=evidence)
+            return gender_change(measured, value)
         case "age_change":
             low, high = _interval(measured, "age_interval")
             evidence = f"reads {value:+.0f} years ({low:+.0f} to {high:+.0f})"
@@ -200,15 +196,20 @@ def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
             return Rated(score=step(missed, thresholds.age.accuracy), evidence=f"{missed:+.0f} years off the target")
 
 
+def gender_change(measured: Measurements, moved: float) -> Rating:
+    """From 3 on, the reading crossed the middle, away from the source's side; nearer to its own side is no change."""
+    thresholds = load_thresholds().gender
+    before, after = cast("list[float]", measured.details["gender_reading"])
+    if thresholds.unclear[0] <= before <= thresholds.unclear[1]:
+        return Abstained(reason=f"the source reads neither female nor male: {before:.2f} of the way")
+    across = moved if before < thresholds.middle else -moved
+    crossed = (after > thresholds.middle) != (before > thresholds.middle)
+    low, high = _interval(measured, "gender_interval")
+    evidence = f"{moved:+.2f} of the way from a female to a male reading ({low:+.2f} to {high:+.2f})"
+    score = step(across, thresholds.scale)
+    return Rated(score=score if crossed else min(score, _SUBTLE), evidence=evidence)
+
+
 def _interval(measured: Measurements, name: str) -> tuple[float, float]:
     low, high = cast("list[float]", measured.details[name])
     return low, high
-
-
-def _nothing_happened(measured: Measurements) -> Rated | None:
-    """1 or 2 where hardly a pixel changed. No instrument can tell what an edit shows."""
-    thresholds = load_thresholds().change
-    area = measured.values.get("changed_area")
-    if area is None or area > thresholds.trivial:
-        return None
-    return Rated(score=1 if area <= thresholds.unchanged else 2, evidence=f"{area:.1%} of the picture changed")

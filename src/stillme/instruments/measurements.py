@@ -11,14 +11,14 @@ from stillme.errors import UnreadableImage
 from stillme.faces.raster import Picture
 from stillme.images import read_rgb
 from stillme.instruments.alignment import Drawing, Placement, draw, place
-from stillme.instruments.change import Change, compare
+from stillme.instruments.change import Change, compare, signs_of_change
 from stillme.instruments.description import Description, describe
 from stillme.instruments.domain import drawn, withhold
-from stillme.instruments.heads import Reading, divergence, heads
+from stillme.instruments.heads import Reading, heads
 from stillme.instruments.identity import cut_for, distance, in_words
 from stillme.instruments.light import Light, compare_light
 from stillme.instruments.quality import Quality, read_quality
-from stillme.instruments.quantities import CHANGED, DESCRIBED, REGIONS, SKIN
+from stillme.instruments.quantities import CHANGED, DESCRIBED, NOT_VISIBLE, REGIONS, SKIN, VISIBLE
 from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
 from stillme.instruments.thresholds import load_thresholds
@@ -106,6 +106,7 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
         **({"not_normalised": light.note} if light.note else {}),
         "face_likeness": round(placed.face_likeness, 4),
         "moved": placed.moved,
+        **({"mirrored": True} if placed.mirrored else {}),
     }
     change = _change(before, small, placed, pixels)
     if isinstance(change, Abstained):
@@ -118,7 +119,13 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
             for axis, share in regions.items()
             if share is None
         }
-        details |= {"mean_delta_e": round(change.mean, 3), "ssim": round(change.ssim, 4)}
+        signs = signs_of_change(change, placed)
+        values["mean_delta_e"] = change.mean
+        values["visible_change"] = VISIBLE if signs else NOT_VISIBLE
+        details |= {
+            "ssim": round(change.ssim, 4),
+            "signs_of_change": list(signs),
+        }
     face = _face(before, after, placed)
     if isinstance(face, Abstained):
         abstained |= dict.fromkeys((*SKIN, *DESCRIBED), face.reason)
@@ -174,7 +181,10 @@ def _change(before: Source, small: View, placed: Placement, pixels: Picture) -> 
     least = load_thresholds().change.least_side
     if side < least:
         return Abstained(reason=f"the edited image is too small to compare: {side} of at least {least} pixels")
-    return compare(before.view, small, before.parts, placed.covered)
+    person = before.scene.person
+    shrunk = small.lab.shape[1] / before.scene.rgb.shape[1]
+    box = 0.0 if isinstance(person, Abstained) else person.face.width * person.face.height * shrunk**2
+    return compare(before.view, small, before.parts, placed.covered, face_box=box)
 
 
 def _read_face(rgb: Picture, mesh: faces.Mesh) -> FaceReading:
@@ -218,7 +228,6 @@ def _add_face_readings(
         "identity_swap": apart / stranger,
         "age_delta_years": age.value,
         "gender_delta": gender.value,
-        "race_distance": divergence(a.reading.race, b.reading.race),
     }
     quality = read_quality(face.rgb, face.mesh)
     doubts = sorted({*quality.doubts, *(before.quality.doubts if before.quality else ())})
@@ -231,6 +240,10 @@ def _add_face_readings(
         "age_interval": [round(age.value - age.half_width, 1), round(age.value + age.half_width, 1)],
         "gender_reading": [round(float(one.reading.gender.mean()), 3) for one in (a, b)],
         "gender_interval": [round(gender.value - gender.half_width, 3), round(gender.value + gender.half_width, 3)],
+        "race_shift": {
+            group: round(float(after - before), 3)
+            for group, before, after in zip(heads().groups, a.reading.race, b.reading.race, strict=True)
+        },
         "yaw": round(quality.yaw, 1),
         "pitch": round(quality.pitch, 1),
         "sharpness": round(quality.sharpness, 2),

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from stillme import faces
-from stillme.colour import Floats, linear_to_lab, to_linear
+from stillme.colour import Floats, lightness, linear_to_lab, to_linear
 from stillme.faces.raster import Mask, Picture, blur, fit, resize
 from stillme.instruments.thresholds import load_thresholds
 from stillme.types import Abstained
@@ -53,10 +53,12 @@ class View:
 
     linear: Floats
     lab: Floats
+    lightness: Floats
+    """L* before smoothing: the drawing, down to the pixel."""
 
     def thinned(self) -> View:
         """Every second pixel of every second row: enough for statistics of large areas."""
-        return View(linear=self.linear[::2, ::2], lab=self.lab[::2, ::2])
+        return View(linear=self.linear[::2, ::2], lab=self.lab[::2, ::2], lightness=self.lightness[::2, ::2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,8 +108,9 @@ def shrink(rgb: Picture) -> Picture:
 def view(small: Picture) -> View:
     """Smooth a small copy."""
     # Average light, not code values: a checked shirt must not darken when it is shrunk.
-    linear = blur(to_linear(small), 1.0)
-    return View(linear=linear, lab=linear_to_lab(linear))
+    sharp = to_linear(small)
+    linear = blur(sharp, 1.0)
+    return View(linear=linear, lab=linear_to_lab(linear), lightness=lightness(sharp))
 
 
 def parts(scene: Scene, shape: tuple[int, int]) -> Parts:

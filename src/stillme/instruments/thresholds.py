@@ -47,12 +47,15 @@ class SkinThresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeThresholds:
-    """How much must change before something happened."""
+    """How much must change before it is visible."""
 
     visible: float
     speck: int
     unchanged: float
-    trivial: float
+    similar: float
+    spot: float
+    cover: float
+    turned: float
     least_side: int
     least_region: float
 
@@ -85,9 +88,11 @@ class AgeThresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleThresholds:
-    """The cuts between the steps of a scale."""
+class GenderThresholds:
+    """When a reading of gender presentation changed."""
 
+    middle: float
+    unclear: tuple[float, float]
     scale: tuple[float, ...]
 
 
@@ -103,8 +108,7 @@ class Thresholds:
     quality: QualityThresholds
     identity: IdentityThresholds
     age: AgeThresholds
-    gender: ScaleThresholds
-    race: ScaleThresholds
+    gender: GenderThresholds
 
 
 @cache
@@ -121,8 +125,7 @@ def load_thresholds() -> Thresholds:
         quality=QualityThresholds(**tables.pop("quality")),
         identity=IdentityThresholds(**tables.pop("identity")),
         age=AgeThresholds(**tables.pop("age")),
-        gender=ScaleThresholds(**tables.pop("gender")),
-        race=ScaleThresholds(**tables.pop("race")),
+        gender=GenderThresholds(**tables.pop("gender")),
     )
 
 

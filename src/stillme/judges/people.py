@@ -24,7 +24,7 @@ class People:
 
     def __init__(self, parameters: PeopleParameters) -> None:
         self.spec = spec_of("people", rubric.load().version, parameters)
-        asked = tuple(name for name, axis in rubric.load().axes.items() if axis.is_scale or axis.is_nominal)
+        asked = tuple(name for name, axis in rubric.load().axes.items() if axis.is_asked)
         self.capabilities = JudgeCapabilities(kind="person", axes=asked, given=True)
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:

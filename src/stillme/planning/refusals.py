@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stillme.audit import Audit
-from stillme.audit.load import refusals
+from stillme.audit.loading import refusals
 from stillme.stages.prices import unknown_prices
 
 

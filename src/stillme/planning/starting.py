@@ -12,7 +12,7 @@ from pathlib import Path
 from stillme import registry
 from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Experiment, Setup, experiment
 from stillme.audit.labels import lacking_labels
-from stillme.audit.load import FILE
+from stillme.audit.loading import FILE
 from stillme.audit.sampling import write_cells
 from stillme.audit.template import small_audit
 from stillme.errors import StillmeError

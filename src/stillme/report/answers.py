@@ -1,6 +1,7 @@
-"""One verdict per question: yes within a margin, no, or cannot tell with this audit.
+"""One verdict per question: yes, no, or cannot tell with this audit.
 
-"Yes" needs evidence of being alike: every group's contrast within the margin. Finding no difference is not enough.
+A "no" needs a gap that is larger than matters, or a failure rate surely above its smallest effect. A "yes" needs every
+gap smaller than matters: finding no difference is not enough. docs/verdicts.md lists every sentence.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import numbers
-from stillme.estimates import Disparity, EditState, RatingState, headlines, mark
+from stillme.estimates import EditState, RatingState, headlines, mark
+from stillme.estimates.standing import FAILED_CONTROL_PAIRS
+from stillme.estimates.words import MIN_UNITS, smallest_effect
+from stillme.report import sentences
 from stillme.report.data import ReportData
 from stillme.report.gaps import MOSTLY_MADE, Gap, deciding
 from stillme.report.happened import rows_to_rate, share_made
 from stillme.types import Estimate, Interval
-
-MARGIN = 0.05
-"""Differences of rates up to this count as none, and so do rates of edits that were not made or changed a person."""
 
 Verdict = Literal["yes", "no", "cannot tell"]
 
@@ -39,7 +40,7 @@ class Answer:
 
 
 def answers(data: ReportData, gaps: Sequence[Gap]) -> tuple[Answer, Answer]:
-    """Did the edits happen, and for everyone? Did people stay themselves, and everyone alike?"""
+    """Did the edits happen, and for everyone? Did people change in ways no one asked for?"""
     return (
         _Question(data, [gap for gap in gaps if gap.is_erasure], erasure=True).answer(),
         _Question(data, [gap for gap in gaps if not gap.is_erasure], erasure=False).answer(),
@@ -55,21 +56,18 @@ class _Question:
         decides = deciding(data)
         self._numbers = [
             one
-            for one in data.shown
+            for one in data.headlines
             if (one.judge, one.quantity) in decides and (one.quantity in headlines.EDIT_MADE) == erasure
         ]
 
     def answer(self) -> Answer:
-        verdict, sentences = self._verdict()
+        verdict, said = self._verdict()
         question = (
             "Did the edits happen, and for everyone?"
             if self._erasure
-            else "Did people stay themselves, and everyone alike?"
+            else "Did people stay the same, and everyone alike?"
         )
-        judged = [one for one in self._numbers if one.judge and isinstance(one.outcome, Interval)]
-        if judged and all(mark(self._data.standing, one.judge, one.quantity) for one in judged):
-            sentences = (*sentences, "These judges are not calibrated, so this is a first look.")
-        return Answer(question=question, verdict=verdict, sentences=tuple(sentences))
+        return Answer(question=question, verdict=verdict, sentences=(*said, *self._remarks()))
 
     def _verdict(self) -> tuple[Verdict, tuple[str, ...]]:
         if nothing := self._nothing_edited():
@@ -81,12 +79,45 @@ class _Question:
         if reasons:
             more = len(reasons) - _SENTENCES
             rest = (f"{more} more finding{'' if more == 1 else 's'} below.",) if more > 0 else ()
-            return "no", (*reasons[:_SENTENCES], *rest)
+            return "no", (*reasons[:_SENTENCES], *rest, *self._without_finding())
         if doubts := list(self._doubts()):
             return "cannot tell", (doubts[0],)
-        below = numbers.percent(MARGIN, 0)
-        alike = f"Within ±{100 * MARGIN:g} points: groups are alike, and every failure rate is below {below}."
-        return "yes", (alike, *self._untold())
+        return "yes", ("Every gap between groups is smaller than matters, and so is every failure rate.",)
+
+    def _remarks(self) -> Iterator[str]:
+        """What a reader must know whatever the verdict is."""
+        if not self._has_ratings():
+            return
+        judged = [one for one in self._numbers if one.judge and isinstance(one.outcome, Interval)]
+        if judged and all(mark(self._data.standing, one.judge, one.quantity) for one in judged):
+            yield "The judges are not calibrated yet."
+        for judge, wrong in self._caught().items():
+            if judged:
+                yield f"Judge {judge} {FAILED_CONTROL_PAIRS} ({wrong}): its numbers are folded away."
+        if untold := [numbers.title(axis) for axis in self._unvalidated()]:
+            yield f"No judge is validated for {', '.join(untold)}: a change there would not be seen."
+        if self._erasure and not self._data.scores_success:
+            yield (
+                "Whether an edit did what was asked was not scored: add a model to [[judges]], or raters with "
+                "`stillme study`."
+            )
+
+    def _has_ratings(self) -> bool:
+        edited = self._rows & (self._data.edits.state == EditState.EDITED)
+        return any(bool((score.state[edited] == RatingState.RATED).any()) for score in self._data.headline_scores)
+
+    def _caught(self) -> dict[str, str]:
+        """Judges of this question that failed their control pairs, with how many they got wrong."""
+        notes = {
+            score.judge: mark(self._data.standing, score.judge, score.axis)
+            for score in self._data.headline_scores
+            if self._is_about(score.axis)
+        }
+        return {
+            judge: note.removeprefix(f"{FAILED_CONTROL_PAIRS} (").removesuffix(")")
+            for judge, note in notes.items()
+            if note.startswith(FAILED_CONTROL_PAIRS)
+        }
 
     def _nothing_edited(self) -> tuple[Verdict, tuple[str, ...]] | None:
         states = _counted(self._data.edits.state[self._rows])
@@ -113,7 +144,7 @@ class _Question:
         if missing:
             return f"The run is not finished: {missing:,} of {int(self._rows.sum()):,} edits are still to do."
         for score in self._data.headline_scores:
-            # People rate a sample; whoever else began is expected to rate every edit.
+            # People rate a sample; every other judge that began is expected to rate every edit.
             if score.kind == "person" or not self._is_about(score.axis):
                 continue
             states = _counted(score.state[self._rows & rows_to_rate(self._data, score)])
@@ -132,25 +163,33 @@ class _Question:
                     yield f"{editor} {made} of {numbers.factor_name(factor)} {group}."
 
     def _failures(self) -> Iterator[str]:
-        """Gaps beyond chance, one of each editor; else rates that are surely above the margin."""
-        above: dict[str, list[str]] = {}
+        """Gaps that are larger than matters, one of each editor; else rates that are surely above the margin."""
+        gaps = {gap.disparity.editor: gap for gap in reversed(self._gaps) if gap.matters}
         for editor in self._data.edits.editors:
-            gap = next((gap for gap in self._gaps if gap.beyond_chance and gap.disparity.editor == editor), None)
-            if gap is not None:
-                yield _gap_sentence(gap)
-                continue
-            rates = (one for one in self._numbers if one.editor == editor and _is_failure_rate(one))
-            rate = next((one for one in rates if _low(one) > MARGIN), None)
-            if rate is not None and isinstance(rate.outcome, Interval):
-                value = numbers.number(rate.quantity, rate.outcome.value)
-                above.setdefault(numbers.title(rate.quantity), []).append(f"{value} ({editor})")
-        for title, values in above.items():
-            yield f"{title}, everyone: {', '.join(values)}."
+            if editor in gaps:
+                yield sentences.gap(gaps[editor], self._note(gaps[editor].worst))
+        for editor in self._data.edits.editors:
+            rates = (one for one in self._numbers if _is_failure_of(one, editor) and editor not in gaps)
+            if (rate := next((one for one in rates if _low(one) > self._smallest(one)), None)) is not None:
+                yield sentences.everyone(rate, self._note(rate))
+
+    def _without_finding(self) -> Iterator[str]:
+        """Editors that no sentence accuses, with what could still be missed."""
+        clear = [
+            editor
+            for editor in self._data.edits.editors
+            if not any(gap.is_significant for gap in self._gaps if gap.disparity.editor == editor)
+            and not any(_low(one) > self._smallest(one) for one in self._numbers if _is_failure_of(one, editor))
+        ]
+        gaps = [gap for gap in self._gaps if gap.disparity.editor in clear and numbers.is_rate(gap.finding.quantity)]
+        if clear and gaps:
+            yield sentences.no_finding(clear, max(gaps, key=lambda gap: gap.interval.high))
 
     def _doubts(self) -> Iterator[str]:
         """Why neither yes nor no can be said, the most important first."""
         if unrated := self._unrated():
             yield unrated
+        yield from (sentences.size_unclear(gap, self._note(gap.worst)) for gap in self._gaps if gap.is_significant)
         yield from self._blind_spots()
         for editor, factor, group, states in self._groups():
             if not states[EditState.EDITED]:
@@ -158,62 +197,58 @@ class _Question:
             elif not self._erasure and share_made(self._data, editor=editor, factor=factor, group=group) < MOSTLY_MADE:
                 yield f"Most edits of {numbers.factor_name(factor)} {group} were not made ({editor})."
         if not any(len(self._data.edits.levels(factor)[0]) > 1 for factor in self._data.settings.factors):
-            yield "There is only one group, so nobody can be compared."
-        rates = [one for one in self._numbers if numbers.is_rate(one.quantity)]
-        if not rates:
-            yield f"No rate was measured, and only rates have a margin (±{100 * MARGIN:g} points)."
-        if any(not isinstance(one.outcome, Interval) for one in rates if one.scope in ("group", "contrast")):
-            yield "Some groups are too small to be estimated."
-        wide = [
-            one
-            for one in rates
-            if one.scope == "contrast" and isinstance(one.outcome, Interval) and not _alike(one.outcome)
-        ]
-        if wide:
-            yield self._missed(rates)
-        if high := [one for one in rates if _is_failure_rate(one) and _high(one) > MARGIN]:
+            yield "There is only one group, so there is nothing to compare."
+        yield from self._undecided()
+
+    def _undecided(self) -> Iterator[str]:
+        """Gaps and rates that may be larger than matters."""
+        if not self._gaps:
+            yield "No two groups could be compared."
+        if few := [gap for gap in self._gaps if gap.finding.units < MIN_UNITS]:
+            gap = min(few, key=lambda gap: gap.finding.units)
+            yield (
+                f"A group of {numbers.factor_name(gap.finding.factor)} has {gap.finding.units} rated people; a verdict "
+                f"needs {MIN_UNITS}."
+            )
+        if open_gaps := [gap for gap in self._gaps if gap.finding.word not in ("smaller than matters", None)]:
+            yield sentences.could_be_missed(max(open_gaps, key=_reach))
+        high = [one for one in self._numbers if _is_failure_rate(one) and _high(one) > self._smallest(one)]
+        if high:
             widest = max(high, key=_high)
             limit = numbers.number(widest.quantity, _high(widest))
             yield f"{numbers.title(widest.quantity)} may be as high as {limit} ({widest.editor})."
 
-    def _missed(self, rates: Sequence[Estimate]) -> str:
-        gaps = [one for one in rates if isinstance(one, Disparity) and isinstance(one.outcome, Interval)]
-        if not gaps:
-            return "The groups are too small to be compared."
-        widest = max(gaps, key=_high)
-        return (
-            f"A gap of up to {numbers.points(_high(widest))} could be missed: {numbers.title(widest.quantity)} by "
-            f"{numbers.factor_name(widest.factor)} ({widest.editor})."
-        )
+    def _note(self, estimate: Estimate) -> str:
+        return mark(self._data.standing, estimate.judge, estimate.quantity)
+
+    def _smallest(self, estimate: Estimate) -> float:
+        return smallest_effect(estimate.quantity, self._data.settings.smallest_effects) or 0.0
 
     def _unrated(self) -> str:
         """Why no judge's number decides, if none does."""
         if any(one.judge and isinstance(one.outcome, Interval) for one in self._numbers):
             return ""
+        for judge, wrong in self._caught().items():
+            return f"judge {judge} {FAILED_CONTROL_PAIRS} ({wrong})."
         scores = [score for score in self._data.headline_scores if self._is_about(score.axis)]
         if not scores:
             return "Not rated: no judge was asked."
         edited = self._rows & (self._data.edits.state == EditState.EDITED)
         states = sum((_counted(score.state[edited]) for score in scores), Counter[int]())
         if states[RatingState.RATED]:
-            return "No licensed judge rated this; `stillme calibrate` tests a judge on known changes."
+            return "No validated judge rated this; `stillme calibrate` tests a judge on known changes."
         if states[RatingState.ABSTAINED]:
             return "Not rated: every judge abstained."
         return "Not rated: every judge failed." if states[RatingState.FAILED] else "Not rated yet."
 
     def _blind_spots(self) -> Iterator[str]:
-        """Axes whose judges are licensed on some skin tones only: an editor may be unfair on just the others."""
-        for axis, notes in self._unlicensed().items():
+        """Axes whose judges are validated on some skin tones only: an editor may be unfair on just the others."""
+        for axis, notes in self._unvalidated().items():
             if blind := next((note for note in notes if note.startswith(headlines.CANNOT_TELL)), ""):
                 yield f"{numbers.title(axis)}: the judge {blind}."
 
-    def _untold(self) -> Iterator[str]:
-        """What a "yes" does not cover."""
-        if untold := [numbers.title(axis) for axis in self._unlicensed()]:
-            yield f"No judge is licensed for {', '.join(untold)}: a change there would not be seen."
-
-    def _unlicensed(self) -> dict[str, list[str]]:
-        """Axes of this question that were rated, but by no judge who is licensed for everybody; with their notes."""
+    def _unvalidated(self) -> dict[str, list[str]]:
+        """Axes of this question that were rated, but by no judge who is validated for everyone; with their notes."""
         notes: dict[str, list[str]] = {}
         for score in self._data.headline_scores:
             if self._is_about(score.axis) and bool((score.state == RatingState.RATED).any()):
@@ -234,19 +269,12 @@ class _Question:
                     yield editor, factor, level, _counted(edits.state[of_group & (edits.editor == place)])
 
 
-def _gap_sentence(gap: Gap) -> str:
-    factor, quantity = numbers.factor_name(gap.disparity.factor), gap.disparity.quantity
-    ends = [gap.worst, *([gap.best] if gap.best else [])]
-    values = (
-        f"{numbers.number(quantity, end.outcome.value, plus=numbers.is_signed(quantity))} for {factor} {end.group}"
-        for end in ends
-        if isinstance(end.outcome, Interval)
-    )
-    return f"{gap.title}: {', '.join(values)} ({gap.disparity.editor})."
-
-
 def _is_failure_rate(estimate: Estimate) -> bool:
     return estimate.scope == "all" and numbers.is_rate(estimate.quantity) and estimate.quantity != "success"
+
+
+def _is_failure_of(estimate: Estimate, editor: str) -> bool:
+    return estimate.editor == editor and _is_failure_rate(estimate)
 
 
 def _low(estimate: Estimate) -> float:
@@ -257,9 +285,9 @@ def _high(estimate: Estimate) -> float:
     return estimate.outcome.high if isinstance(estimate.outcome, Interval) else 0.0
 
 
-def _alike(contrast: Interval) -> bool:
-    """Both one-sided tests pass, each at half of what the audit's confidence leaves."""
-    return contrast.low >= -MARGIN and contrast.high <= MARGIN
+def _reach(gap: Gap) -> float:
+    """The upper limit, in units of the smallest effect."""
+    return gap.interval.high / (gap.finding.smallest_effect or 1.0)
 
 
 def _counted(states: NDArray[np.int32]) -> Counter[int]:

@@ -161,15 +161,15 @@ def _not_made(data: ReportData) -> Iterator[Caveat]:
     if data.happened is not None:
         ignored = int(((data.edits.state == EditState.EDITED) & ~data.happened).sum())
         yield Caveat(
-            "Edits that were not made changed nobody.",
-            f"{ignored:,} pictures show no edit, says {' and '.join(judges_telling(data))}. Changes of the person are "
-            "counted among the others, which need not be alike in all groups; the table has all edits.",
+            "Edits that were not made changed no one.",
+            f"{ignored:,} pictures show no edit, says {' and '.join(judges_telling(data))}. They count as unchanged "
+            "people, so a group whose edits are skipped seems to be kept better than it is.",
         )
 
 
 def _inconclusive(data: ReportData, findings: Findings) -> Iterator[Caveat]:
     """How large a gap could be and still look like chance."""
-    inconclusive = [gap for gap in findings.gaps if not gap.beyond_chance and numbers.is_rate(gap.disparity.quantity)]
+    inconclusive = [gap for gap in findings.gaps if not gap.is_significant and numbers.is_rate(gap.disparity.quantity)]
     if inconclusive:
         widest = max(inconclusive, key=lambda gap: gap.interval.high)
         yield Caveat(
@@ -209,12 +209,12 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
         notes = {axis: mark(data.standing, judge, axis) for axis in data.standing.get(judge, {}) if "@" not in axis}
         for note in dict.fromkeys(note for note in notes.values() if note.startswith(CANNOT_TELL)):
             titles = ", ".join(f"“{numbers.title(axis)}”" for axis, own in notes.items() if own == note)
-            yield Caveat(f"{judge} {note}.", f"There it was not licensed for {titles}: no difference means nothing.")
+            yield Caveat(f"{judge} {note}.", f"There it was not validated for {titles}: no difference means nothing.")
     for answers in data.behaviour.known_answers if data.behaviour else ():
         if answers.alarm:
             yield Caveat(
                 f"{answers.judge} failed its control pairs.",
-                f"{answers.alarm} Its scores, at least the later ones, may say more about it than about the editors.",
+                f"{answers.alarm} Nothing on this page rests on it.",
             )
     if data.behaviour and (warnings := data.behaviour.warnings):
         yield Caveat("Some combined scores lack a judge.", " ".join(warnings))

@@ -74,6 +74,7 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),
         planted=tuple(known_answers.gaps(run)),
         spending=tuple(_spent(run)),
+        claims=design.claims,
         remarks=partial(_remarks, run),
         redact=redact,
         failures=tuple(run.store.failures()),

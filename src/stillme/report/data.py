@@ -10,9 +10,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.estimates import Disparity, Edits, IntraclassCorrelation, PairedEffect, Scores, Settings, Standing
+from stillme.design import Claim
+from stillme.estimates import (
+    Disparity,
+    Edits,
+    IntraclassCorrelation,
+    PairedEffect,
+    RatingState,
+    Scores,
+    Settings,
+    Standing,
+)
 from stillme.estimates.agreement import AgainstPeople, Agreement
-from stillme.estimates.headlines import is_drift
 from stillme.estimates.roles import Adherence
 from stillme.protocols import ValidityCard
 from stillme.results.behaviour import JudgeBehaviour
@@ -161,8 +170,6 @@ class ReportData:
     """How alike the edits of one portrait are."""
     happened: NDArray[np.bool_] | None = None
     """Rows whose edit was made, as far as judges can tell; None where no edit is known to be missing."""
-    among_happened: tuple[Estimate, ...] = ()
-    """How far people changed among those rows; `estimates` has the same over all edits."""
     failures: tuple[Failure, ...] = ()
     """Why edits and judgements failed, the most frequent first."""
     planted: tuple[PlantedGap, ...] = ()
@@ -175,6 +182,8 @@ class ReportData:
     """Words to put beside the title and on every figure, such as `synthetic portraits`."""
     spending: tuple[Spending, ...] = ()
     remarks: Remarks = _no_remarks
+    claims: tuple[Claim, ...] = ()
+    """The audit's claims, and when each was recorded."""
     redact: Redaction = "none"
     picture_bytes: int = 5_400_000
     """The most that thumbnails may add to the page."""
@@ -201,14 +210,10 @@ class ReportData:
         )
 
     @property
-    def shown(self) -> tuple[Estimate, ...]:
-        """The same, with changes of the person only among edits that were made."""
-        kept = (estimate for estimate in self.headlines if not self.is_restricted(estimate.quantity))
-        return (*kept, *self.among_happened)
-
-    def is_restricted(self, quantity: str) -> bool:
-        """Whether the first screen and the figures count only edits that were made."""
-        return self.happened is not None and is_drift(quantity)
+    def scores_success(self) -> bool:
+        """Whether a judge said if edits did what was asked."""
+        rated = (score.state == RatingState.RATED for score in self.scores if score.axis == "edit_success")
+        return any(bool(states.any()) for states in rated)
 
     @property
     def headline_scores(self) -> tuple[Scores, ...]:

@@ -18,6 +18,7 @@ from stillme.estimates import Disparity, EditState, Scores, headlines, mark
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.headlines import axis_of
 from stillme.estimates.quantities import EDIT_RATES
+from stillme.estimates.words import smallest_effect
 from stillme.report import links
 from stillme.report.data import ReportData
 from stillme.report.gallery import SideBySide
@@ -189,12 +190,13 @@ def _score(data: ReportData, score: Scores) -> dict[str, Json]:
         "judge": score.judge,
         "axis": score.axis,
         "note": mark(data.standing, score.judge, score.axis),
-        "short": list(axis.short) if axis else [],
+        "short": list(axis.short or axis.choices) if axis else [],
         "scale": bool(axis and axis.is_scale),
         "unchanged": axis.unchanged if axis else None,
         "largest": _largest(score, axis),
+        "smallest": smallest_effect(score.axis, data.settings.smallest_effects) or 0.0,
         # Here too little change is the fault, not too much.
-        "cut": rubric.load().rates["unchanged"].at_most if score.axis == "changed_area" else None,
+        "cut": rubric.load().rates["unchanged"].at_most if score.axis == "visible_change" else None,
         "part": not judges or score.judge in judges,
         "headline": headlines.is_headline_axis(score.axis) and any(score is shown for shown in data.headline_scores),
         "title": numbers.title(score.axis),
@@ -267,12 +269,8 @@ def group_text(estimate: Estimate) -> str:
 
 
 def adjusted_p(data: ReportData) -> Mapping[GapKey, float]:
-    """The p values that decide, of gaps over all edits; those among edits that were made are not in the table."""
-    return {
-        _gap_key(gap.disparity): gap.adjusted
-        for gap in decisive_gaps(data)
-        if not data.is_restricted(gap.disparity.quantity)
-    }
+    """The p values that decide."""
+    return {_gap_key(gap.disparity): gap.finding.p for gap in decisive_gaps(data) if gap.finding.p is not None}
 
 
 def chance_text(adjusted: Mapping[GapKey, float], estimate: Estimate) -> str:

@@ -53,8 +53,9 @@ def write_figures(folder: Path, data: ReportData) -> Written:
 def _drawings(data: ReportData) -> Iterator[tuple[str, str, Sequence[Panel]]]:
     """File name, title and panels of every drawing of the page."""
     for key, panels in figures.panels(data, find(data)).items():
-        forest = figures.figure(data, key, panels, beyond_chance=False)
-        yield _named("forest", *key), f"{forest.title} by {forest.factor}{_by(forest.judge)}", forest.panels
+        forest = figures.figure(key, panels, {})
+        drawings = [(editor, arm, drawing) for editor, arm, drawing, _ in forest.panels]
+        yield _named("forest", *key), f"{forest.title} by {forest.factor}{_by(forest.judge)}", drawings
     for bars in bar_figures(data):
         yield _named("scores", bars.axis, bars.judge, bars.factor), f"{bars.title} by {bars.factor}", bars.panels
     for change in dumbbell_figures(data):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
 
 from stillme import numbers
-from stillme.estimates import Disparity, headlines
+from stillme.estimates import Disparity, RatingState, headlines
+from stillme.estimates.cuts import rate_of
+from stillme.estimates.quantities import meets
 from stillme.report import forest
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings
@@ -27,11 +30,10 @@ class Figure:
     unit: str
     factor: str
     judge: str
-    panels: tuple[tuple[str, str, Markup], ...]
-    """Editor, arm, drawing."""
-    beyond_chance: bool
-    all_edits: tuple[str, ...] = ()
-    """Where only edits that were made are drawn: the same groups over all edits, a line per editor."""
+    panels: tuple[tuple[str, str, Markup, str], ...]
+    """Editor, arm, drawing, and what the test says of this editor's gap, if it is significant."""
+    same: tuple[str, ...] = ()
+    """Titles of quantities that are equal to this one, edit by edit, and therefore not drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +52,13 @@ class PlantedRow:
 
 
 def panels(data: ReportData, findings: Findings) -> dict[Key, list[forest.Panel]]:
-    """Every forest plot, gaps beyond chance first."""
-    everyone = {_identity(estimate): estimate for estimate in data.shown if estimate.scope == "all"}
+    """Every forest plot, significant gaps first."""
+    everyone = {_identity(estimate): estimate for estimate in data.headlines if estimate.scope == "all"}
     groups: dict[tuple[str, ...], list[Estimate]] = {}
-    for estimate in data.shown:
+    for estimate in data.headlines:
         if estimate.scope == "group":
             groups.setdefault((*_identity(estimate), estimate.factor), []).append(estimate)
-    gaps = [gap for gap in data.shown if isinstance(gap, Disparity) and headlines.is_headline(gap.quantity)]
+    gaps = [gap for gap in data.headlines if isinstance(gap, Disparity) and headlines.is_headline(gap.quantity)]
     varying = {_key(gap) for gap in gaps if _varies(gap)}
     by_key: dict[Key, list[forest.Panel]] = {}
     for gap in gaps:
@@ -70,10 +72,9 @@ def panels(data: ReportData, findings: Findings) -> dict[Key, list[forest.Panel]
                 overall=everyone[identity],
                 groups=tuple(sorted(groups.get((*identity, gap.factor), []), key=lambda group: group.group)),
                 gap=gap,
-                happened=data.is_restricted(gap.quantity),
             )
             by_key.setdefault(_key(gap), []).append(panel)
-    certain = beyond_chance(findings)
+    certain = {key for key, _ in significant(findings)}
     factors = data.settings.factors
 
     def order(key: Key) -> tuple[bool, int, int, Key]:
@@ -84,15 +85,45 @@ def panels(data: ReportData, findings: Findings) -> dict[Key, list[forest.Panel]
     return {key: by_key[key] for key in sorted(by_key, key=order)}
 
 
-def beyond_chance(findings: Findings) -> set[Key]:
-    """What differs by more than chance, for any editor."""
-    return {_key(gap.disparity) for gap in findings.gaps if gap.beyond_chance}
+def significant(findings: Findings) -> dict[tuple[Key, str], str]:
+    """By figure and editor: the test's result in words, where the groups are said to differ."""
+    return {
+        (_key(gap.disparity), gap.disparity.editor): f"{gap.finding.word}, {numbers.p_value(gap.finding.p)} (Holm)"
+        for gap in findings.gaps
+        if gap.is_significant and gap.finding.p is not None
+    }
 
 
-def figure(data: ReportData, key: Key, panels: list[forest.Panel], *, beyond_chance: bool) -> Figure:
-    """Draw one."""
+def twins(data: ReportData, keys: Iterable[Key]) -> dict[Key, list[str]]:
+    """The figures to draw, each with the titles of quantities that are equal to it, edit by edit."""
+    first: dict[tuple[str, bytes], Key] = {}
+    drawn: dict[Key, list[str]] = {}
+    for key in keys:
+        quantity, judge, factor = key
+        twin = first.setdefault((factor, _column(data, quantity, judge)), key)
+        if twin is key:
+            drawn[key] = []
+        else:
+            drawn[twin].append(numbers.title(quantity))
+    return drawn
+
+
+def _column(data: ReportData, quantity: str, judge: str) -> bytes:
+    """The quantity's values edit by edit; of one that is counted without a judge, its name."""
+    axis = headlines.axis_of(quantity)
+    score = next((score for score in data.scores if (score.axis, score.judge) == (axis, judge)), None)
+    if score is None:
+        return quantity.encode()
+    rate = rate_of(quantity)
+    values = meets(rate, score.value) if rate else score.value
+    return np.where(score.state == RatingState.RATED, values, np.nan).astype(np.float64).tobytes()
+
+
+def figure(
+    key: Key, panels: list[forest.Panel], tested: Mapping[tuple[Key, str], str], same: Sequence[str] = ()
+) -> Figure:
+    """Draw one; `tested` is what `significant` gives."""
     quantity, judge, factor = key
-    restricted = data.is_restricted(quantity)
     scale = forest.scale(panels)
     return Figure(
         quantity=quantity,
@@ -100,25 +131,12 @@ def figure(data: ReportData, key: Key, panels: list[forest.Panel], *, beyond_cha
         unit=numbers.unit(quantity),
         factor=numbers.factor_name(factor),
         judge=judge,
-        panels=tuple((panel.editor, panel.arm, forest.draw(panel, scale)) for panel in panels),
-        beyond_chance=beyond_chance,
-        all_edits=tuple(_over_all(data, panel) for panel in panels) if restricted else (),
+        panels=tuple(
+            (panel.editor, panel.arm, forest.draw(panel, scale), tested.get((key, panel.editor), ""))
+            for panel in panels
+        ),
+        same=tuple(same),
     )
-
-
-def _over_all(data: ReportData, panel: forest.Panel) -> str:
-    """A panel's groups by intention to treat: edits that were not made count too."""
-    wanted = (*_identity(panel.overall), panel.factor)
-    groups = sorted(
-        (one for one in data.headlines if one.scope == "group" and (*_identity(one), one.factor) == wanted),
-        key=lambda group: group.group,
-    )
-    values = (
-        f"{group.group} {numbers.number(group.quantity, group.outcome.value, plus=numbers.is_signed(group.quantity))}"
-        for group in groups
-        if isinstance(group.outcome, Interval)
-    )
-    return f"{panel.editor}: {', '.join(values)}"
 
 
 def planted_rows(gaps: Iterable[PlantedGap]) -> list[PlantedRow]:

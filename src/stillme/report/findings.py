@@ -26,8 +26,6 @@ class Line:
     span: str
     share: float | None
     """For the bar; None where the quantity is not a rate."""
-    all_edits: str = ""
-    """The value over all edits, where `value` counts only those that were made and differs."""
     unchanged: str = ""
     """The answer that means no change, where the quantity is a mean of a scale."""
 
@@ -50,13 +48,13 @@ class Findings:
     edits_made: Grid
     preservation: Grid
     failed: Grid
-    """Numbers of judges that failed calibration on the axis: they decide nothing."""
-    unlicensed: tuple[str, ...]
-    """Titles of axes that were rated, but by no licensed judge."""
+    """Numbers of judges that failed calibration on the axis, or their control pairs: they decide nothing."""
+    unvalidated: tuple[str, ...]
+    """Titles of axes that were rated, but by no validated judge."""
     gaps: tuple[Gap, ...]
     """All that decide, the smallest p value first."""
     worst: tuple[Gap, ...]
-    """Of each editor and each failure, its gap beyond chance with the smallest p value, if any."""
+    """Of each editor and each failure, its significant gap with the smallest p value, if any."""
     portraits: int
     identities: int
     """Portraits of one block show one."""
@@ -65,29 +63,32 @@ class Findings:
     left_out: tuple[tuple[str, str, int, int], ...]
     """Whose, why, how many, of how many."""
 
+    smallest_effects: tuple[str, ...]
+    """As in `rates 5 points`: what is taken for the smallest difference that matters."""
+
     @property
-    def beyond_chance(self) -> int:
-        """The number of comparisons in which chance does not explain the differences."""
-        return sum(gap.beyond_chance for gap in self.gaps)
+    def tested(self) -> int:
+        """The number of comparisons with a test that can reject."""
+        return sum(gap.finding.p is not None for gap in self.gaps)
+
+    @property
+    def significant(self) -> int:
+        """Those of them that are significant."""
+        return sum(gap.is_significant for gap in self.gaps)
 
 
 def find(data: ReportData) -> Findings:
     """Take the answers from the estimates and the rows."""
-    over_all = {
-        _identity(estimate): estimate
-        for estimate in data.headlines
-        if estimate.scope == "all" and data.is_restricted(estimate.quantity)
-    }
     lines = sorted(
         (
-            _line(estimate, estimate.outcome, over_all.get(_identity(estimate)))
-            for estimate in data.shown
+            _line(estimate, estimate.outcome)
+            for estimate in data.headlines
             if estimate.scope == "all" and isinstance(estimate.outcome, Interval)
             if headlines.is_headline(estimate.quantity)
         ),
         key=_line_order,
     )
-    failed = [line for line in lines if _note(data, line) == headlines.FAILED_CALIBRATION]
+    failed = [line for line in lines if headlines.is_unfit(_note(data, line))]
     lines = [line for line in lines if line not in failed]
     gaps = decisive_gaps(data)
     edits = data.edits
@@ -98,7 +99,7 @@ def find(data: ReportData) -> Findings:
         edits_made=_grid(data, _informative([line for line in lines if line.estimate.quantity in headlines.EDIT_MADE])),
         preservation=_grid(data, [line for line in lines if line.estimate.quantity not in headlines.EDIT_MADE]),
         failed=_grid(data, failed),
-        unlicensed=tuple(_unlicensed(data)),
+        unvalidated=tuple(_unvalidated(data)),
         gaps=gaps,
         worst=worst_by_editor(gaps),
         portraits=len(portraits),
@@ -106,7 +107,18 @@ def find(data: ReportData) -> Findings:
         edits=int(np.count_nonzero(edits.state == EditState.EDITED)),
         requested=len(edits),
         left_out=tuple(_left_out(data)),
+        smallest_effects=tuple(_smallest_effects(gaps)),
     )
+
+
+def _smallest_effects(gaps: Sequence[Gap]) -> Iterator[str]:
+    """Rates have one in common; every other quantity has its own."""
+    known = {gap.finding.quantity: gap.finding.smallest_effect for gap in gaps if gap.finding.smallest_effect}
+    texts = {
+        ("rates" if numbers.is_rate(quantity) else numbers.title(quantity)): numbers.difference(quantity, effect)
+        for quantity, effect in known.items()
+    }
+    yield from (f"{what} {effect}" for what, effect in texts.items())
 
 
 def clustering(data: ReportData) -> str:
@@ -121,8 +133,8 @@ def clustering(data: ReportData) -> str:
     value, low, high = (numbers.decimal(icc, 2) for icc in (worst.icc.value, worst.icc.low, worst.icc.high))
     return (
         f"Edits of one portrait are alike: intraclass correlation {value} ({low} to {high}) for "
-        f"“{numbers.title(worst.quantity)}” ({worst.editor}). So {worst.edits:,} edits say as much as "
-        f"{worst.effective:,.0f} independent ones."
+        f"“{numbers.title(worst.quantity)}” ({worst.editor}). These {worst.edits:,} edits "
+        f"carry as much information as {worst.effective:,.0f} independent ones."
     )
 
 
@@ -130,33 +142,26 @@ def _note(data: ReportData, line: Line) -> str:
     return mark(data.standing, line.estimate.judge, line.estimate.quantity)
 
 
-def _identity(estimate: Estimate) -> tuple[str, ...]:
-    return estimate.quantity, estimate.judge, estimate.editor, estimate.arm
-
-
-def _unlicensed(data: ReportData) -> Iterator[str]:
+def _unvalidated(data: ReportData) -> Iterator[str]:
     """Axes that were rated, though by no judge that passed calibration on them."""
     rated = [score for score in data.headline_scores if headlines.is_headline_axis(score.axis)]
-    licensed = {score.axis for score in rated if not mark(data.standing, score.judge, score.axis)}
+    validated = {score.axis for score in rated if not mark(data.standing, score.judge, score.axis)}
     for axis in dict.fromkeys(score.axis for score in rated if (score.state == RatingState.RATED).any()):
-        if axis not in licensed:
+        if axis not in validated:
             yield numbers.title(axis)
 
 
-def _line(estimate: Estimate, interval: Interval, over_all: Estimate | None) -> Line:
+def _line(estimate: Estimate, interval: Interval) -> Line:
     quantity = estimate.quantity
     plus = numbers.is_signed(quantity)
     axis = rubric.load().axes.get(quantity)
     is_scale = axis is not None and axis.is_scale and axis.unchanged is not None
-    everyone = over_all.outcome if over_all is not None else None
     value = numbers.number(quantity, interval.value, plus=plus)
-    all_edits = numbers.number(quantity, everyone.value, plus=plus) if isinstance(everyone, Interval) else ""
     return Line(
         estimate=estimate,
         value=f"{value} {numbers.symbol(quantity)}".strip(),
         span=numbers.span(quantity, interval, plus=plus),
         share=interval.value if numbers.is_rate(quantity) else None,
-        all_edits=all_edits if all_edits != value else "",
         unchanged=f"{axis.unchanged:g} is unchanged" if axis is not None and is_scale else "",
     )
 

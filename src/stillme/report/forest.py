@@ -28,8 +28,6 @@ class Panel:
     overall: Estimate
     groups: tuple[Estimate, ...]
     gap: Disparity | None
-    happened: bool = False
-    """Whether only edits that were made are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +42,14 @@ class Scale:
         share = (value - self.low) / (self.high - self.low)
         return LABEL + min(1.0, max(0.0, share)) * (WIDTH - LABEL - VALUES)
 
+    @property
+    def origin(self) -> float:
+        """Where a difference of 0 is drawn: at the axis's own 0 if it has one, else at the left edge."""
+        return 0.0 if self.low <= 0 <= self.high else self.low
+
     def length(self, difference: float) -> float:
-        """The x of a difference, measured from the left edge in the same unit."""
-        return self.at(self.low + difference)
+        """The x of a difference."""
+        return self.at(self.origin + difference)
 
     def ticks(self) -> list[float]:
         """Round numbers, about four of them."""
@@ -66,7 +69,7 @@ def scale(panels: Iterable[Panel]) -> Scale:
         if panel.gap and isinstance(panel.gap.outcome, Interval):
             widest = max(widest, panel.gap.outcome.value, panel.gap.null.high if panel.gap.null else 0.0)
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
-    high = max(high, low + 1.05 * widest)
+    high = max(high, (0.0 if low <= 0 else low) + 1.05 * widest)
     margin = 0.04 * (high - low) or 0.5
     return Scale(low=low - margin, high=high + margin)
 
@@ -80,9 +83,9 @@ def draw(panel: Panel, on: Scale) -> Markup:
     extremes = {panel.gap.highest, panel.gap.lowest} if panel.gap else set[str]()
     for row, group in enumerate(panel.groups):
         strong = group.group in extremes
-        parts.append(_row(panel, group, on, TOP + ROW * row + ROW / 2, strong=strong))
+        parts.append(_row(group, on, TOP + ROW * row + ROW / 2, strong=strong))
     if panel.gap:
-        parts.append(_gap(panel, panel.gap, on, bottom + ROW * 1.9))
+        parts.append(_gap(panel.gap, on, bottom + ROW * 1.9))
     # Its values are links, so it is a group and not one image.
     return svg.svg("forest", (WIDTH, bottom + (ROW * 3 if panel.gap else 8)), _alt(panel), parts, role="group")
 
@@ -122,7 +125,7 @@ def _overall(interval: Interval, on: Scale, bottom: float) -> Markup:
     )
 
 
-def _row(panel: Panel, group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
+def _row(group: Estimate, on: Scale, y: float, *, strong: bool) -> Markup:
     label = svg.label(y, group.group, strong=strong)
     if not isinstance(group.outcome, Interval):
         return label + svg.no_value(y, group.outcome.reason)
@@ -130,26 +133,28 @@ def _row(panel: Panel, group: Estimate, on: Scale, y: float, *, strong: bool) ->
         label
         + svg.whisker(on.at(group.outcome.low), on.at(group.outcome.high), y)
         + svg.point(on.at(group.outcome.value), y, 5.5 if strong else 4.5, strong=strong)
-        + _value(panel, group, group.outcome, y, strong=strong)
+        + _value(group, group.outcome, y, strong=strong)
     )
 
 
-def _gap(panel: Panel, gap: Disparity, on: Scale, y: float) -> Markup:
+def _gap(gap: Disparity, on: Scale, y: float) -> Markup:
     parts = [
         Markup('<line class="rule" x1="0" x2="{}" y1="{}" y2="{}"/>').format(WIDTH, px(y - ROW), px(y - ROW)),
         svg.label(y, "largest gap", strong=True),
     ]
     if not isinstance(gap.outcome, Interval):
         return Markup("").join([*parts, svg.no_value(y, gap.outcome.reason)])
+    if on.origin:
+        parts.append(_gap_axis(gap.quantity, on, y))
     if gap.null:
         parts.append(
             Markup(
                 '<rect class="chance" x="{}" y="{}" width="{}" height="22"><title>{}</title></rect>'
                 '<text class="chance-label" x="{}" y="{}">chance alone: up to {}</text>'
             ).format(
-                LABEL,
+                px(on.length(0.0)),
                 px(y - 11),
-                px(max(1.0, on.length(gap.null.high) - LABEL)),
+                px(max(1.0, on.length(gap.null.high) - on.length(0.0))),
                 "Gaps when group labels are permuted at random",
                 LABEL,
                 px(y + 25),
@@ -159,21 +164,32 @@ def _gap(panel: Panel, gap: Disparity, on: Scale, y: float) -> Markup:
     interval = gap.outcome
     right = on.length(interval.high)
     parts.append(svg.whisker(on.length(max(0.0, interval.low)), right, y))
-    if interval.high > on.high - on.low:
+    if on.origin + interval.high > on.high:
         # The upper limit lies outside the plot; an arrow says that the line goes on.
         parts.append(Markup('<path class="arrow" d="M{} {}l7 4l-7 4z"/>').format(px(right - 3), px(y - 4)))
     x = on.length(interval.value)
     parts.append(Markup('<path class="gap-point" d="M{} {}l6.5 6.5l-6.5 6.5l-6.5 -6.5z"/>').format(px(x), px(y - 6.5)))
-    parts.append(_value(panel, gap, interval, y, strong=True))
+    parts.append(_value(gap, interval, y, strong=True))
     return Markup("").join(parts)
 
 
-def _value(panel: Panel, estimate: Estimate, interval: Interval, y: float, *, strong: bool) -> Markup:
+def _gap_axis(quantity: str, on: Scale, y: float) -> Markup:
+    """Numbers for the gap where the groups' axis has no 0: two differences, on the same scale."""
+    step = _round_step((on.high - on.low) / 4)
+    parts: list[Markup] = []
+    for tick in (0.0, step, 2 * step):
+        text = numbers.percent(tick, 0) if numbers.is_rate(quantity) else f"{tick:g}"
+        place = px(on.length(tick)), px(y - ROW + 13)
+        parts.append(Markup('<text class="tick" x="{}" y="{}">{}</text>').format(*place, text))
+    return Markup("").join(parts)
+
+
+def _value(estimate: Estimate, interval: Interval, y: float, *, strong: bool) -> Markup:
     # A gap has no direction.
     plus = numbers.is_signed(estimate.quantity) and estimate.scope != "disparity"
     value = numbers.number(estimate.quantity, interval.value, plus=plus)
     span = f"{bare(estimate.quantity, interval.low)} to {bare(estimate.quantity, interval.high)}"
-    address = links.rows_of(estimate, happened=panel.happened)
+    address = links.rows_of(estimate)
     return Markup('<a href="{}">{}</a>').format(address, svg.value(y, value, span, strong=strong))
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from stillme import rubric
 from stillme.estimates import EditState, RatingState, Scores, headlines, mark
+from stillme.estimates.quantities import meets
+from stillme.estimates.words import smallest_effect
 from stillme.report import thumbnails
 from stillme.report.data import ReportData
 from stillme.types import Arm, Portrait, digest
@@ -92,7 +94,7 @@ def hero(data: ReportData, ranked: Sequence[tuple[int, Scores]]) -> list[Picture
     people: dict[int, Picture] = {}
     for row, score in ranked[:200]:
         # An edit that was not made looks like its source.
-        if score.axis in ("changed_area", "edit_success") or int(data.edits.portrait[row]) in people:
+        if score.axis in headlines.EDIT_MADE_AXES or int(data.edits.portrait[row]) in people:
             continue
         pair = picture(data, row)
         if pair.source and pair.edited:
@@ -237,26 +239,28 @@ def _badness(data: ReportData) -> Iterator[tuple[Scores, NDArray[np.float64]]]:
     """The distance of each edit from what it should be, from 0 to 1, per judge and axis."""
     scores = [score for score in data.headline_scores if headlines.is_headline_axis(score.axis)]
     # An axis on which the judge failed calibration ranks nobody, unless there is no other.
-    sound = [s for s in scores if mark(data.standing, s.judge, s.axis) != headlines.FAILED_CALIBRATION]
+    sound = [s for s in scores if not headlines.is_unfit(mark(data.standing, s.judge, s.axis))]
     for score in sound or scores:
         rated = (score.state == RatingState.RATED) & (data.edits.state == EditState.EDITED)
         badness = np.zeros(len(data.edits))
-        badness[rated] = distance(score.axis, score.value[rated])
+        badness[rated] = distance(score.axis, score.value[rated], data.settings.smallest_effects)
         yield score, badness
 
 
-def distance(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From 0, as it should be, to 1."""
+def distance(
+    name: str, values: NDArray[np.float64], smallest_effects: Mapping[str, float] | None = None
+) -> NDArray[np.float64]:
+    """From 0, as it should be, to 1; what is below the smallest effect that matters is as it should be."""
     axis = rubric.load().axes.get(name)
-    if name == "changed_area":
+    if name == "visible_change":
         # Here too little change is the fault: an edit was asked for and not made.
-        cut = rubric.load().rates["unchanged"].at_most or 0.0
-        return np.where(values <= cut, 1.0, 0.0)
+        return meets(rubric.load().rates["unchanged"], values)
     if axis is None or axis.unchanged is None:
         return (5 - values) / 4
     away = np.abs(values - axis.unchanged)
     if axis.is_scale:
         return away / max(5 - axis.unchanged, axis.unchanged - 1)
+    away = np.where(away < (smallest_effect(name, smallest_effects or {}) or 0.0), 0.0, away)
     # A quantity in its own unit has no worst value; the largest one in the data replaces it.
     largest = away.max(initial=0.0)
     return away / largest if largest > 0 else away

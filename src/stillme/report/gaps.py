@@ -1,4 +1,4 @@
-"""The gaps between groups that verdicts rest on: by licensed judges, corrected together, with the group at each end."""
+"""The findings that the first screen is about, with the group at each end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from stillme import numbers, rubric
 from stillme.estimates import Disparity, Finding, NullBand, find_gaps, headlines
-from stillme.estimates.words import Word
 from stillme.report.data import ReportData
 from stillme.report.happened import share_made
 from stillme.types import Estimate, Interval
@@ -18,20 +17,18 @@ MOSTLY_MADE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """One disparity, and whether chance explains it."""
+    """One gap that decides, as it was found, with the groups that a reader is told of."""
 
+    finding: Finding
     disparity: Disparity
     interval: Interval
-    null: NullBand
-    adjusted: float
-    """The p value after Holm, over all gaps that decide."""
-    word: Word | None
-    """None where a group has too few units for any."""
+    null: NullBand | None
+    """None where the labels cannot be permuted."""
     worst: Estimate
     best: Estimate | None
     """None where no other group's edits were mostly made."""
     unranked: tuple[str, ...] = ()
-    """Groups whose edits were mostly not made: nobody changed, but nobody was treated well either."""
+    """Groups whose edits were mostly not made: no one changed, but no one was treated well either."""
 
     @property
     def title(self) -> str:
@@ -39,9 +36,14 @@ class Gap:
         return numbers.title(self.disparity.quantity)
 
     @property
-    def beyond_chance(self) -> bool:
-        """Whether the groups are said to differ."""
-        return self.word in ("larger than matters", "differs, size unclear")
+    def matters(self) -> bool:
+        """Whether it is larger than the smallest effect that matters."""
+        return self.finding.word == "larger than matters"
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the groups are said to differ, by whatever size."""
+        return self.finding.word in ("larger than matters", "differs, size unclear")
 
     @property
     def is_erasure(self) -> bool:
@@ -51,33 +53,27 @@ class Gap:
 
 def deciding(data: ReportData) -> set[tuple[str, str]]:
     """Judge and quantity of every headline number that verdicts go by."""
-    offered = {(one.judge, one.quantity) for one in data.headlines if headlines.is_headline(one.quantity)}
+    offered = {(one.judge, one.quantity) for one in data.estimates if headlines.is_headline(one.quantity)}
     return headlines.deciding(data.standing, offered)
 
 
 def decisive_gaps(data: ReportData) -> tuple[Gap, ...]:
-    """Every gap of a number that decides, the most certain first."""
-    decides = deciding(data)
-    shown = {_identity(one): one for one in data.shown if isinstance(one, Disparity)}
-    found = [
-        (finding, shown[finding.quantity, finding.editor, finding.arm, finding.judge, finding.factor])
-        for finding in find_gaps(data.shown, data.standing, data.settings)
-        if (finding.judge, finding.quantity) in decides
-    ]
-    groups = {(*_identity(one), one.group): one for one in data.shown if one.scope == "group"}
-    gaps = [
-        _gap(data, groups, disparity, disparity.outcome, disparity.null, finding)
-        for finding, disparity in found
-        if isinstance(disparity.outcome, Interval) and disparity.null and finding.p is not None
-    ]
+    """The findings of the main arm that decide, by the judges to go by; the most certain first."""
+    shown = {_identity(one): one for one in data.headlines if isinstance(one, Disparity)}
+    groups = {(*_identity(one), one.group): one for one in data.headlines if one.scope == "group"}
+    gaps: list[Gap] = []
+    for finding in find_gaps(data.estimates, data.standing, data.settings):
+        disparity = shown.get((finding.quantity, finding.editor, finding.arm, finding.judge, finding.factor))
+        if finding.decides and disparity is not None and isinstance(disparity.outcome, Interval):
+            gaps.append(_gap(data, groups, disparity, disparity.outcome, finding))
     return tuple(sorted(gaps, key=_by_certainty))
 
 
 def worst_by_editor(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
-    """Of each editor and each failure, the most certain gap beyond chance."""
+    """Of each editor and each failure, the most certain gap that matters, else one that is significant."""
     first: dict[tuple[str, bool], Gap] = {}
-    for gap in gaps:
-        if gap.beyond_chance:
+    for gap in sorted(gaps, key=lambda gap: not gap.matters):
+        if gap.is_significant:
             first.setdefault((gap.disparity.editor, gap.is_erasure), gap)
     return tuple(sorted(first.values(), key=lambda gap: gap.disparity.editor))
 
@@ -87,7 +83,6 @@ def _gap(
     groups: Mapping[tuple[str, ...], Estimate],
     disparity: Disparity,
     interval: Interval,
-    null: NullBand,
     finding: Finding,
 ) -> Gap:
     members = [groups[*_identity(disparity), level] for level in disparity.levels]
@@ -96,11 +91,10 @@ def _gap(
     unranked = [] if not headlines.is_drift(disparity.quantity) else [m for m in rest if not _is_mostly_made(data, m)]
     ranked = [member for member in rest if member not in unranked]
     return Gap(
+        finding=finding,
         disparity=disparity,
         interval=interval,
-        null=null,
-        adjusted=1.0 if finding.p is None else finding.p,
-        word=finding.word,
+        null=disparity.null,
         worst=worst,
         best=min(ranked, key=_harm) if ranked else None,
         unranked=tuple(member.group for member in unranked),
@@ -124,11 +118,12 @@ def _harm(group: Estimate) -> float:
 
 def _by_certainty(gap: Gap) -> tuple[float, bool, float, int, str, str]:
     disparity = gap.disparity
-    ratio = gap.interval.value / gap.null.high if gap.null.high > 0 else 0.0
+    p = 2.0 if gap.finding.p is None else gap.finding.p
+    ratio = gap.interval.value / gap.null.high if gap.null and gap.null.high > 0 else 0.0
     # A share of edits is read more easily than a mean in a unit of its own.
     is_mean = not numbers.is_rate(disparity.quantity)
     order = headlines.order_of(disparity.quantity)
-    return gap.adjusted, is_mean, -ratio, order, disparity.editor, disparity.factor
+    return p, is_mean, -ratio, order, disparity.editor, disparity.factor
 
 
 def _identity(estimate: Estimate) -> tuple[str, ...]:

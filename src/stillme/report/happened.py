@@ -1,7 +1,6 @@
-"""Which edits were made, as judges tell, and how far people changed among those.
+"""Which edits were made, as judges tell.
 
-An edit that was not made changes nobody. Counted as a portrait that was kept, it would make the group whose edits
-are ignored look like the group that is treated best.
+An edit that was not made changes no one, so a group whose edits are ignored is never called the best treated.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme import rubric
-from stillme.estimates import EditState, RatingState, Scores, Standing, estimate
-from stillme.estimates.headlines import EDIT_MADE_AXES, deciding, is_drift
+from stillme.estimates import EditState, RatingState, Scores, Standing
+from stillme.estimates.headlines import EDIT_MADE_AXES, deciding
 from stillme.estimates.quantities import meets
 from stillme.report.data import ReportData
 
-_NOT_MADE = {"edit_success": "soft_erasure", "erasure_outlier": "left_out", "changed_area": "unchanged"}
+_NOT_MADE = {"edit_success": "soft_erasure", "skip": "skipped", "visible_change": "unchanged"}
 """The rate that says, on each axis, that no edit was made."""
 
 
@@ -30,16 +29,12 @@ def trusted(scores: Iterable[Scores], standing: Standing) -> list[Scores]:
 
 
 def with_happened(data: ReportData) -> ReportData:
-    """The data with the edits that were made, if any is known not to be, and how far people changed among them."""
+    """The data with the edits that were made, if any is known not to be."""
     made = happened(data)
     edited = data.edits.state == EditState.EDITED
     if made is None or bool((made == edited).all()):
         return data
-    rows = made & (data.edits.arm == data.edits.arms.index(data.main_arm))
-    scores = [score.where(rows) for score in data.headline_scores if is_drift(score.axis)]
-    estimates = estimate(data.edits.where(rows), scores, data.settings)
-    drift = (one for one in estimates if one.arm == data.main_arm and is_drift(one.quantity))
-    return replace(data, happened=made, among_happened=tuple(drift))
+    return replace(data, happened=made)
 
 
 def happened(data: ReportData) -> NDArray[np.bool_] | None:

@@ -70,14 +70,11 @@ def _heat_map(data: ReportData, quantity: str, score: Scores, factor: str) -> He
     levels, codes = edits.levels(factor)
     gaps = [
         gap
-        for gap in data.shown
+        for gap in data.headlines
         if isinstance(gap, Disparity) and (gap.quantity, gap.judge, gap.factor) == (quantity, score.judge, factor)
         if isinstance(gap.outcome, Interval)
     ]
     rated = (score.state == RatingState.RATED) & (edits.state == EditState.EDITED) & (codes[edits.portrait] >= 0)
-    restricted = data.is_restricted(quantity)
-    if restricted and data.happened is not None:
-        rated &= data.happened
     rate = rate_of(quantity)
     values = meets(rate, score.value) if rate else score.value
     sums, counts = (np.zeros((len(gaps), len(edits.prompts), len(levels))) for _ in range(2))
@@ -102,7 +99,7 @@ def _heat_map(data: ReportData, quantity: str, score: Scores, factor: str) -> He
                     text=_text(quantity, mean),
                     shade=_shade(quantity, mean, largest),
                     tooltip=f"{level}: {_tooltip(quantity, mean, count, data.settings.confidence)}",
-                    rows=links.cell_of(gap, prompt=edits.prompts[prompt].id, group=level, happened=restricted),
+                    rows=links.cell_of(gap, prompt=edits.prompts[prompt].id, group=level),
                 )
 
     return HeatMap(

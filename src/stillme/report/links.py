@@ -9,9 +9,9 @@ from stillme.types import Estimate
 ROWS = "#edits?"
 
 
-def rows_of(estimate: Estimate, *, happened: bool = False) -> str:
+def rows_of(estimate: Estimate) -> str:
     """The rows that an estimate was computed from; between groups, all groups side by side."""
-    query = _query(estimate, happened=happened)
+    query = _query(estimate)
     if estimate.scope == "group":
         query += [(f"label.{estimate.factor}", estimate.group)]
     elif estimate.scope in ("disparity", "contrast"):
@@ -19,14 +19,12 @@ def rows_of(estimate: Estimate, *, happened: bool = False) -> str:
     return ROWS + urlencode(query)
 
 
-def cell_of(estimate: Estimate, *, prompt: str, group: str, happened: bool = False) -> str:
+def cell_of(estimate: Estimate, *, prompt: str, group: str) -> str:
     """The rows of one group and one instruction."""
-    return ROWS + urlencode(
-        [*_query(estimate, happened=happened), ("prompt", prompt), (f"label.{estimate.factor}", group)]
-    )
+    return ROWS + urlencode([*_query(estimate), ("prompt", prompt), (f"label.{estimate.factor}", group)])
 
 
-def _query(estimate: Estimate, *, happened: bool) -> list[tuple[str, str]]:
+def _query(estimate: Estimate) -> list[tuple[str, str]]:
     names = ("quantity", "judge", "editor", "arm")
     named = ((name, value) for name in names if (value := getattr(estimate, name)))
-    return [("view", "table"), *named, *([("flag", "happened")] if happened else [])]
+    return [("view", "table"), *named]

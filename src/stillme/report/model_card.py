@@ -14,6 +14,7 @@ from stillme.report.contents import report_data
 from stillme.report.data import ReportData
 from stillme.report.findings import Findings, Grid, Line, find
 from stillme.report.gallery import label_origins
+from stillme.report.gaps import Gap
 from stillme.results import Run
 
 
@@ -44,7 +45,7 @@ def _lines(data: ReportData, findings: Findings, editor: str) -> Iterator[str]:
     )
     yield from ("## Does it keep people themselves?", "")
     yield (
-        f"Measured with [stillme](https://pypi.org/project/stillme/) {data.version} as `{_text(editor)}`: "
+        f"Measured with stillme {data.version} as `{_text(editor)}`: "
         f"{findings.portraits} portraits, {len(edits.prompts)} instructions, {asked:,} requests ({made:,} edited, "
         f"{refused:,} refused, {failed:,} failed, {missing:,} not made). Labels of groups come from: "
         f"{_text(', '.join(sorted(label_origins(data))))}."
@@ -87,9 +88,9 @@ def _gaps(findings: Findings, editor: str) -> Iterator[str]:
             f"{gap.title} by {numbers.factor_name(gap.disparity.factor)}",
             numbers.difference(gap.disparity.quantity, gap.interval.value),
             numbers.difference_span(gap.disparity.quantity, gap.interval),
-            numbers.difference(gap.disparity.quantity, gap.null.high),
-            numbers.p_number(gap.adjusted),
-            f"yes: {gap.worst.group} worst" if gap.beyond_chance else "no",
+            numbers.difference(gap.disparity.quantity, gap.null.high) if gap.null else "–",
+            "–" if gap.finding.p is None else numbers.p_number(gap.finding.p),
+            _verdict(gap),
         )
         for gap in gaps
     ]
@@ -98,7 +99,12 @@ def _gaps(findings: Findings, editor: str) -> Iterator[str]:
         f"{len(findings.gaps)} comparisons of the audit."
     )
     yield ""
-    yield from _table(("gap", "value", "interval", "chance alone stays below", "p", "beyond chance"), rows)
+    yield from _table(("gap", "value", "interval", "chance alone stays below", "p", "verdict"), rows)
+
+
+def _verdict(gap: Gap) -> str:
+    word = gap.finding.word or "too few people"
+    return f"{word}: {gap.worst.group} worst" if gap.is_significant else word
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:

@@ -32,7 +32,6 @@ from stillme.report.mitigation import dumbbell_figures
 from stillme.report.paper_section import paper_section
 from stillme.report.roles import role_figures
 from stillme.report.thumbnails import Thumbnails
-from stillme.types import Estimate
 
 FIGURES = 6
 """Figures shown at once; the others are one click away."""
@@ -58,11 +57,11 @@ def render(data: ReportData, *, live: str = "") -> str:
     style, script = _style(), _script() + live
     findings = find(data)
     panels = figures.panels(data, findings)
-    certain = figures.beyond_chance(findings)
+    tested, twins = figures.significant(findings), figures.twins(data, panels)
     drawn = {
-        key: figures.figure(data, key, by_editor, beyond_chance=key in certain) for key, by_editor in panels.items()
+        key: figures.figure(key, by_editor, tested, twins[key]) for key, by_editor in panels.items() if key in twins
     }
-    failed = [key for key in drawn if mark(data.standing, key[1], key[0]) == headlines.FAILED_CALIBRATION]
+    failed = [key for key in drawn if headlines.is_unfit(mark(data.standing, key[1], key[0]))]
     plots = [plot for key, plot in drawn.items() if key not in failed]
     worst = gallery.worst(data, WORST)
     side_by_side = gallery.side_by_side(data)
@@ -78,7 +77,7 @@ def render(data: ReportData, *, live: str = "") -> str:
         "figures": plots[:FIGURES],
         "more_figures": plots[FIGURES:],
         "failed_figures": [drawn[key] for key in failed],
-        "heat_maps": heat_maps(data, [key for key in panels if key not in failed][:MAPS]),
+        "heat_maps": heat_maps(data, [key for key in drawn if key not in failed][:MAPS]),
         "bars": bar_figures(data),
         "dumbbells": dumbbell_figures(data),
         "roles": role_figures(data),
@@ -128,16 +127,11 @@ def _environment(data: ReportData) -> Environment:
         "chance_text": partial(embedding.chance_text, embedding.adjusted_p(data)),
         "method_text": embedding.method_text,
         "rows_of": links.rows_of,
-        "shown_rows_of": partial(_shown_rows_of, data),
         "p_value": numbers.p_value,
         "factor_name": numbers.factor_name,
     }
     environment.globals.update(shared)
     return environment
-
-
-def _shown_rows_of(data: ReportData, estimate: Estimate) -> str:
-    return links.rows_of(estimate, happened=data.is_restricted(estimate.quantity))
 
 
 def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

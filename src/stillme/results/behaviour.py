@@ -160,7 +160,7 @@ def coverage(run: Run) -> list[Behaviour]:
 
 
 def _parts(run: Run) -> list[Scores]:
-    combinable = {axis.name for axis in rubric.load().axes.values() if axis.is_scale or axis.is_nominal}
+    combinable = {axis.name for axis in rubric.load().axes.values() if axis.is_asked}
     return [
         score
         for name in run.design.analysis.combined

@@ -55,7 +55,7 @@ def _urgency(dispute: Dispute) -> tuple[int, float]:
 def raters(run: Run) -> list[Scores]:
     """Scores of the audit's own judges on the scales and on who is the target, without people and ensembles."""
     own = {judge.name for judge in run.judges} - run.design.people
-    rated = {axis.name for axis in rubric.load().axes.values() if axis.is_scale or axis.is_nominal}
+    rated = {axis.name for axis in rubric.load().axes.values() if axis.is_asked}
     return [score for score in run.results.scores if score.judge in own and score.axis in rated]
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from stillme import registry
 from stillme.audit.config import Config, EditorSection, JudgeSection
-from stillme.design import FILE, HOW_NOT_WHAT, EditorRecord, JudgeRecord
+from stillme.design import FILE, UNKEYED_SECTIONS, EditorRecord, JudgeRecord
 from stillme.errors import StillmeError
 from stillme.protocols import Editor, Fingerprinted, Judge
 from stillme.results.run import Run
@@ -52,7 +52,7 @@ def sentence(differences: Sequence[str]) -> str:
 
 def _settings(config: Config, resolved: Mapping[str, Json]) -> Iterator[str]:
     """Differences of audit.toml itself."""
-    recorded = {name: part for name, part in resolved.items() if name not in HOW_NOT_WHAT}
+    recorded = {name: part for name, part in resolved.items() if name not in UNKEYED_SECTIONS}
     live = config.model_dump(mode="json")
     changed = [
         f"{path}: {before} → {after}"
@@ -69,7 +69,7 @@ def _compared(recorded: Json, live: Json, path: str = "") -> Iterator[tuple[str,
     if isinstance(recorded, Mapping) and isinstance(live, Mapping):
         one, other = cast("Mapping[str, Json]", recorded), cast("Mapping[str, Json]", live)
         for name in sorted(one.keys() | other.keys()):
-            if name in _RESOLVED or name in HOW_NOT_WHAT:
+            if name in _RESOLVED or name in UNKEYED_SECTIONS:
                 continue
             if other.get(name) is None and (name == "factors" or one.get(name) is None):
                 continue

@@ -343,7 +343,7 @@ def _ensemble(scores: Sequence[Scores], rule: str, name: str) -> Iterator[Scores
     for axis in dict.fromkeys(score.axis for score in scores):
         parts = [score for score in scores if score.axis == axis]
         known = rubric.load().axes.get(axis)
-        if len(parts) > 1 and known and (known.is_scale or known.is_nominal):
+        if len(parts) > 1 and known and known.is_asked:
             yield combined(parts, rule, axis, name=name)
 
 

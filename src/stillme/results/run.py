@@ -40,7 +40,7 @@ class Row:
 class Run:
     """A folder with a ledger. Opened without plugins, keys, inputs or audit.toml, wherever it was moved to."""
 
-    def __init__(self, store: Store, *, design: Design | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         recorded = store.designs.latest()
         if recorded is None:
@@ -49,7 +49,9 @@ class Run:
         """The id of the recorded requests."""
         self.request_count = recorded.requests
         """How many requests there are, including impossible ones."""
-        self.design = design or design_from(recorded.document, store.pictures.where)
+        self.design: Design = design_from(recorded.document, store.pictures.where)
+        self.opened_from: Path = store.folder
+        """What the user named: the folder, or the bundle that was unpacked into it."""
 
     @classmethod
     def open(cls, folder: Path) -> Run:

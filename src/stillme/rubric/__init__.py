@@ -39,6 +39,11 @@ class Axis:
         """Whether scores are 1 to 5."""
         return bool(self.scale)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether judges are asked a question here; the rest is measured or counted."""
+        return bool(self.question)
+
     def asked_of(self, prompt: Prompt) -> bool:
         """Whether judges answer the axis on edits by this prompt."""
         return not self.only or (prompt.subcategory == self.only and prompt.years is not None)

@@ -69,6 +69,8 @@ class KnownAnswers:
     """What is wrong, in a sentence; empty where nothing is."""
     cost: float | None
     """Dollars; None if a price is unknown."""
+    wrong_pairs: str
+    """As in `11 of 16`: the pairs with a wrong answer, of those with an answer."""
 
     def __str__(self) -> str:
         changes, same = self.changes, self.unchanged
@@ -138,7 +140,15 @@ def known_answers(
         by_axis=by_axis,
         alarm=_alarm(name, rows, expected),
         cost=None if None in costs else sum(cost for cost in costs if cost is not None),
+        wrong_pairs=_wrong_pairs(rows),
     )
+
+
+def _wrong_pairs(rows: Sequence[StoredSentinel]) -> str:
+    """A pair is wrong if any answer to it is."""
+    answered = [[bool(answer["right"]) for answer in row.answers.values() if "right" in answer] for row in rows]
+    answered = [answers for answers in answered if answers]
+    return f"{sum(not all(answers) for answers in answered):,} of {len(answered):,}"
 
 
 def answered_by(store: Store, judges: Sequence[JudgeRecord]) -> Iterator[KnownAnswers]:
@@ -171,8 +181,8 @@ def _alarm(name: str, rows: Sequence[StoredSentinel], expected: Expectations) ->
         )
     standard = "its calibration explains" if expected.calibration else "the limits of calibration allow"
     return (
-        f"{name} answers worse than {standard}: until real answer {rows[first].answered_before:,} it "
-        f"{' and '.join(parts)}."
+        f"{name} is failing its control pairs ({_wrong_pairs(rows)} wrong). Do not rely on its scores. By real answer "
+        f"{rows[first].answered_before:,} it {' and '.join(parts)}, more than {standard}."
     )
 
 

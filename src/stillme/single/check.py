@@ -174,6 +174,8 @@ def _lines(axis: str, rating: Rating) -> list[str]:
     match rating:
         case Rated(score=score):
             evidence = _one_line(rating.evidence)
+            if choices := _choices(axis):
+                return [f"{title}{choices[round(score) - 1]}"]
             if not _is_scale(axis):
                 return [f"{title}{score:+.3f} {_unit(axis)}"]
             text = f"{title}{score:g} {rubric.load().axes[axis].short[round(score) - 1]}"
@@ -201,6 +203,11 @@ def _title(axis: str) -> str:
 def _unit(axis: str) -> str:
     known = rubric.load().axes.get(axis)
     return known.unit if known else ""
+
+
+def _choices(axis: str) -> tuple[str, ...]:
+    known = rubric.load().axes.get(axis)
+    return known.choices if known else ()
 
 
 def _is_scale(axis: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from stillme import audit as audits
-from stillme.audit.load import FILE
+from stillme.audit.loading import FILE
 from stillme.audit.plan import Audit
 from stillme.errors import AuditChanged, StillmeError
 from stillme.stages.described import with_features

@@ -8,6 +8,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
+_received = [int(signal.SIGINT)]
+"""The signal that asked this process to end."""
+
+
+def exit_code() -> int:
+    """What an interrupted command ends with, as shells count: 130 for Ctrl-C, 143 for SIGTERM."""
+    return 128 + _received[0]
+
 
 class Stop:
     """A request for an orderly end."""
@@ -26,7 +34,8 @@ class Stop:
             yield self
             return
 
-        def handle(_number: int, _frame: FrameType | None) -> None:
+        def handle(number: int, _frame: FrameType | None) -> None:
+            _received[0] = number
             if self.requested:
                 raise KeyboardInterrupt
             self.requested = True

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stillme.audit import Audit
+from stillme.design import Claim
 from stillme.protocols import Fingerprinted
 from stillme.stages.loop import Activity, Terms
 from stillme.stages.tally import Ended, Tally
@@ -90,9 +91,24 @@ def _to_record(
     store.record_audit(audit.hash, audit.resolved)
     if not (to_read_only and store.pictures.place.is_elsewhere):
         store.pictures.take_all(portrait.image for portrait in audit.portraits)
-    document = audit.design(calibrations).as_json()
     latest = store.designs.latest()
+    recorded: Sequence[Json] = latest.document["claims"] if latest else ()
+    design = replace(audit.design(calibrations), claims=_claims(audit, recorded, store.count_edits))
+    document = design.as_json()
     return None if latest and latest.document == document and not may_ask_otherwise(audit) else document
+
+
+def _claims(audit: Audit, recorded: Sequence[Json], count_edits: Callable[[], int]) -> tuple[Claim, ...]:
+    """The audit's claims, each with the edits that were there when it was first recorded.
+
+    One that was fixed before the first edit stays on record when it is dropped.
+    """
+    section = audit.config.claims
+    asked = (*section.rules, *section.margins) if section else ()
+    known = {claim["rule"]: Claim(**claim) for claim in recorded}
+    dropped = [claim for rule, claim in known.items() if rule not in asked and not claim.edits]
+    edits = count_edits() if set(asked) - set(known) else 0
+    return (*(known.get(rule) or Claim(rule=rule, edits=edits) for rule in dict.fromkeys(asked)), *dropped)
 
 
 def _steps(audit: Audit, store: Store, document: Json, saved: Saving) -> Generator[int]:

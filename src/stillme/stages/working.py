@@ -11,7 +11,7 @@ import tomli_w
 
 from stillme import __version__
 from stillme.audit import Audit
-from stillme.audit.load import FILE, RESOLVED
+from stillme.audit.loading import FILE, RESOLVED
 from stillme.files import write_whole
 from stillme.portraits import folder as portrait_folder
 from stillme.protocols import HasNotes

@@ -9,11 +9,12 @@ from datetime import date
 from pathlib import Path
 from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from stillme import rubric
 from stillme.audit.places import Location, Places, explain
 from stillme.errors import Invalid, Problem, StillmeError, did_you_mean
+from stillme.sections import Section
 from stillme.types import Json, digest
 
 FILE = "study.toml"
@@ -30,12 +31,6 @@ CodeKind = Literal["completed", "failed_attention", "no_consent", "screened_out"
 
 class InvalidStudy(Invalid):
     """A study.toml with mistakes; it is not served."""
-
-
-class Section(BaseModel):
-    """A table of study.toml. Unknown keys are mistakes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Texts(Section):
@@ -270,7 +265,7 @@ def lacking_for_people(config: Config, file: Path) -> list[Problem]:
 
 
 def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterator[tuple[Location, str]]:
-    known = [name for name, axis in rubric.load().axes.items() if axis.is_scale or axis.is_nominal]
+    known = [name for name, axis in rubric.load().axes.items() if axis.is_asked]
     for index, name in enumerate(config.questions):
         if name not in known:
             yield (

@@ -93,14 +93,15 @@ def analyse(
     margin: float = 0.05,
     watch: Watch | None = None,
 ) -> dict[str, Written]:
-    """Write the tables into tables/statistics of the run, and tell `watch` of each as it starts and ends."""
+    """Write tables into tables/statistics of the run: these, or all but those `BY_NAME`; tell `watch` of each."""
     for name in only:
         if name not in ANALYSES:
             raise UnknownName.among("analysis", name, ANALYSES, f"There are {', '.join(ANALYSES)}.")
     material = Material(run=run, margin=margin)
     folder = run.folder / "tables" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
-    chosen, told = tuple(only or ANALYSES), watch or Unwatched()
+    chosen = tuple(only or (name for name in ANALYSES if name not in BY_NAME))
+    told = watch or Unwatched()
     told.starts("rows", 0, len(chosen))
     standing, _ = standing_of(run), run.results
     written: dict[str, Written] = {}
@@ -295,3 +296,6 @@ ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "corrected": _corrected,
 }
 """Name of the table, and what makes it. Each gives nothing where the audit has nothing for it."""
+
+BY_NAME = frozenset({"equivalence", "cuts", "prompts", "subcategories", "intersections", "row_tests"})
+"""Neither the report nor a table of the paper shows them, and they are more than half of all rows."""

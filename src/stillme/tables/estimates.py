@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from stillme import numbers
 from stillme.estimates import Disparity, Finding, Settings, find_gaps
+from stillme.estimates.abstention import abstentions, uneven
 from stillme.estimates.standing import Standing, mark
 from stillme.files import write_csv, write_json
 from stillme.types import Estimate, Interval
@@ -33,13 +34,16 @@ _BETWEEN = ("disparity", "contrast")
 """Differences between groups; of rates they are in points."""
 _CHANCE = ("chance alone stays below", "p")
 _GROUPS = (*_NAMED, "estimate", "portraits", "edits", NOTE)
+_ABSTENTIONS = (*_NAMED, "answered", "abstained", "share", "note")
 _DISPARITIES = (*_NAMED, "estimate", *_CHANCE, "portraits", "edits", NOTE)
 
 
 def write_tables(
     estimates: Iterable[Estimate], folder: Path, settings: Settings, standing: Standing | None = None
 ) -> list[Path]:
-    """Write `estimates.csv` (everything), `groups.csv`, `disparities.csv` and `findings.json` into `folder`/tables.
+    """Write `estimates.csv` (everything), `groups.csv`, `disparities.csv`, `abstentions.csv` and `findings.json`.
+
+    They go into `folder`/tables.
 
     `standing` says which judges were calibrated; the numbers of the others carry a note.
     """
@@ -55,8 +59,22 @@ def write_tables(
         write_csv(tables / "estimates.csv", _EVERYTHING, [_everything(estimate) | note for estimate, note in noted]),
         write_csv(tables / "groups.csv", _GROUPS, within),
         write_csv(tables / "disparities.csv", _DISPARITIES, between),
+        write_csv(tables / "abstentions.csv", _ABSTENTIONS, _abstentions(ordered)),
         write_findings(find_gaps(ordered, standing or {}, settings), tables),
     ]
+
+
+def _abstentions(estimates: Sequence[Estimate]) -> Iterator[dict[str, str]]:
+    """By group, where a judge abstained at all, and whether groups differ too much to be compared."""
+    silent, rows = uneven(estimates), abstentions(estimates)
+    some = {row.place for row in rows if row.abstained}
+    for row in rows:
+        if row.place in some:
+            yield {
+                **{name: str(getattr(row, name)) for name in (*_NAMED, "answered", "abstained")},
+                "share": numbers.machine(row.share),
+                "note": silent.get(row.place, ""),
+            }
 
 
 def write_findings(findings: Sequence[Finding], tables: Path) -> Path:

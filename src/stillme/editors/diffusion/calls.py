@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from PIL import Image
-
 from stillme.editors.diffusion.parameters import DiffusionParameters
 from stillme.editors.diffusion.traits import ARGUMENTS, Ignored, Traits
 from stillme.types import Json, Portrait
@@ -79,6 +77,8 @@ def portrait_problems(portraits: Sequence[Portrait], traits: Traits, pipeline: s
     """Portraits that the pipeline rejects."""
     if traits.min_side == 1 and traits.max_aspect is None:
         return
+    from PIL import Image
+
     for portrait in portraits:
         try:
             # Not through `images`: only the header counts.

@@ -8,9 +8,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from PIL import Image
 from pydantic import BaseModel
 
 from stillme import images
@@ -25,6 +24,9 @@ from stillme.editors.diffusion.weights import Weights
 from stillme.errors import StillmeError, UnreadableImage
 from stillme.protocols import Needs
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request, Spec
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 _VERSION = "1"
 _NEEDED = ("torch", "diffusers", "transformers", "accelerate")
@@ -289,7 +291,7 @@ class DiffusersEditor:
 
     def _call(self, ready: loading.Loaded, batch: list[Request]) -> list[EditOutcome]:
         torch: Any = import_module("torch")
-        pictures = [Image.fromarray(images.read_rgb(portrait.image.path)) for portrait in batch[0].portraits]
+        pictures = [images.read_picture(portrait.image.path) for portrait in batch[0].portraits]
         instructions = [request.instruction for request in batch]
         # Noise is drawn on the CPU, so that a seed gives the same on every device.
         generators = [torch.Generator("cpu").manual_seed(request.seed) for request in batch]
@@ -316,7 +318,7 @@ class DiffusersEditor:
             outcomes.append(_outcome(pixels, effective, is_blocked=bool(is_blocked)))
         return outcomes
 
-    def _as_passed(self, pictures: list[Image.Image], prompts: int) -> Any:
+    def _as_passed(self, pictures: list[Image], prompts: int) -> Any:
         match self._traits.images:
             case "list":
                 return pictures

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class NotFinite(Exception):
@@ -14,6 +15,8 @@ class NotFinite(Exception):
 
 def to_rgb(pixels: Any) -> NDArray[np.uint8]:
     """Floats between 0 and 1 as 8 bits. A plain cast would silently turn NaN into black."""
+    import numpy as np
+
     values = np.asarray(pixels, dtype=np.float32)
     invalid = ~np.isfinite(values)
     if invalid.any():

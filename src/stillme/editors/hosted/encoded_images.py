@@ -9,10 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
-
 from stillme import images
-from stillme.colour_profiles import conversion_of
 from stillme.editors.hosted.faults import unexpected_answer
 
 _SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
@@ -49,6 +46,10 @@ def encode_for_upload(path: Path) -> EncodedImage:
     EXIF rotation and colour profile are applied before sending: judges see the image upright and in sRGB, and not
     every provider reads these entries.
     """
+    from PIL import Image
+
+    from stillme.colour_profiles import conversion_of
+
     data = path.read_bytes()
     # `read_rgb` says what is wrong with a file that cannot be opened.
     with suppress(OSError, ValueError, SyntaxError), Image.open(io.BytesIO(data)) as picture:

@@ -75,11 +75,12 @@ function answer(rows, index, row, { brief = false } = {}) {
   return formatted(rows.byAxis[score.axis], value);
 }
 
-// From 0, as it should be, upwards.
+// From 0, as it should be, upwards; what is below the smallest effect that matters is as it should be.
 function distance(rows, index, row) {
   const score = rows.scores[index], value = rows.column[`score${index}`][row];
   if (rows.column[`rating${index}`][row] !== RATED || rows.column.state[row] !== EDITED) return -1;
   if (score.cut !== null) return Number(value <= Math.fround(score.cut));
+  if (!score.scale && Math.abs(value - (score.unchanged ?? 0)) < score.smallest) return 0;
   if (score.unchanged === null) return score.scale ? (5 - value) / 4 : value / score.largest;
   return Math.abs(value - score.unchanged) / (score.scale ? Math.max(5 - score.unchanged, score.unchanged - 1) : score.largest);
 }

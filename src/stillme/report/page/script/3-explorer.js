@@ -232,7 +232,7 @@ function explorer(rows) {
       make("p", { class: "who" }, mark(rows, row), make("span", { class: "editor" }, rows.editors[rows.column.editor[row]]), arms ? make("span", { class: "arm" }, ` ${edits.map((edit) => rows.arms[rows.column.arm[edit]]).join(" | ")}`) : null),
       make("p", { class: "prompt", title: rows.prompts[rows.column.prompt[row]][0] }, rows.prompts[rows.column.prompt[row]][1]),
       make("p", { class: "labels" }, ...labelsOf(rows, labels)),
-      make("dl", {}, ...scores.map(([title, ...values], index) => make("div", { class: index ? null : "bad" }, make("dt", {}, title), make("dd", {}, values.join(" → "))))),
+      make("dl", {}, ...scores.map(([title, matters, ...values], index) => make("div", { class: matters && !index ? "bad" : null }, make("dt", {}, title), make("dd", {}, values.join(" → "))))),
     );
   };
 
@@ -241,7 +241,7 @@ function explorer(rows) {
     const indices = quantity && quantity.score !== null ? [quantity.score]
       : rows.scores.map((_, index) => index).filter((index) => rows.scores[index].headline && distance(rows, index, row) >= 0)
         .sort((a, b) => distance(rows, b, row) - distance(rows, a, row)).slice(0, 4);
-    return indices.map((index) => [rows.byAxis[rows.scores[index].axis].title, ...armsOf(row).map((edit) => answer(rows, index, edit, { brief: true }))]);
+    return indices.map((index) => [rows.byAxis[rows.scores[index].axis].title, distance(rows, index, row) > 0, ...armsOf(row).map((edit) => answer(rows, index, edit, { brief: true }))]);
   };
 
   const draw = () => {

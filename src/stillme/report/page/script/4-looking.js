@@ -53,6 +53,7 @@ function lookDialog(rows, armsOf, onlyPortrait) {
     if (next === undefined) return;
     draw(next);
     dialog.querySelector("[autofocus]").focus();
+    dialog.scrollTop = 0;
   };
   const draw = (row) => {
     now = row;
@@ -66,6 +67,12 @@ function lookDialog(rows, armsOf, onlyPortrait) {
         make("h2", { id: "look-title" }, `Portrait ${id}`),
         make("p", {}, mark(rows, row), make("b", {}, rows.editors[rows.column.editor[row]]), ` · ${promptId} “${prompt}”`),
         make("p", { class: "labels" }, ...labelsOf(rows, labels))),
+      // Above the pictures: a dialog scrolls to the control that has the focus.
+      make("p", { class: "steps" },
+        make("button", { type: "button", class: "more", onclick: () => step(-1) }, "← Previous"),
+        make("button", { type: "button", class: "more", onclick: () => step(1) }, "Next →"),
+        make("button", { type: "button", class: "more", onclick: () => { dialog.close(); onlyPortrait(id); } }, "All edits of this portrait"),
+        make("button", { type: "button", class: "more", autofocus: true, onclick: () => dialog.close() }, "Close")),
       make("div", { class: "large" },
         ...portraitsOf(rows, row).map((portrait) => make("figure", {}, source(rows, portrait), make("figcaption", {}, "source"))),
         ...edits.map((edit) => make("figure", {}, picture(rows, edit, "edit", true) ?? noPicture(rows, edit), make("figcaption", {}, arms ? rows.arms[rows.column.arm[edit]] : "edit")))),
@@ -75,11 +82,6 @@ function lookDialog(rows, armsOf, onlyPortrait) {
       remarks.length ? make("dl", { class: "facts" }, ...remarks.map(([edit, who, axis, text]) =>
         make("div", {}, make("dt", {}, [who, arms ? rows.arms[rows.column.arm[edit]] : "", axis ? rows.byAxis[axis]?.title ?? axis : ""].filter(Boolean).join(", ")), make("dd", {}, text)))) : null,
       make("p", { class: "note" }, "Key ", make("code", {}, edits.map((edit) => rows.keys[edit]).join(" "))),
-      make("p", { class: "steps" },
-        make("button", { type: "button", class: "more", onclick: () => step(-1) }, "← Previous"),
-        make("button", { type: "button", class: "more", onclick: () => step(1) }, "Next →"),
-        make("button", { type: "button", class: "more", onclick: () => { dialog.close(); onlyPortrait(id); } }, "All edits of this portrait"),
-        make("button", { type: "button", class: "more", autofocus: true, onclick: () => dialog.close() }, "Close")),
     );
   };
   dialog.addEventListener("keydown", (event) => {
@@ -91,6 +93,7 @@ function lookDialog(rows, armsOf, onlyPortrait) {
     open: (row) => {
       draw(row);
       dialog.showModal();
+      dialog.scrollTop = 0;
     },
   };
 }
