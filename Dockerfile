@@ -1,5 +1,5 @@
 # stillme in a container: docker build -t stillme . && docker run --rm -v "$PWD:/audit" stillme run my-audit
-# Extras: docker build --build-arg EXTRAS=openai,judges -t stillme .
+# Extras: docker build --build-arg EXTRAS=hosted,judges -t stillme .
 FROM python:3.12-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE NOTICE ./

@@ -148,8 +148,8 @@ def _run_step(step: dict[str, Any], given: dict[str, str], folder: Path) -> Any:
     ("source", "extras", "asked"),
     [
         ("", "", "stillme @ file:///action"),
-        ("", "openai,judges", "stillme[openai,judges] @ file:///action"),
-        ("git+https://example.org/stillme", "openai", "stillme[openai] @ git+https://example.org/stillme"),
+        ("", "hosted,judges", "stillme[hosted,judges] @ file:///action"),
+        ("git+https://example.org/stillme", "hosted", "stillme[hosted] @ git+https://example.org/stillme"),
     ],
 )
 def test_the_action_installs_what_it_was_told(tmp_path: Path, source: str, extras: str, asked: str):

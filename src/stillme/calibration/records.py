@@ -118,8 +118,8 @@ class Calibration:
                 first = group == EVERYONE
                 verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, Verdict.UNTESTED)
                 lines.append(_line(axis if first else "", group, result, str(verdict)))
-        lines += ["", *table(self.stress)] if self.stress else []
-        return "\n".join([*lines, *self._invalid()])
+        stress = ["", *table(self.stress)] if self.stress else []
+        return "\n".join([*lines, *self._invalid(), *stress])
 
     def invalid_after(self, axis: str, group: str) -> tuple[str, ...]:
         """The kinds of null edit after which an axis cannot be trusted in a group."""

@@ -114,7 +114,7 @@ def calibrate(
     """Test a judge on changes of known size.
 
     Only axes that pass are validated.
-    The pairs: honest edits that change no one (mirrored, re-encoded, resized, zoomed, turned, other light, tone curves,
+    The pairs: honest edits that change nobody (mirrored, re-encoded, resized, zoomed, turned, other light, tone curves,
     another background), skin ramps in steps of 2 L*, a black frame. Also people rendered older, younger, with other
     features, another gender presentation or another identity. Per axis and skin tone it reports false alarms for each
     kind of edit, sensitivity, bias and the smallest change noticed. An axis is validated on a skin tone by the 95 %
@@ -147,7 +147,7 @@ def calibrate(
     if stress:
         moved = stressed(judge, chosen, folder / "stress", pairs=stress, second=second_server)
         result = replace(result, stress=moved)
-        file = save(result) if file else None
+        file = save(result) if file else None  # a first look is not kept
     if as_json:
         print_json(result.as_json())
     else:
