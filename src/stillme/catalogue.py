@@ -224,15 +224,21 @@ def _prompt_entry(set_: str, prompt: Prompt) -> Entry:
 def _set_entry(name: str) -> Entry:
     """One line a set."""
     portraits = registry.portrait_set(name)
-    details = {
-        "name": name,
-        "portraits": len(portraits),
-        "identities": len({portrait.block or f"/{portrait.id}" for portrait in portraits}),
-        "licences": sorted({portrait.licence for portrait in portraits}),
-        "default": name == DEFAULT_PORTRAITS,
-    }
-    summary = f"{details['portraits']} portraits, {details['identities']} identities, {', '.join(details['licences'])}"
-    return Entry(title=name, summary=summary + (" (default)" if details["default"] else ""), details=details)
+    identities = len({portrait.block or f"/{portrait.id}" for portrait in portraits})
+    licences = sorted({portrait.licence for portrait in portraits})
+    default = name == DEFAULT_PORTRAITS
+    summary = f"{len(portraits)} portraits, {identities} identities, {', '.join(licences)}{' (default)' * default}"
+    return Entry(
+        title=name,
+        summary=summary,
+        details={
+            "name": name,
+            "portraits": len(portraits),
+            "identities": identities,
+            "licences": licences,
+            "default": default,
+        },
+    )
 
 
 def _portrait_entry(set_: str, portrait: Portrait) -> Entry:
