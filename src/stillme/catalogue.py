@@ -225,20 +225,12 @@ def _set_entry(name: str) -> Entry:
     """One line a set."""
     portraits = registry.portrait_set(name)
     identities = len({portrait.block or f"/{portrait.id}" for portrait in portraits})
-<<<<<<< HEAD
-    licences, default = sorted({portrait.licence for portrait in portraits}), name == DEFAULT_PORTRAITS
-    summary = f"{len(portraits)} portraits, {identities} identities, {', '.join(licences)}"
-    return Entry(
-        title=name,
-        summary=summary + (" (default)" if default else ""),
-=======
     licences = sorted({portrait.licence for portrait in portraits})
     default = name == DEFAULT_PORTRAITS
     summary = f"{len(portraits)} portraits, {identities} identities, {', '.join(licences)}{' (default)' * default}"
     return Entry(
         title=name,
         summary=summary,
->>>>>>> stats
         details={
             "name": name,
             "portraits": len(portraits),

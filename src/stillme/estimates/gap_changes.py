@@ -228,13 +228,8 @@ def _change(batch: Batch, place: int, sides: tuple[Side, Side], confidence: floa
     # A bounded group that shows no spread may still have some, which t does not know of; an unbounded one is as it is.
     # Nor does t know of a gap that is the same in every block, because both groups changed in the same ones.
     bounded = bool(batch.is_bounded[place])
-<<<<<<< HEAD
-    spreads = [variance, *((float(side.variance[place]) for side in (one, other)) if bounded else ())]
-    if min(spreads) > NOISE**2:
-=======
     smallest = min(float(side.variance[place]) for side in (one, other)) if bounded else variance
     if min(variance, smallest) > NOISE**2:
->>>>>>> stats
         error = math.sqrt(variance)
         half, t = t_quantile((1 + each) / 2, freedom) * error, abs(value) / error
         return t, min(1.0, 2 * pairs * t_tail(t, freedom)), (value, value - half, value + half), method
