@@ -55,5 +55,8 @@ def test_the_table_names_those_that_are_uneven(tmp_path: Path):
     (table,) = [path for path in write_tables(unlike((8, 1)), tmp_path, by_race) if path.name == "abstentions.csv"]
     with table.open(encoding="utf-8", newline="") as stream:
         lines = [row for row in csv.DictReader(stream) if row["quantity"] == "race_changed"]
-    assert [(row["group"], row["abstained"], row["share"]) for row in lines] == [("A", "96", "0.4"), ("B", "12", "0.05")]
+    assert [(row["group"], row["abstained"], row["share"]) for row in lines] == [
+        ("A", "96", "0.4"),
+        ("B", "12", "0.05"),
+    ]
     assert all(row["note"].startswith("uneven") for row in lines)

@@ -193,9 +193,7 @@ def _ruling(quantity: str, trials: Sequence[Trial]) -> Ruling:
         trials=len(silent),
         differs=sum(trial.differs for trial in silent),
         allowed=math.ceil(jury.limits.differs * len(silent)),
-        accusations=tuple(
-            trial for trial in silent if trial.word == LARGER or trial.breaks_limit or trial.rate_breaks
-        ),
+        accusations=tuple(trial for trial in silent if trial.word == LARGER or trial.breaks_limit or trial.rate_breaks),
         found=found,
         unanswered=tuple(unanswered),
     )

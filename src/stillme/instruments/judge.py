@@ -183,7 +183,7 @@ def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
         return Abstained(reason=measured.abstained[_BASIS[axis]])
     match axis:
         case "skin_tone":
-            return _skin_tone(measured, value)
+            return skin_tone(measured, value)
         case "gender_change":
             return gender_change(measured, value)
         case "age_change":
@@ -195,7 +195,7 @@ def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
             return Rated(score=step(missed, thresholds.age.accuracy), evidence=f"{missed:+.0f} years off the target")
 
 
-def _skin_tone(measured: Measurements, value: float) -> Rating:
+def skin_tone(measured: Measurements, value: float) -> Rating:
     """How the typical spot changed; where it hardly did, whether a part of the skin is lighter or darker."""
     cuts = load_thresholds().skin.scale
     score, evidence = step(value, cuts), f"ΔL* {value:+.1f}"

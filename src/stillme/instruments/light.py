@@ -19,7 +19,7 @@ from stillme.types import Abstained
 
 _BACKGROUND, _HAIR, _CLOTHES = 1, 2, 3
 _NAMES = {_BACKGROUND: "background", _HAIR: "hair", _CLOTHES: "clothes"}
-_MOST = {_BACKGROUND: 360, _HAIR: 180, _CLOTHES: 180}
+_MOST = {_BACKGROUND: 260, _HAIR: 130, _CLOTHES: 130}
 """Witnesses of each kind: more cost time and add nothing, as neighbours err alike."""
 _SPOTS = 60
 """Spots of skin at which the uncertainty is read."""
@@ -40,6 +40,8 @@ class Witnesses:
     kind: NDArray[np.int8]
     tones: Doubles
     features: Doubles
+    steady: Doubles
+    """Their weights, up to 1, where the picture was moved: in a pattern, half a pixel looks like another tone."""
     pattern: Floats
     energy: Floats
 
@@ -78,26 +80,31 @@ def find_witnesses(view: View, parts: Parts, person: Person, skin: Skin) -> Witn
     apart = ~(grow(parts.face, _RIM) | _neck(person, parts.face.shape))
     small = view.thinned()
     plain = ~_skin_coloured(small.lab, skin)
-    kinds = np.zeros(plain.shape, dtype=np.int8)
+    kinds: NDArray[np.int8] = np.zeros(small.lab.shape[:2], dtype=np.int8)
     for kind, mask in ((_BACKGROUND, parts.background), (_HAIR, parts.hair), (_CLOTHES, parts.clothes)):
         kinds[(grow(mask, -_OUTLINE) & apart)[::2, ::2] & plain] = kind
     rows = np.concatenate([_spread(np.flatnonzero(kinds == kind), most) for kind, most in _MOST.items()])
-    height, width = kinds.shape
+    height, width = kinds.shape[0], kinds.shape[1]
     down, across = np.divmod(rows, width)
     found = tones.to_tones(small.linear.reshape(-1, 3)[rows])
     pattern = _pattern(small)
+    energy = blur(pattern**2, _AROUND)
     return Witnesses(
         rows=rows,
         kind=kinds.ravel()[rows],
         tones=found,
         features=tones.describe(found, np.stack([(across + 0.5) / width, (down + 0.5) / height], axis=1)),
+        steady=1 / (1 + energy.ravel()[rows].astype(np.float64) / load_thresholds().light.patterned ** 2),
         pattern=pattern,
-        energy=blur(pattern**2, _AROUND),
+        energy=energy,
     )
 
 
 def compare_light(witnesses: Witnesses, edited: View, skin: Skin, covered: Mask | None) -> Light:
-    """Learn the change of light from the witnesses, and whether to trust it at the skin."""
+    """Learn the change of light from the witnesses, and whether to trust it at the skin.
+
+    `covered` is where the edited picture reaches, if it was moved to lie on its source.
+    """
     thresholds = load_thresholds().light
     small = edited.thinned()
     after = tones.to_tones(small.linear.reshape(-1, 3)[witnesses.rows])
@@ -110,6 +117,7 @@ def compare_light(witnesses: Witnesses, edited: View, skin: Skin, covered: Mask 
         kind=witnesses.kind[usable],
         tones=witnesses.tones[usable],
         features=witnesses.features[:, usable],
+        steady=np.ones(np.count_nonzero(usable)) if covered is None else witnesses.steady[usable],
         change=(after - witnesses.tones)[usable].T,
     )
     if trial.is_unchanged():
@@ -134,6 +142,7 @@ class _Trial:
     kind: NDArray[np.int8]
     tones: Doubles
     features: Doubles
+    steady: Doubles
     change: Doubles
 
     def some(self, which: Mask) -> _Trial:
@@ -141,11 +150,12 @@ class _Trial:
             kind=self.kind[which],
             tones=self.tones[which],
             features=self.features[:, which],
+            steady=self.steady[which],
             change=self.change[:, which],
         )
 
     def has(self, kind: int) -> bool:
-        return np.count_nonzero(self.kind == kind) >= load_thresholds().light.fewest_of_a_kind
+        return int(np.count_nonzero(self.kind == kind)) >= load_thresholds().light.fewest_of_a_kind
 
     def kinds(self) -> Iterator[int]:
         return (kind for kind in _NAMES if self.has(kind))
@@ -157,11 +167,20 @@ class _Trial:
 
     def stood_still(self, kind: int) -> bool:
         thresholds = load_thresholds().light
-        return float((self.moved[self.kind == kind] <= thresholds.still).mean()) >= thresholds.kept
+        return self.share(self.moved <= thresholds.still, self.kind == kind) >= thresholds.kept
+
+    def share(self, which: Mask, among: Mask) -> float:
+        """The share of these witnesses among those, by weight."""
+        return float(np.average(which[among], weights=self.steady[among]))
 
     def is_unchanged(self) -> bool:
         """Whether the background, and hair or clothes, show that the light is the same."""
         return self._shows_none(_BACKGROUND) and (self._shows_none(_HAIR) or self._shows_none(_CLOTHES))
+
+    def is_calm(self) -> bool:
+        """Whether no kind of witness moved, and one of them is bright enough to show it."""
+        kinds = list(self.kinds())
+        return all(self.stood_still(kind) for kind in kinds) and any(self._shows_none(kind) for kind in kinds)
 
     def _shows_none(self, kind: int) -> bool:
         """In stops as well, as dark tones hardly move; the darkest show nothing."""
@@ -170,15 +189,19 @@ class _Trial:
         if np.count_nonzero(telling) < thresholds.fewest_of_a_kind:
             return False
         stops = np.abs(tones.in_stops(self.change[:, telling], self.tones[telling]))
-        calm = float((self.moved[telling] <= thresholds.unchanged).mean()) >= thresholds.kept
+        calm = self.share(self.moved <= thresholds.unchanged, telling) >= thresholds.kept
         return calm and float(np.median(stops)) <= thresholds.unchanged_stops
 
 
 def _tried(trial: _Trial, skin: Skin) -> Light:
     """Learn from these witnesses, and check whether that can be trusted at the skin."""
     thresholds = load_thresholds().light
-    learnt = tones.learn(trial.features, trial.change, trial.tones)
-    kept = float((tones.errors(learnt, trial.features, trial.change) <= thresholds.inlier).mean())
+    # Hair above and clothes below do not show how light varies over the face between them.
+    learnt = tones.learn(
+        trial.features, trial.change, trial.tones, trial.steady, calm=trial.is_calm(), uneven=trial.has(_BACKGROUND)
+    )
+    explained = tones.errors(learnt, trial.features, trial.change) <= thresholds.inlier
+    kept = trial.share(explained, np.ones_like(explained))
     if kept < thresholds.kept:
         return _unknown(f"only {kept:.0%} of the background, hair and clothes changed alike")
     left = tones.in_stops(trial.change - learnt.change(trial.features), trial.tones)
@@ -242,7 +265,9 @@ def _neck(person: Person, shape: tuple[int, ...]) -> Mask:
     right, chin = person.mesh.points.max(axis=0) * scale
     tall = chin - top
     neck = np.zeros(shape[:2], dtype=np.bool_)
-    neck[max(int(chin - 0.3 * tall), 0) : max(int(chin + 0.35 * tall), 0), max(int(left), 0) : max(int(right), 0)] = True
+    neck[max(int(chin - 0.3 * tall), 0) : max(int(chin + 0.35 * tall), 0), max(int(left), 0) : max(int(right), 0)] = (
+        True
+    )
     return neck
 
 

@@ -58,7 +58,7 @@ class ToneChange:
     prior: Doubles
     noise: float
     importance: Doubles
-    """Of each witness, up to 1; outliers count little."""
+    """Of each witness; outliers count little."""
 
     def change(self, features: Doubles) -> Doubles:
         """The change of tones, by channel and spot."""
@@ -74,9 +74,10 @@ class ToneChange:
     def slopes(self, low: Doubles, high: Doubles) -> Doubles:
         """The mean slope of each channel's curve between two tones."""
         knots = np.linspace(0, 1, _KNOTS)
-        curves = knots + self.weights[:, :_KNOTS]
-        ends = [[np.interp(end[c], knots, curves[c]) for c in range(3)] for end in (low, high)]
-        return (np.array(ends[1]) - np.array(ends[0])) / (high - low)
+        rises = np.zeros(3)
+        for channel, curve in enumerate(knots + self.weights[:, :_KNOTS]):
+            rises[channel] = np.interp(high[channel], knots, curve) - np.interp(low[channel], knots, curve)
+        return rises / (high - low)
 
     def without(self, features: Doubles, change: Doubles, kept: Rows) -> ToneChange:
         """What is learnt if only some of the witnesses count, as they did before."""
@@ -118,22 +119,28 @@ def describe(tones: Doubles, place: Doubles) -> Doubles:
     return features
 
 
-def learn(features: Doubles, change: Doubles, tones: Doubles) -> ToneChange:
-    """Fit the change of tones (by channel and witness), reweighted against outliers."""
+def learn(
+    features: Doubles, change: Doubles, tones: Doubles, steady: Doubles, *, calm: bool, uneven: bool
+) -> ToneChange:
+    """Fit the change of tones (by channel and witness), reweighted against outliers.
+
+    `steady` is the weight of each witness before that, up to 1. `calm`: only the smallest changes are looked for. `uneven`: light may vary over the picture.
+    """
+    among = (_CHANGES[:1] if calm else _CHANGES, _FIELDS if uneven else _FIELDS[:1])
     moved = 1.5 * float(np.median(np.abs(change) / _moves(tones)))
-    prior = _prior(min(_CHANGES, key=lambda stops: abs(np.log(stops / max(moved, 1e-6)))), _FIELDS[1])[0]
-    found = ToneChange(
-        weights=np.zeros((3, _SIZE)), covariance=prior, prior=prior, noise=_NOISE[1], importance=np.ones(len(tones))
-    )
+    prior = _prior(
+        min(among[0], key=lambda stops: abs(np.log(stops / max(moved, 1e-6)))), among[1][len(among[1]) // 2]
+    )[0]
+    found = ToneChange(weights=np.zeros((3, _SIZE)), covariance=prior, prior=prior, noise=_NOISE[1], importance=steady)
     for turn in range(_ROUNDS):
         gram, target = _normal(features, change, found.importance)
         variance = _variance(found, found.importance)
-        prior = _likeliest(gram, target, variance) if turn == _CHOOSING else found.prior
+        prior = _likeliest(gram, target, variance, among) if turn == _CHOOSING else found.prior
         weights, covariance = _solve(gram, target, prior, variance)
         found = replace(found, weights=weights, covariance=covariance, prior=prior)
         error = errors(found, features, change)
         scale = float(np.clip(1.23 * np.median(error), 0.5, 2.0))
-        importance = (1 + (error / (2 * scale)) ** 2) ** -1.5
+        importance = steady * (1 + (error / (2 * scale)) ** 2) ** -1.5
         spread = float(np.sqrt((importance * error**2).sum() / importance.sum())) / 100
         found = replace(found, noise=float(np.clip(spread, _NOISE[0], _NOISE[2])), importance=importance)
     return found
@@ -185,23 +192,27 @@ def _normal(features: Doubles, change: Doubles, importance: Doubles) -> tuple[Do
 
 
 def _solve(gram: Doubles, target: Doubles, prior: Doubles, variance: float) -> tuple[Doubles, Doubles]:
-    covariance = np.linalg.inv(gram / variance + prior)
+    covariance: Doubles = np.linalg.inv(gram / variance + prior).astype(np.float64)
     return (covariance @ (target / variance)[:, :, None])[:, :, 0], covariance
 
 
-def _likeliest(gram: Doubles, target: Doubles, variance: float) -> Doubles:
+def _likeliest(gram: Doubles, target: Doubles, variance: float, among: tuple[tuple[float, ...], ...]) -> Doubles:
     """The prior under which the witnesses are likeliest."""
-    best, chosen = -np.inf, _prior(_CHANGES[0], _FIELDS[0])[0]
-    for stops in _CHANGES:
-        for field in _FIELDS:
-            prior, size = _prior(stops, field)
-            root = np.linalg.cholesky(gram / variance + prior)
-            explained = np.linalg.solve(root, (target / variance)[:, :, None])
-            spread = 2 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum()
-            evidence = 0.5 * float((explained**2).sum()) - 0.5 * float(spread) - 1.5 * size
-            if evidence > best:
-                best, chosen = evidence, prior
-    return chosen
+    priors, sizes = _priors(*among)
+    precision = gram / variance + priors[:, None]
+    scaled = target / variance
+    explained = np.linalg.solve(precision, np.broadcast_to(scaled[:, :, None], (len(priors), 3, _SIZE, 1)))[..., 0]
+    roots = np.linalg.cholesky(precision)
+    spread = 2 * np.log(np.diagonal(roots, axis1=-2, axis2=-1)).sum(axis=(1, 2))
+    evidence = 0.5 * (explained * scaled).sum(axis=(1, 2)) - 0.5 * spread - 1.5 * sizes
+    return priors[int(np.argmax(evidence))]
+
+
+@cache
+def _priors(changes: tuple[float, ...], fields: tuple[float, ...]) -> tuple[Doubles, Doubles]:
+    """All priors among which the witnesses choose, and the log determinants of their covariances."""
+    found = [_prior(stops, field) for stops in changes for field in fields]
+    return np.stack([prior for prior, _ in found]), np.array([size for _, size in found])
 
 
 @cache
@@ -217,7 +228,8 @@ def _prior(stops: float, field: float) -> tuple[Doubles, float]:
     down, across = np.divmod(np.arange(_GRID**2), _GRID)
     apart = np.hypot(down[:, None] - down, across[:, None] - across) / (_GRID - 1)
     covariance[_FIELD, _FIELD] = field**2 * (_alike(apart, _FIELD_REACH) + 1e-3 * np.eye(_GRID**2))
-    return np.linalg.inv(covariance), float(np.linalg.slogdet(covariance)[1])
+    precision: Doubles = np.linalg.inv(covariance).astype(np.float64)
+    return precision, float(np.linalg.slogdet(covariance)[1])
 
 
 def _alike(apart: Doubles, reach: float) -> Doubles:
