@@ -44,7 +44,7 @@ def linear_to_lab(linear: Floats) -> Floats:
 
 def lightness(linear: Floats) -> Floats:
     """L* of linear RGB (last axis), without the other two."""
-    y = linear @ RGB_TO_XYZ[1]
+    y: Floats = linear @ RGB_TO_XYZ[1]
     return np.where(y > _EPSILON, 116 * np.cbrt(y) - 16, _KAPPA * y).astype(np.float32)
 
 

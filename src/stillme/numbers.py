@@ -11,7 +11,7 @@ from stillme.estimates.quantities import EDIT_RATES
 from stillme.types import Estimate, Interval
 
 _UNDIRECTED = (
-    *("skin_delta_e", "identity_distance", "identity_drift", "identity_swap", "changed_area"),
+    *("skin_delta_e", "identity_distance", "identity_drift", "identity_swap", "changed_area", "mean_delta_e"),
     *("changed_face", "changed_hair", "changed_clothes", "changed_background"),
 )
 """Distances have no direction, so they get no sign."""

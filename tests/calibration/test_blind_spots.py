@@ -35,12 +35,12 @@ def unseen(_editor: str, request: Request) -> dict[str, Rating]:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     tried = calibrated("skin_delta_l", truthful)
     passed = dict.fromkeys(load().groups, Verdict.PASSED)
-    licences = {
+    by_tone = {
         "skin_tone": passed | {"darker": Verdict.FAILED},
         "race_change": passed,
         "edit_success": passed,
     }
-    monkeypatch.setattr(records, "calibration_of_judge", lambda _: replace(tried, licences=licences))
+    monkeypatch.setattr(records, "calibration_of_judge", lambda _: replace(tried, by_tone=by_tone))
     folder = write_audit(tmp_path / "run", people(tmp_path / "people", per_group=40))
     return Run.open(fill(folder, unseen))
 
@@ -79,13 +79,13 @@ def test_tables_say_so_beside_each_number(run: Run, tmp_path: Path):
     assert notes["group", "b"] == notes["all", ""] == notes["disparity", ""] == NOTE
 
 
-def test_a_run_of_people_whom_the_judge_sees_is_licensed(tmp_path: Path, run: Run):
+def test_on_people_whom_the_judge_sees_it_is_validated(tmp_path: Path, run: Run):
     folder = write_audit(tmp_path / "lighter", people(tmp_path / "some", groups="a"))
     with Run.open(fill(folder, unseen)) as lighter:
         assert records.standing_of(lighter)["judge"]["skin_tone"] == "passed"
 
 
-def test_without_a_measured_skin_tone_a_partial_licence_is_none(tmp_path: Path, run: Run):
+def test_without_a_measured_skin_tone_a_partial_validation_is_none(tmp_path: Path, run: Run):
     folder = write_audit(tmp_path / "unmeasured", people(tmp_path / "others"))
     with Run.open(fill(folder, lambda *_: scores())) as unmeasured:
         assert records.standing_of(unmeasured)["judge"]["skin_tone"] == "blind: darker"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stillme.calibration import Calibration, Verdict, calibration_of, records
+from stillme.calibration.measuring import null_kinds
 from stillme.calibration.records import EVERYONE
 from stillme.design import JudgeRecord
 from stillme.editors.known import prompts
@@ -21,17 +22,18 @@ from tests.records import portrait
 from tests.runs import fill, people, scores, write_audit
 
 SPEC = Spec(use="simulated", version="1", parameters={})
-PEOPLE = 12
+PEOPLE = 75
+"""Twenty-five of each tone: as many as the limits need where every answer is right."""
 Answer = Callable[[str, float, str], float]
 """Kind of change, amount, skin-tone group → what the judge says; NaN for no answer."""
 
 
-def calibrated(axis: str, answer: Answer) -> Calibration:
+def calibrated(axis: str, answer: Answer, count: int = PEOPLE, *, first_look: bool = False) -> Calibration:
     asked = prompts()
-    people = tuple(portrait(f"p{index}") for index in range(PEOPLE))
+    people = tuple(portrait(f"p{index}") for index in range(count))
     tones = {person.id: ("darker", "medium", "lighter")[index % 3] for index, person in enumerate(people)}
-    who = np.repeat(np.arange(PEOPLE, dtype=np.int32), len(asked))
-    what = np.tile(np.arange(len(asked), dtype=np.int32), PEOPLE)
+    who = np.repeat(np.arange(count, dtype=np.int32), len(asked))
+    what = np.tile(np.arange(len(asked), dtype=np.int32), count)
     zeros = np.zeros_like(who)
     edits = Edits(
         keys=[str(index) for index in range(len(who))],
@@ -52,7 +54,9 @@ def calibrated(axis: str, answer: Answer) -> Calibration:
     )
     state = np.where(np.isnan(value), RatingState.ABSTAINED, RatingState.RATED).astype(np.int32)
     scores = (Scores(judge="j", axis=axis, value=value, state=state),)
-    return calibration_of("j", SPEC, Results(edits=edits, scores=scores, truths=()), tones, "simulated")
+    return calibration_of(
+        "j", SPEC, Results(edits=edits, scores=scores, truths=()), tones, "simulated", first_look=first_look
+    )
 
 
 def truthful(kind: str, amount: float, _group: str) -> float:
@@ -94,13 +98,46 @@ def test_a_judge_with_a_fault_fails(fault: str, answer: Answer):
     assert not found.passed
 
 
+def test_a_truthful_judge_that_was_tried_on_few_is_not_validated_yet():
+    assert calibrated("skin_delta_l", truthful, 12).verdicts["skin_delta_l"] is Verdict.FAILED
+    first = calibrated("skin_delta_l", truthful, 12, first_look=True)
+    assert first.verdicts["skin_delta_l"] is Verdict.PASSED
+    assert "A first look" in first.as_text()
+
+
+def test_a_judge_that_is_wrong_after_one_kind_of_edit_is_said_to_be():
+    found = calibrated(
+        "skin_delta_l", lambda kind, amount, group: 5.0 if kind == "jpeg" else truthful(kind, amount, group)
+    )
+    assert found.verdicts["skin_delta_l"] is Verdict.FAILED
+    assert found.invalid_after("skin_delta_l", "darker") == ("jpeg",)
+    assert "skin_delta_l: not valid after jpeg (darker, medium, lighter)" in found.as_text()
+    nulls = found.axes["skin_delta_l"]["darker"].nulls
+    assert {kind for kind, share in nulls.items() if share.value} == {"jpeg"}
+
+
+def test_every_axis_that_must_be_silent_names_its_honest_kinds():
+    kinds = null_kinds(load().axes["skin_delta_l"])
+    assert {"gamma", "vignette", "relit_background", "mirror"} <= set(kinds)
+    assert "grey" not in kinds
+    assert {"zoom", "rotation", "mirror"} <= set(null_kinds(load().axes["visible_change"]))
+    assert "bar" not in null_kinds(load().axes["visible_change"])
+
+
+def test_a_change_of_gender_presentation_counts_in_the_portraits_own_direction():
+    limits = load().axes["gender_delta"]
+    assert limits.signed
+    assert limits.oriented is not None
+    assert limits.oriented.negative == "masculine"
+
+
 def test_a_fault_in_one_group_shows_in_that_group():
     found = calibrated("skin_delta_l", lambda kind, amount, group: truthful(kind, amount * (group == "lighter"), group))
     groups = found.axes["skin_delta_l"]
     assert found.verdicts["skin_delta_l"] is Verdict.PARTLY
     assert not found.passed
-    licences = {"darker": Verdict.FAILED, "medium": Verdict.FAILED, "lighter": Verdict.PASSED}
-    assert found.licences["skin_delta_l"] == licences
+    tones = {"darker": Verdict.FAILED, "medium": Verdict.FAILED, "lighter": Verdict.PASSED}
+    assert found.by_tone["skin_delta_l"] == tones
     assert records.read(found.as_json()) == found
     assert groups["lighter"].sensitivity.value == 1
     assert groups["darker"].sensitivity.value == 0
@@ -122,7 +159,7 @@ def test_an_axis_that_no_pair_moves_is_untested_and_silence_does_not_pass():
 def test_intervals_know_only_as_many_witnesses_as_portraits():
     result = calibrated("skin_delta_l", truthful).axes["skin_delta_l"][EVERYONE]
     assert result.false_alarm.portraits == PEOPLE
-    assert result.false_alarm.high == pytest.approx(0.2425, abs=0.001), "Wilson on 12, not on 60"
+    assert result.false_alarm.high == pytest.approx(0.0348, abs=0.001), "one-sided Wilson on 75, not on 375"
 
 
 def test_every_group_of_the_limits_can_be_reached():
@@ -143,9 +180,9 @@ def test_an_ensemble_stands_as_its_weakest_member(tmp_path: Path, monkeypatch: p
 
     def known(judge: JudgeRecord) -> object:
         verdicts = {axis: Verdict(verdict) for axis, verdict in said.get(judge.name, {}).items()}
-        licences = {axis: dict.fromkeys(load().groups, verdict) for axis, verdict in verdicts.items()}
+        by_tone = {axis: dict.fromkeys(load().groups, verdict) for axis, verdict in verdicts.items()}
         tried = calibrated("skin_delta_l", truthful)
-        return replace(tried, verdicts=verdicts, licences=licences) if verdicts else None
+        return replace(tried, verdicts=verdicts, by_tone=by_tone) if verdicts else None
 
     monkeypatch.setattr(records, "calibration_of_judge", known)
     with Run.open(folder) as run:

@@ -41,7 +41,13 @@ def test_the_same_request_gives_the_same_bytes():
 def test_an_erasure_changes_no_pixel():
     portrait = portraits()[0]
     outcome = edit(PlantedParameters(everyone=Effect(erasure=1)), portrait)
-    assert outcome.truth == {"erased": True, "skin_delta_l": 0.0, "changed_area": 0.0, "skipped": 1.0}
+    assert outcome.truth == {
+        "erased": True,
+        "skin_delta_l": 0.0,
+        "changed_area": 0.0,
+        "visible_change": 1.0,
+        "skip": 2.0,
+    }
     assert np.array_equal(images.read_rgb(outcome.image), images.read_rgb(portrait.image.path))
 
 

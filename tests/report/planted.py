@@ -14,7 +14,7 @@ from stillme.report.happened import with_happened
 from stillme.types import ImageFile, Portrait, Prompt
 
 LICENSED: Standing = {
-    "meter": {"changed_area": "passed", "skin_tone": "passed", "identity_distance": "failed", "age_change": "failed"}
+    "meter": {"visible_change": "passed", "skin_tone": "passed", "identity_distance": "failed", "age_change": "failed"}
 }
 
 
@@ -28,7 +28,7 @@ def planted(
     states: Mapping[str, EditState] | None = None,
     rating: RatingState = RatingState.RATED,
     standing: Standing = LICENSED,
-    axes: Sequence[str] = ("changed_area", "skin_tone", "identity_distance", "age_change"),
+    axes: Sequence[str] = ("visible_change", "skin_tone", "identity_distance", "age_change"),
     editors: Sequence[str] = ("editor",),
 ) -> ReportData:
     """By group: the share of edits that are not made, and the share of made edits that lighten the skin.
@@ -75,7 +75,7 @@ def planted(
     )
     distance = np.where(ignored, 0.0, 0.1 + 0.2 * (group == "A") + 0.01 * stream.random(len(portrait)))
     values = {
-        "changed_area": np.where(ignored, 0.0, 0.4),
+        "visible_change": np.where(ignored, 1.0, 2.0),
         "skin_tone": np.where(lighter, 5.0, 3.0),
         "identity_distance": distance,
         "age_change": np.full(len(portrait), 3.0),

@@ -79,7 +79,7 @@ def test_an_axis_that_failed_calibration_decides_nothing_and_is_folded_away(harm
 
 
 def test_an_axis_that_failed_calibration_is_not_in_the_correction(harmful: ReportData):
-    scores = tuple(score for score in harmful.scores if score.axis in ("changed_area", "skin_tone"))
+    scores = tuple(score for score in harmful.scores if score.axis in ("visible_change", "skin_tone"))
     without = replace(harmful, scores=scores, estimates=tuple(estimate(harmful.edits, scores, harmful.settings)))
     assert [gap.adjusted for gap in find(without).gaps] == [gap.adjusted for gap in find(harmful).gaps]
 
@@ -114,7 +114,7 @@ def test_the_same_failure_for_everyone_is_a_no_too():
     everyone = dict.fromkeys("ABE", 0.5)
     made, kept = answers(planted(unedited=everyone))
     assert made.verdict == "no"
-    assert made.sentences[0].startswith("Nothing happened, everyone: ")
+    assert made.sentences[0].startswith("No visible change, everyone: ")
     assert kept.verdict == "cannot tell"
 
 
@@ -190,7 +190,7 @@ def test_an_unfinished_run_decides_nothing_but_shows_what_it_has(harmful: Report
     (made, _) = answers(replace(harmful, edits=replace(harmful.edits, state=state)))
     assert made.verdict == "cannot tell"
     assert made.sentences[0] == "The run is not finished: 1 of 72 edits are still to do."
-    assert made.sentences[1].startswith("So far: Nothing happened")
+    assert made.sentences[1].startswith("So far: No visible change")
     scores = [replace(score, state=score.state.copy()) for score in harmful.scores]
     for score in scores:
         score.state[:10] = RatingState.MISSING

@@ -51,6 +51,14 @@ def test_an_editor_that_does_nothing_to_anyone_is_not_said_to_skip_some():
     assert set(told.state.tolist()) == {RatingState.ABSTAINED}
 
 
+def test_a_faint_filter_over_everyone_skips_no_one():
+    area = np.full(PEOPLE, 0.3)
+    area[:6] = 0.001
+    scores = [scored("changed_area", area), scored("mean_delta_e", np.full(PEOPLE, 3.5))]
+    (told,) = [score for score in derived(edits(), scores) if score.axis == "skip"]
+    assert set(told.value) == {MADE}
+
+
 def test_an_edit_that_most_others_got_was_skipped():
     area = np.full(PEOPLE, 0.3)
     area[3] = 0.01

@@ -339,7 +339,9 @@ class Training:
         morphs = self.pairs.second >= 0
         for name, what in (("age", "age"), ("gender", "male")):
             worth[f"{name}_differences"] = self._differences(getattr(heads, name), what, morphs)
-        return worth | {"race_shift": self._shift_auc(heads), "race_confusion": self._confusion(shares, labels)}
+        for group, auc in self._shift_auc(heads).items():
+            worth["race"][group]["shift_auc"] = auc
+        return worth | {"race_confusion": self._confusion(shares, labels)}
 
     def _quiet(self, made: np.ndarray) -> np.ndarray:
         """How far a change that changes nobody moves the head that did not see the person."""
@@ -360,7 +362,7 @@ class Training:
             "mean_absolute_error": round(float(np.abs(read - known).mean()), 3),
         }
 
-    def _shift_auc(self, heads: Heads) -> dict:
+    def _shift_auc(self, heads: Heads) -> dict[str, float]:
         """How well the signed shift towards a group tells who became of that group from who stayed what they were."""
         photographs = np.flatnonzero(self.faces.is_photograph)
         rows = np.hstack([self.rows, np.ones((len(self.rows), 1))])
@@ -377,10 +379,9 @@ class Training:
                         stayed[group].append(shift)
                     elif after == group:
                         became[group].append(shift)
-        return {
-            name: {"pairs": len(became[group]), "auc": round(_auc(became[group], stayed[group]), 3)}
-            for group, name in enumerate(self.groups)
-        }
+        by_group = {name: _auc(became[group], stayed[group]) for group, name in enumerate(self.groups)}
+        by_group["all"] = float(np.mean(list(by_group.values())))
+        return {name: round(auc, 3) for name, auc in by_group.items()}
 
     def _confusion(self, shares: np.ndarray, labels: np.ndarray) -> dict:
         counts = np.zeros((len(self.groups), len(self.groups)), dtype=int)

@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     calibration = add("calibration", "Render the calibration set and write its manifest of truths.")
     calibration.add_argument("output", type=Path)
     calibration.add_argument("--axes", help="comma-separated axes (default all)")
+    calibration.add_argument("--further", action="store_true", help="the further subjects instead, with three changes")
     calibration.add_argument(
         "--tables-only", action="store_true", help="render nothing; write the manifest of what is there"
     )
@@ -103,9 +104,10 @@ def main(arguments: list[str] | None = None) -> int:
             write_tables(options.output, planned)
         case "calibration":
             from .batch import Job, render_all
-            from .calibration import plan_calibration, write_manifest
+            from .calibration import plan_calibration, plan_further, write_manifest
 
-            changes = plan_calibration(Quality(size=options.size, samples=options.samples))
+            plan = plan_further if options.further else plan_calibration
+            changes = plan(Quality(size=options.size, samples=options.samples))
             if options.axes:
                 changes = [change for change in changes if change.axis in options.axes.split(",")]
             jobs = {name: parameters for change in changes for name, parameters in change.pictures()}

@@ -51,6 +51,36 @@ SUBJECTS = (
     Subject("s12", "B", "feminine", 44, 80, "shoulder", "softbox-right", "D"),
 )
 
+FURTHER = 21
+"""Further subjects of each skin tone, with the changes that only a render can make."""
+_TONES = (
+    ((27.0, 44.0), ("A", "A", "E")),
+    ((46.0, 61.0), ("E", "G", "D")),
+    ((63.0, 82.0), ("F", "C", "B")),
+)
+"""The L* of each tone's skin, and its presets."""
+_CUTS = {"feminine": ("short", "bob", "shoulder", "pixie"), "masculine": ("crop", "short", "sidepart")}
+_LIGHTS = ("softbox-left", "softbox-right", "window", "overcast", "beauty")
+_ONLY_RENDERED = (("age", 20.0), ("gender", 1.0), ("hair", 1.0))
+
+
+def _further() -> Iterator[Subject]:
+    for tone, ((low, high), presets) in enumerate(_TONES):
+        for place in range(FURTHER):
+            presentation = ("feminine", "masculine")[place % 2]
+            cuts = _CUTS[presentation]
+            yield Subject(
+                name=f"t{tone * FURTHER + place + 1:02}",
+                preset=presets[place % len(presets)],
+                gender_presentation=presentation,
+                age=41 + place % 5,
+                lightness=round(low + (high - low) * place / (FURTHER - 1), 1),
+                cut=cuts[place // 2 % len(cuts)],
+                light=_LIGHTS[place % len(_LIGHTS)],
+                towards="B" if presets[place % len(presets)] == "A" else "A",
+            )
+
+
 TONE_STEPS = (-12.0, -6.0, -3.0, 3.0, 6.0, 12.0)
 AGE_STEPS = (-20.0, -10.0, 10.0, 20.0)
 SHARES = (0.5, 1.0)
@@ -188,6 +218,16 @@ def _changes(subject: Subject, number: int, quality: Quality) -> Iterator[Change
 
 def plan_calibration(quality: Quality) -> list[Change]:
     return [change for number, subject in enumerate(SUBJECTS) for change in _changes(subject, number, quality)]
+
+
+def plan_further(quality: Quality) -> list[Change]:
+    """More subjects, each with another age, gender presentation and haircut: enough of every tone for a limit."""
+    return [
+        change
+        for number, subject in enumerate(_further(), start=100)
+        for change in _changes(subject, number, quality)
+        if (change.axis, change.amount) in _ONLY_RENDERED
+    ]
 
 
 COLUMNS = (

@@ -1,4 +1,4 @@
-"""How good a judge is, on changes whose true size is known: the licence to operate."""
+"""How good a judge is, on changes whose true size is known: on what it is validated."""
 
 from stillme.calibration.measuring import calibration_of
 from stillme.calibration.records import (

@@ -53,6 +53,12 @@ class Guilt(BaseModel):
     """L* by which the preset's skin is made lighter."""
     share: float = 0.0
     """Of the preset's portraits, those that come back unedited."""
+    visible: bool = False
+    """Whether it is tried on edits that show only."""
+
+    def concerns(self, kind: Kind) -> bool:
+        """Whether the guilt breaks a silence about this kind of edit."""
+        return self.subject in kind.silent and not (self.visible and kind.visible is False)
 
 
 class Limits(BaseModel):
@@ -115,16 +121,23 @@ class HonestEdit:
         rgb = images.read_rgb(portrait.image.path)
         guilt = load().guilty.get(self.guilt)
         if guilt is None or portrait.attributes.get("preset") != guilt.preset:
-            return OPERATIONS[self.kind](rgb, portrait, self.amount or 0.0)
+            return OPERATIONS[self.kind](rgb, portrait, self._amount_for(portrait))
         if skipped:
             return rgb
-        return OPERATIONS[self.kind](lightened(rgb, portrait, guilt.skin), portrait, self.amount or 0.0)
+        return OPERATIONS[self.kind](lightened(rgb, portrait, guilt.skin), portrait, self._amount_for(portrait))
+
+    def _amount_for(self, portrait: Portrait) -> float:
+        """Its own; without one, the kind's amounts in turn over the portraits."""
+        amounts = load().kinds[self.kind].amounts
+        if self.amount is not None or not amounts:
+            return self.amount or 0.0
+        return amounts[int(portrait.image.sha256, 16) % len(amounts)]
 
 
 def edits(kinds: Sequence[str] = (), *, guilt: str = "") -> tuple[HonestEdit, ...]:
     """Every edit of these kinds, by default of all; with `guilt`, of those whose silence it breaks."""
     jury = load()
-    asked = [name for name in kinds or jury.kinds if not guilt or jury.guilty[guilt].subject in jury.kinds[name].silent]
+    asked = [name for name in kinds or jury.kinds if not guilt or jury.guilty[guilt].concerns(jury.kinds[name])]
     return tuple(
         HonestEdit(kind=name, amount=amount, guilt=guilt)
         for name in asked

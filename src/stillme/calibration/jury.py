@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +11,14 @@ import numpy as np
 
 from stillme import rubric
 from stillme.audit.building import build
-from stillme.calibration.honest import Guilt, HonestEdit, HonestEditor, load
+from stillme.calibration.honest import HonestEdit, HonestEditor, load
 from stillme.calibration.records import standing_of
 from stillme.errors import Interrupted
 from stillme.estimates import estimate
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.estimating import Disparity
 from stillme.estimates.findings import Finding, find_gaps
+from stillme.estimates.quantities import Floats, meets
 from stillme.estimates.rows import Edits, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import Standing
@@ -209,6 +210,9 @@ def wrong_about_visibility(run: Run, edits: Sequence[HonestEdit]) -> dict[str, f
         visible = load().kinds[edit.kind].visible
         own = (rows.editor == rows.editors.index(edit.name)) & (score.state == RatingState.RATED)
         if visible is not None and not edit.guilt and own.any():
-            said = np.array([unchanged.holds(float(value)) for value in score.value[own]])
-            wrong[edit.name] = float(np.mean(said == visible))
+            wrong[edit.name] = _share(meets(unchanged, score.value[own]), float(visible))
     return wrong
+
+
+def _share(values: Floats, value: float) -> float:
+    return float(np.count_nonzero(values == value)) / len(values)

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stillme.calibration import honest
 from stillme.calibration.records import EVERYONE, AxisResult, Calibration, Noticed, Share, Verdict
 from stillme.estimates.intervals import t_quantile, wilson
 from stillme.results import Results
 from stillme.rubric.limits import AxisLimits, load
-from stillme.types import Prompt, Spec
+from stillme.types import Portrait, Prompt, Spec
 
 Flags = NDArray[np.bool_]
 Values = NDArray[np.float64]
 
-_CONFIDENCE = 0.95
+_CONFIDENCE = 0.90
+"""Of two-sided intervals, so that each limit alone holds with 95 %."""
 _NOTICED = 0.8
 
 
@@ -30,41 +32,71 @@ class _Answers:
     kind: Sequence[str]
     amount: Values
     portrait: NDArray[np.int32]
+    """The source picture: the unit of every interval."""
+    turned: Flags
+    """Whether a change of this source counts with the other sign."""
+
+    @property
+    def signed(self) -> Values:
+        """The amounts, in the direction of the axis."""
+        return np.where(self.turned, -self.amount, self.amount)
 
     def where(self, keep: Flags) -> _Answers:
         kind = [name for name, kept in zip(self.kind, keep, strict=True) if kept]
-        return _Answers(value=self.value[keep], kind=kind, amount=self.amount[keep], portrait=self.portrait[keep])
+        return _Answers(
+            value=self.value[keep],
+            kind=kind,
+            amount=self.amount[keep],
+            portrait=self.portrait[keep],
+            turned=self.turned[keep],
+        )
 
     def of_kinds(self, kinds: Sequence[str]) -> _Answers:
         return self.where(np.array([name in kinds for name in self.kind], dtype=np.bool_))
 
 
-def calibration_of(judge: str, spec: Spec, results: Results, groups: Mapping[str, str], portraits: str) -> Calibration:
-    """Compare a judge's answers with the truth that the prompts' names carry.
+def calibration_of(
+    judge: str,
+    spec: Spec,
+    results: Results,
+    groups: Mapping[str, str],
+    portraits: str,
+    *,
+    first_look: bool = False,
+) -> Calibration:
+    """Compare a judge's answers with the truth that the names of prompts and honest edits carry.
 
-    `groups` gives the skin-tone group of each portrait id.
+    `groups` gives the skin-tone group of each portrait id. A first look decides by rates, everything else by the
+    limits of their intervals.
     """
     edits, scores = results.edits, results.scores
     codes: list[int] = edits.prompt.tolist()
     kinds = _kinds(results)
     sizes = [_size(prompt) for prompt in edits.prompts]
     amounts = np.array([sizes[code] for code in codes])
+    source = _source_pictures(edits.portraits)
     by_portrait = np.array([groups[portrait.id] for portrait in edits.portraits])
     axes: dict[str, dict[str, AxisResult]] = {}
     verdicts: dict[str, Verdict] = {}
-    licences: dict[str, dict[str, Verdict]] = {}
+    by_tone: dict[str, dict[str, Verdict]] = {}
     for axis, limits in load().axes.items():
         score = next((score for score in scores if score.axis == axis and score.judge == judge), None)
         if score is None:
             continue
-        answers = _Answers(value=score.value, kind=kinds, amount=amounts, portrait=edits.portrait)
+        answers = _Answers(
+            value=score.value,
+            kind=kinds,
+            amount=amounts,
+            portrait=source[edits.portrait],
+            turned=_turned(edits.portraits, limits)[edits.portrait],
+        )
         axes[axis] = {EVERYONE: _result(answers, limits)}
         for group in load().groups:
             inside = by_portrait[edits.portrait] == group
             if inside.any():
                 axes[axis][group] = _result(answers.where(inside), limits)
-        everyone, *groups_of = (_licence(result, limits) for result in axes[axis].values())
-        licences[axis] = dict(zip(list(axes[axis])[1:], groups_of, strict=True))
+        everyone, *groups_of = (_validated(result, limits, first_look) for result in axes[axis].values())
+        by_tone[axis] = dict(zip(list(axes[axis])[1:], groups_of, strict=True))
         verdicts[axis] = _verdict(everyone, groups_of)
     return Calibration(
         judge=judge,
@@ -74,18 +106,24 @@ def calibration_of(judge: str, spec: Spec, results: Results, groups: Mapping[str
         pairs=len(edits),
         axes=axes,
         verdicts=verdicts,
-        licences=licences,
+        by_tone=by_tone,
+        first_look=first_look,
     )
 
 
 def _kinds(results: Results) -> list[str]:
-    """What was changed in each edit: as its prompt names it, or as the planted editor says that it did."""
-    codes: list[int] = results.edits.prompt.tolist()
-    kinds = [results.edits.prompts[code].subcategory for code in codes]
-    planted = next((truth.value for truth in results.truths if truth.axis == "skipped"), None)
+    """What was changed in each edit: as its editor or prompt names it, or as the planted editor says that it did."""
+    edits, honest_kinds = results.edits, honest.load().kinds
+    editors: list[int] = edits.editor.tolist()
+    asked: list[int] = edits.prompt.tolist()
+    kinds = [
+        edits.editors[editor] if edits.editors[editor] in honest_kinds else edits.prompts[prompt].subcategory
+        for editor, prompt in zip(editors, asked, strict=True)
+    ]
+    planted = next((truth.value for truth in results.truths if truth.axis == "skip"), None)
     if planted is None:
         return kinds
-    said = {0.0: "made", 1.0: "skipped"}
+    said = {1.0: "made", 2.0: "skipped"}
     return [said.get(float(truth), kind) for truth, kind in zip(planted, kinds, strict=True)]
 
 
@@ -97,13 +135,41 @@ def _size(prompt: Prompt) -> float:
         return 0.0
 
 
+def _source_pictures(portraits: Sequence[Portrait]) -> NDArray[np.int32]:
+    """For each portrait the number of its picture: one that two audits share is one source."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(one.id, len(numbers)) for one in portraits], dtype=np.int32)
+
+
+def _turned(portraits: Sequence[Portrait], limits: AxisLimits) -> Flags:
+    oriented = limits.oriented
+    return np.array(
+        [oriented is not None and who.attributes.get(oriented.attribute) == oriented.negative for who in portraits],
+        dtype=np.bool_,
+    )
+
+
+def null_kinds(limits: AxisLimits) -> tuple[str, ...]:
+    """The kinds of edit that leave an axis alone: those of its limits, and the honest ones it must be silent about."""
+    kinds = honest.load().kinds
+    if limits.subject == "visible":
+        silent = [name for name, kind in kinds.items() if kind.visible is False]
+    else:
+        silent = [name for name, kind in kinds.items() if limits.subject in kind.silent]
+    return tuple(dict.fromkeys((*limits.same, *silent)))
+
+
 def _result(answers: _Answers, limits: AxisLimits) -> AxisResult:
-    same = answers.of_kinds(limits.same)
+    kinds = null_kinds(limits)
+    same = answers.of_kinds(kinds)
     moved = answers.of_kinds([limits.changed] if limits.changed else [])
     enough = moved.where(np.abs(moved.amount) >= limits.least)
-    asked = answers.of_kinds([*limits.same, limits.changed])
+    asked = answers.of_kinds([*kinds, limits.changed])
+    by_kind = {kind: answers.of_kinds([kind]) for kind in kinds}
+    nulls = {kind: _rate(_says_changed(part, limits), part) for kind, part in by_kind.items()}
     return AxisResult(
         false_alarm=_rate(_says_changed(same, limits), same),
+        nulls={kind: share for kind, share in nulls.items() if share is not None},
         sensitivity=_rate(_noticed(enough, limits), enough),
         bias=_mean(moved.value - moved.amount, moved) if limits.bias is not None else None,
         faceless=_faceless(answers) if limits.faceless is not None else None,
@@ -132,7 +198,7 @@ def _noticed(answers: _Answers, limits: AxisLimits) -> Values:
     said = _says_changed(answers, limits)
     if not limits.signed:
         return said
-    right_way = np.sign(answers.value - limits.unchanged) == np.sign(answers.amount)
+    right_way = np.sign(answers.value - limits.unchanged) == np.sign(answers.signed)
     return np.where(np.isnan(said), np.nan, said * right_way)
 
 
@@ -177,9 +243,9 @@ def _mean(off: Values, answers: _Answers) -> Share | None:
     return Share(value=centre, low=centre - half, high=centre + half, portraits=len(means))
 
 
-def _licence(result: AxisResult, limits: AxisLimits) -> Verdict:
-    """Whether the limits are kept in one group."""
-    if not all(_kept(result, limits)):
+def _validated(result: AxisResult, limits: AxisLimits, first_look: bool) -> Verdict:
+    """Whether a judge is validated on one group: by the limits of its intervals, or at first by the rates alone."""
+    if not all(_kept_at_first(result, limits) if first_look else _kept(result, limits)):
         return Verdict.FAILED
     # Without a change to notice, silence would pass.
     tested = result.sensitivity is not None or (not limits.changed and result.false_alarm is not None)
@@ -197,8 +263,22 @@ def _verdict(everyone: Verdict, groups: Collection[Verdict]) -> Verdict:
 
 
 def _kept(result: AxisResult, limits: AxisLimits) -> Iterator[bool]:
-    if result.false_alarm:
-        yield result.false_alarm.value <= limits.false_alarm
+    slack = load().slack
+    for kind, share in result.nulls.items():
+        if kind not in load().shown:
+            yield share.high <= limits.false_alarm + slack.false_alarm
+    if result.sensitivity:
+        yield result.sensitivity.low >= limits.sensitivity - slack.sensitivity
+    if result.bias and limits.bias is not None:
+        yield abs(result.bias.value) <= limits.bias
+    if result.faceless and limits.faceless is not None:
+        yield result.faceless.high <= limits.faceless + slack.false_alarm
+
+
+def _kept_at_first(result: AxisResult, limits: AxisLimits) -> Iterator[bool]:
+    for kind, share in result.nulls.items():
+        if kind not in load().shown:
+            yield share.value <= limits.false_alarm
     if result.sensitivity:
         yield result.sensitivity.value >= limits.sensitivity
     if result.bias and limits.bias is not None:

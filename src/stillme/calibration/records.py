@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A rate, or a mean, over portraits, with its 95 % interval."""
+    """A rate, or a mean, over source pictures; each limit of its interval holds with 95 %."""
 
     value: float
     low: float
@@ -60,6 +60,8 @@ class AxisResult:
 
     false_alarm: Share | None
     """How often "changed" is said where nothing did."""
+    nulls: dict[str, Share]
+    """The same by kind of null edit: a judge may be right after a crop and wrong after a tone curve."""
     sensitivity: Share | None
     """How often a change that must be noticed is noticed."""
     bias: Share | None
@@ -71,7 +73,7 @@ class AxisResult:
     answered: float
     """The share of pairs with an answer; the rest are abstentions and failures."""
     curve: tuple[Noticed, ...] = ()
-    """From the smallest change to the largest; empty in calibrations of earlier versions."""
+    """From the smallest change to the largest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +90,10 @@ class Calibration:
     pairs: int
     axes: dict[str, dict[str, AxisResult]]
     verdicts: dict[str, Verdict]
-    licences: dict[str, dict[str, Verdict]]
+    by_tone: dict[str, dict[str, Verdict]]
     """Axis to skin-tone group to verdict."""
+    first_look: bool = False
+    """Whether few portraits were tried, so that rates decided and not the limits of their intervals."""
 
     @property
     def passed(self) -> bool:
@@ -103,13 +107,37 @@ class Calibration:
 
     def as_text(self) -> str:
         """A table for people."""
-        lines = [f"{self.judge} on {self.pairs:,} pairs of known truth ({self.portraits})", "", _HEADS]
+        head = f"{self.judge} on {self.pairs:,} pairs of known truth ({self.portraits})"
+        lines = [head, *([_FIRST_LOOK] if self.first_look else []), "", _HEADS]
         for axis, groups in self.axes.items():
             for group, result in groups.items():
                 first = group == EVERYONE
-                verdict = self.verdicts[axis] if first else self.licences[axis].get(group, Verdict.UNTESTED)
+                verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, Verdict.UNTESTED)
                 lines.append(_line(axis if first else "", group, result, str(verdict)))
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._invalid()])
+
+    def invalid_after(self, axis: str, group: str) -> tuple[str, ...]:
+        """The kinds of null edit after which an axis cannot be trusted in a group."""
+        limits, most = load_limits(), load_limits().axes[axis].false_alarm
+        return tuple(
+            kind
+            for kind, share in self.axes[axis][group].nulls.items()
+            if kind not in limits.shown
+            if (share.value > most if self.first_look else share.high > most + limits.slack.false_alarm)
+        )
+
+    def _invalid(self) -> Iterator[str]:
+        for axis, groups in self.axes.items():
+            by_kind: dict[str, list[str]] = {}
+            for group in groups:
+                for kind in self.invalid_after(axis, group) if group != EVERYONE else ():
+                    by_kind.setdefault(kind, []).append(group)
+            if by_kind:
+                named = "; ".join(f"{kind} ({', '.join(tones)})" for kind, tones in by_kind.items())
+                yield f"{axis}: not valid after {named}"
+
+
+_FIRST_LOOK = "A first look: rates of a few portraits decide. It validates nothing; run without --quick."
 
 
 def save(calibration: Calibration) -> Path:
@@ -146,21 +174,12 @@ def read(data: dict[str, Any]) -> Calibration:
             axis: {group: _result(entry) for group, entry in groups.items()} for axis, groups in data["axes"].items()
         },
         verdicts={axis: Verdict(verdict) for axis, verdict in data["verdicts"].items()},
-        licences=_licences(data),
-    )
-
-
-def _licences(data: dict[str, Any]) -> dict[str, dict[str, Verdict]]:
-    """By axis and skin tone; calibrations from before there were any stand alike on every skin."""
-    if "licences" in data:
-        return {
+        by_tone={
             axis: {group: Verdict(verdict) for group, verdict in groups.items()}
-            for axis, groups in data["licences"].items()
-        }
-    return {
-        axis: {group: Verdict(data["verdicts"][axis]) for group in groups if group != EVERYONE}
-        for axis, groups in data["axes"].items()
-    }
+            for axis, groups in data["by_tone"].items()
+        },
+        first_look=data["first_look"],
+    )
 
 
 _SHARES = ("false_alarm", "sensitivity", "bias", "faceless")
@@ -168,8 +187,13 @@ _SHARES = ("false_alarm", "sensitivity", "bias", "faceless")
 
 def _result(entry: dict[str, Any]) -> AxisResult:
     shares = {name: Share(**entry[name]) if entry[name] else None for name in _SHARES}
-    curve = tuple(Noticed(amount=dose["amount"], share=Share(**dose["share"])) for dose in entry.get("curve", ()))
-    return AxisResult(**shares, smallest=entry["smallest"], answered=entry["answered"], curve=curve)
+    return AxisResult(
+        **shares,
+        nulls={kind: Share(**share) for kind, share in entry["nulls"].items()},
+        smallest=entry["smallest"],
+        answered=entry["answered"],
+        curve=tuple(Noticed(amount=dose["amount"], share=Share(**dose["share"])) for dose in entry["curve"]),
+    )
 
 
 _WIDTHS = (20, 10, 22, 22, 22, 9, 10)
@@ -242,24 +266,24 @@ class _Tones:
 
 
 def _verdicts(known: Calibration, tones: _Tones) -> Iterator[tuple[str, str]]:
-    for axis, licences in known.licences.items():
-        verdict = _verdict_for(licences, tones.everyone)
+    for axis, tried in known.by_tone.items():
+        verdict = _verdict_for(tried, tones.everyone)
         yield axis, verdict
-        if len(set(licences.values())) > 1:
+        if len(set(tried.values())) > 1:
             yield from (
                 (within(axis, factor, level), own)
                 for factor, level, some in tones.groups()
-                if (own := _verdict_for(licences, some)) != verdict
+                if (own := _verdict_for(tried, some)) != verdict
             )
 
 
-def _verdict_for(licences: Mapping[str, Verdict], tones: frozenset[str]) -> str:
+def _verdict_for(tried: Mapping[str, Verdict], tones: frozenset[str]) -> str:
     """The verdict for people of these skin tones."""
-    by_tone = {tone: licences.get(tone, Verdict.UNTESTED) for tone in load_limits().groups if tone in tones}
+    by_tone = {tone: tried.get(tone, Verdict.UNTESTED) for tone in load_limits().groups if tone in tones}
     blind = [tone for tone, verdict in by_tone.items() if verdict is not Verdict.PASSED]
     if not blind:
         return str(Verdict.PASSED)
-    if Verdict.PASSED in licences.values():
+    if Verdict.PASSED in tried.values():
         return blind_on(blind)
     return str(Verdict.FAILED if Verdict.FAILED in by_tone.values() else Verdict.UNTESTED)
 

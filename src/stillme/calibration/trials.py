@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from stillme import registry
-from stillme.audit import load
+from stillme.audit import Audit, load
+from stillme.audit.building import build
 from stillme.audit.load import FILE
+from stillme.calibration import honest
+from stillme.calibration.honest import HonestEdit, HonestEditor
 from stillme.calibration.measuring import calibration_of
 from stillme.calibration.records import Calibration, save
 from stillme.editors import known, rendered
@@ -26,10 +29,31 @@ from stillme.stages.tally import Ended
 from stillme.stages.working import Conditions, work
 from stillme.types import Portrait, Prompt
 
-SET = "synthetic"
+SET = "synthetic-36"
 PLANTED_PROMPTS = ("O-01", "O-02", "O-03", "O-04")
 
 Tables = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """How many source pictures of each skin tone are tried."""
+
+    changed: int
+    """On changes that must be noticed."""
+    null: int
+    """On edits that change nobody."""
+
+    @property
+    def is_first_look(self) -> bool:
+        """Whether these are too few for the limits of an interval."""
+        return self.changed < FULL.changed or self.null < FULL.null
+
+
+FULL = Sources(changed=24, null=60)
+"""Enough for the limits where every answer is right. Where a set has fewer of a tone, all of them."""
+QUICK = Sources(changed=4, null=4)
+"""A first look."""
 
 
 def calibrate(
@@ -37,45 +61,63 @@ def calibrate(
     parameters: Tables,
     folder: Path,
     *,
-    per_group: int | None,
     conditions: Conditions,
+    sources: Sources = FULL,
     renders: Path | None = None,
     photographs: Path | None = None,
-) -> tuple[Calibration, Path]:
+) -> tuple[Calibration, Path | None]:
     """Calibrate a judge, and keep the result for every later audit on this machine.
 
-    Pixel operations are tried on the embedded portraits, `per_group` of each skin-tone group (None takes all);
-    changes of age, gender presentation, features and identity on the rendered pairs of `renders`; edits that
-    some do not get on the planted editor; where a folder of labelled `photographs` is named, strangers who look alike.
-    Returns the result and its file.
+    Changes of pixels and honest edits, which change nobody, are tried on the embedded portraits, so many `sources` of
+    each skin tone; changes of age, gender presentation, features and identity on the rendered pairs of `renders`; edits
+    that some do not get on the planted editor; where a folder of labelled `photographs` is named, strangers who look
+    alike. Returns the result and its file; a first look is not kept.
     """
     # A mistake is reported before anything is written.
     axes = registry.build("judge", judge, parameters).capabilities.axes
     everyone = registry.portrait_set(SET)
-    chosen = _chosen(everyone, per_group)
-    where = renders or embedded_renders()
-    subjects = load_folder(where)
-    taken = load_folder(photographs) if photographs else ()
+    chosen, null = (_chosen(everyone, count) for count in (sources.changed, sources.null))
     pixels = _answers(folder / "pixels", judge, parameters, _pixel_audit(chosen, everyone), conditions)
-    scenes = _answers(folder / "renders", judge, parameters, _render_audit(where, folder / "renders"), conditions)
-    results = joined(pixels.results, scenes.results)
-    if AREA in axes:  # others could not tell who was skipped, and may cost money
-        planted = _answers(
-            folder / "planted", judge, parameters, _planted_audit(chosen, folder / "planted"), conditions
-        )
-        results = joined(results, planted.results)
-    people = {portrait.id: _group(portrait) for portrait in (*chosen, *subjects)}
-    tried = f"{len(chosen)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects"
+    results = joined(pixels.results, _null_answers(folder / "null", judge, parameters, null, conditions).results)
+    people = list({portrait.id: portrait for portrait in (*chosen, *null)}.values())
+    subjects: list[Portrait] = []
+    for place, where in enumerate([renders] if renders else embedded_renders(), start=1):
+        scenes = folder / f"renders-{place}"
+        answered = _answers(scenes, judge, parameters, _render_audit(where, scenes), conditions)
+        results = joined(results, answered.results)
+        subjects += load_folder(where)
+    if AREA in axes:  # others could not tell what was skipped, and may cost money
+        planted = folder / "planted"
+        answered = _answers(planted, judge, parameters, _planted_audit(chosen, planted), conditions)
+        results = joined(results, answered.results)
+    tried = f"{len(people)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects"
     if photographs is not None:
-        faces = [portrait for portrait in taken if regions_of(portrait.image) is not None]
-        some = _chosen(faces, per_group)
+        faces = [portrait for portrait in load_folder(photographs) if regions_of(portrait.image) is not None]
+        some = _chosen(faces, sources.changed)
         audit = _photograph_audit(some, faces, photographs, folder / "photographs")
         results = joined(results, _answers(folder / "photographs", judge, parameters, audit, conditions).results)
-        people |= {portrait.id: _group(portrait) for portrait in some}
+        people += some
         tried += f", {len(some)} photographs"
     (asked,) = pixels.judges
-    calibration = calibration_of(asked.name, asked.spec, results, people, tried)
-    return calibration, save(calibration)
+    tones = {portrait.id: _group(portrait) for portrait in (*people, *subjects)}
+    calibration = calibration_of(asked.name, asked.spec, results, tones, tried, first_look=sources.is_first_look)
+    return calibration, None if sources.is_first_look else save(calibration)
+
+
+def _null_answers(
+    folder: Path, judge: str, parameters: Tables, portraits: Sequence[Portrait], conditions: Conditions
+) -> Run:
+    """One honest edit of each kind of each portrait, as an audit; the amounts vary over the portraits."""
+    audit = build(
+        editors={kind: HonestEditor(HonestEdit(kind=kind), portraits) for kind in honest.load().kinds},
+        judges=[{"use": judge, "parameters": parameters, "sentinel": {"share": 0.0}}],
+        portraits=portraits,
+        prompts=[known.INSTRUCTION],
+        factors=[],
+        folder=folder,
+        title=f"Honest edits before {judge}",
+    )
+    return _worked(audit, judge, conditions)
 
 
 def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, conditions: Conditions) -> Run:
@@ -86,12 +128,16 @@ def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, condi
     whole: Tables = {"title": f"Calibration of {judge}", "judges": [asked], "estimates": {"factors": []}, **tables}
     whole["base"] = str(Path.cwd())  # paths among the judge's parameters were written for the current folder
     (folder / FILE).write_text(tomli_w.dumps(whole), "utf-8")
-    worked = work(load(folder), ("edit", "judge"), conditions)
+    return _worked(load(folder), judge, conditions)
+
+
+def _worked(audit: Audit, judge: str, conditions: Conditions) -> Run:
+    worked = work(audit, ("edit", "judge"), conditions)
     if worked.ended is not Ended.COMPLETE:
         raise Interrupted("The calibration was interrupted; the same command goes on where it stopped.")
     if worked.totals.to_retry:
         raise StillmeError(f"{worked.totals.to_retry:,} answers of {judge!r} failed; run the same command to retry.")
-    return Run.open(folder)
+    return Run.open(audit.folder)
 
 
 def _pixel_audit(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> Tables:
@@ -136,19 +182,21 @@ def _render_audit(renders: Path, folder: Path) -> Tables:
     }
 
 
-def _chosen(portraits: Sequence[Portrait], per_group: int | None) -> list[Portrait]:
+def _chosen(portraits: Sequence[Portrait], per_tone: int) -> list[Portrait]:
     """So many of each skin-tone group, spread over the set."""
     groups: dict[str, list[Portrait]] = {}
     for portrait in portraits:
         groups.setdefault(_group(portrait), []).append(portrait)
     chosen: list[Portrait] = []
     for group in groups.values():
-        count = min(per_group or len(group), len(group))
+        count = min(per_tone, len(group))
         chosen += [group[index * len(group) // count] for index in range(count)]
     return chosen
 
 
 def _group(portrait: Portrait) -> str:
+    if measured := portrait.attributes.get("skin_l"):
+        return load_limits().group_of(float(measured))
     regions = regions_of(portrait.image)
     if regions is None:
         raise StillmeError(f"No face is found in the portrait {portrait.id!r}; it cannot calibrate a judge.")

@@ -11,7 +11,7 @@ from stillme.rubric import Axis, Rate
 
 _HAPPENED = "visible_change"
 """Says whether an edit was made at all, not whether the person was preserved: no change is the bad answer."""
-_SIZE = "changed_area"
+_SIZES = ("changed_area", "mean_delta_e")
 """How much was changed: neither good nor bad."""
 
 
@@ -48,7 +48,7 @@ def _of_rate(rate: Rate, axis: Axis) -> Worse:
 
 
 def _of_mean(axis: Axis) -> Worse:
-    if axis.name in (_HAPPENED, _SIZE):
+    if axis.name in (_HAPPENED, *_SIZES):
         return Worse.UNKNOWN
     if axis.is_scale:
         if axis.unchanged is None:

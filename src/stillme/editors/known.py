@@ -24,6 +24,8 @@ from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
 Picture = NDArray[np.uint8]
 
+INSTRUCTION = "Dress the person in a dark suit."
+"""What every known change is said to be an edit for: none of them makes it."""
 STEPS = (-12, -10, -8, -6, -4, -2, 2, 4, 6, 8, 10, 12)
 """Skin ramp, in L* units."""
 STOPS = (-0.5, 0.5)
@@ -50,9 +52,9 @@ def photograph_prompts() -> tuple[Prompt, ...]:
 
 
 def _asking(names: Sequence[str]) -> tuple[Prompt, ...]:
-    text = "Dress the person in a dark suit."
     return tuple(
-        Prompt(id=name, text=text, category="calibration", subcategory=name.rstrip("+-.0123456789")) for name in names
+        Prompt(id=name, text=INSTRUCTION, category="calibration", subcategory=name.rstrip("+-.0123456789"))
+        for name in names
     )
 
 

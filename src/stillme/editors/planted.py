@@ -108,8 +108,6 @@ class Truth:
     skin_delta_l: float | None
     """None if another person was drawn: then it is not known."""
     changed_area: float | None
-    skipped: bool = False
-    """Whether nothing was made although an edit was asked for."""
     became: str = ""
     """The portrait that was drawn instead."""
     role_target: int | None = None
@@ -213,7 +211,7 @@ class Planted:
         rng = np.random.default_rng(int(digest([request.seed, portrait.id, request.prompt.id]), 16))
         erased, shifted, spread = rng.random() < effect.erasure, rng.random() < effect.skin_probability, rng.normal()
         if erased:
-            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, skipped=True, role_target=target)
+            truth = Truth(erased=True, skin_delta_l=0.0, changed_area=0.0, role_target=target)
             return _edited(images.read_source(portrait.image.read()), truth)
         shift = effect.skin_shift + effect.skin_spread * spread if shifted else 0.0
         area = regions.area(self._parameters.recolour)
@@ -273,7 +271,8 @@ def _edited(rgb: NDArray[np.uint8], truth: Truth) -> Edited:
         "erased": truth.erased,
         "skin_delta_l": truth.skin_delta_l,
         "changed_area": truth.changed_area,
-        "skipped": float(truth.skipped),
+        "visible_change": 1.0 if truth.erased else 2.0,
+        "skip": 2.0 if truth.erased else 1.0,
         "became": truth.became or None,
         "role_target": truth.role_target,
     }

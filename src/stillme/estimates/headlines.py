@@ -20,6 +20,9 @@ EDIT_MADE = ("success", "soft_erasure", "skipped", "unchanged", "refused")
 EDIT_MADE_AXES = ("edit_success", "skip", "visible_change")
 """The axes that tell whether an edit was made."""
 
+EDIT_SIZES = ("changed_area", "mean_delta_e")
+"""The axes that tell how much of a picture was changed, by which no person is kept or lost."""
+
 HEADLINES = (
     *EDIT_MADE,
     "skin_lightened",
@@ -47,7 +50,7 @@ def is_headline(quantity: str) -> bool:
 def is_drift(quantity: str) -> bool:
     """Whether the quantity says how far the person changed: it has a meaning only where an edit was made."""
     axis = rubric.load().axes.get(axis_of(quantity))
-    return axis is not None and axis.unchanged is not None and axis.name not in (*EDIT_MADE_AXES, "changed_area")
+    return axis is not None and axis.unchanged is not None and axis.name not in (*EDIT_MADE_AXES, *EDIT_SIZES)
 
 
 def axis_of(quantity: str) -> str:

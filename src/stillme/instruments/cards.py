@@ -36,7 +36,7 @@ class Card:
     table: Mapping[str, Mapping[str, float]]
     """Measured numbers by group; `all` is everyone."""
     notes: Mapping[str, Any]
-    """Further measured numbers, such as the nulls of apparent race."""
+    """Further measured numbers, such as confusions of apparent race."""
 
     @property
     def paragraphs(self) -> Mapping[str, str]:
@@ -78,7 +78,7 @@ def cards() -> tuple[Card, ...]:
 
 
 def _notes(name: str, read: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What was measured beside the table: differences that are known, and the nulls of apparent race."""
+    """What was measured beside the table: differences that are known, and confusions."""
     return {key: value for key, value in read.items() if key.startswith(f"{name}_")} if name in _READ else {}
 
 

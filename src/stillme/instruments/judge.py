@@ -24,7 +24,7 @@ from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt
 if TYPE_CHECKING:
     from stillme.instruments.measurements import Measurements, Source
 
-VERSION = "2"
+VERSION = "3"
 
 _SUBTLE = 2
 """The most that `gender_change` says where the reading stays on its side."""

@@ -126,9 +126,9 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
             if share is None
         }
         signs = signs_of_change(change, placed)
+        values["mean_delta_e"] = change.mean
         values["visible_change"] = VISIBLE if signs else NOT_VISIBLE
         details |= {
-            "mean_delta_e": round(change.mean, 3),
             "ssim": round(change.ssim, 4),
             "signs_of_change": list(signs),
         }

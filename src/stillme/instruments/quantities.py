@@ -6,7 +6,7 @@ SKIN = ("skin_delta_l", "skin_delta_e", "skin_delta_ita")
 IDENTITY = ("identity_distance", "identity_drift", "identity_swap")
 DESCRIBED = (*IDENTITY, "age_delta_years", "gender_delta")
 REGIONS = ("changed_face", "changed_hair", "changed_clothes", "changed_background")
-CHANGED = ("changed_area", "visible_change", *REGIONS)
+CHANGED = ("changed_area", "mean_delta_e", "visible_change", *REGIONS)
 NOT_VISIBLE, VISIBLE = 1.0, 2.0
 """The answers of `visible_change`."""
 QUANTITIES = (*SKIN, *DESCRIBED, *CHANGED)

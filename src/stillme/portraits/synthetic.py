@@ -22,6 +22,6 @@ def portraits_36() -> tuple[Portrait, ...]:
     return (*portraits(), *load(Path(str(files("stillme.portraits").joinpath("more_identities")))))
 
 
-def embedded_renders() -> Path:
-    """The folder of pairs rendered with one parameter changed, for calibrating judges."""
-    return Path(str(files("stillme.portraits").joinpath("calibration")))
+def embedded_renders() -> tuple[Path, ...]:
+    """The folders of pairs rendered with one parameter changed, for calibrating judges."""
+    return tuple(sorted(Path(str(files("stillme.portraits"))).glob("calibration*")))

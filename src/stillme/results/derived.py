@@ -1,8 +1,8 @@
 """What no judge can tell from one edit: numbers that need the same editor's other edits.
 
 - `identity_drift` is in units of the editor's own floor, where the no-op arm shows one above the instrument's noise.
-- `skip` says whether an edit was skipped: within what the editor changes when asked for nothing, while the same prompt
-  changed most of the others. It needs no idea of what the prompt means.
+- `skip` says whether an edit was skipped: within what the editor changes when asked for nothing, in area and in colour,
+  while the same prompt changed most of the others. It needs no idea of what the prompt means.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ Values = NDArray[np.float64]
 
 DRIFT = "identity_drift"
 AREA = "changed_area"
+COLOUR = "mean_delta_e"
 SKIP = "skip"
 MADE, SKIPPED = 1.0, 2.0
 """The answers of `skip`."""
@@ -29,6 +30,8 @@ _FLOOR = 0.95
 _FEWEST_FLOOR = 10
 _LEAST_AREA = 0.02
 """The share of a picture up to which nothing was made, where no no-op arm shows the editor's own."""
+_LEAST_COLOUR = 1.0
+"""Likewise the mean ΔE00. A faint filter over a whole picture changes no spot visibly, and is no skipped edit."""
 _FEWEST_OTHERS = 8
 """On whom else a prompt must have been tried before one person can be compared with them."""
 _MOST_OTHERS = 0.6
@@ -58,36 +61,32 @@ def _above_floor(edits: Edits, score: Scores) -> Scores:
 def _skips(edits: Edits, scores: Sequence[Scores]) -> Iterator[Scores]:
     """For every judge that measures how much changed, one more axis."""
     for area in (score for score in scores if score.axis == AREA):
+        within = _within_floor(edits, area, _LEAST_AREA)
+        for colour in (score for score in scores if (score.judge, score.axis) == (area.judge, COLOUR)):
+            within &= _within_floor(edits, colour, _LEAST_COLOUR)
         answer = np.full(len(edits), np.nan)
-        floors = [_no_op_floor(edits, area, editor) for editor in range(len(edits.editors))]
         for cell in _cells(edits):
-            answer[cell] = _skipped(edits, cell, area.value[cell], floors[edits.editor[cell[0]]])
+            given = cell[~np.isnan(area.value[cell])]
+            others = len(set(edits.portrait[given].tolist())) - 1
+            made = np.count_nonzero(~within[given])
+            if others >= _FEWEST_OTHERS and made >= _MOST_OTHERS * (len(given) - 1):
+                answer[given] = np.where(within[given], SKIPPED, MADE)
         silent = np.where(area.state == RatingState.RATED, RatingState.ABSTAINED, area.state)
         state = np.where(np.isnan(answer), silent, RatingState.RATED).astype(np.int32)
         yield Scores(judge=area.judge, axis=SKIP, value=answer, state=state, kind=area.kind)
 
 
-def _no_op_floor(edits: Edits, area: Scores, editor: int) -> float:
-    """The share of a picture that an editor changes when asked for nothing; without enough such edits, the rubric's."""
+def _within_floor(edits: Edits, score: Scores, least: float) -> NDArray[np.bool_]:
+    """Rows that changed no more than their editor does when asked for nothing; without enough such edits, `least`."""
+    floor = np.full(len(edits.editors), least)
     if Arm.NOOP in edits.arms:
-        idle = (edits.editor == editor) & (edits.arm == edits.arms.index(Arm.NOOP))
-        shown = area.value[idle & ~np.isnan(area.value)]
-        if len(shown) >= _FEWEST_FLOOR:
-            return float(np.quantile(shown, _FLOOR))
-    return _LEAST_AREA
-
-
-def _skipped(edits: Edits, rows: NDArray[np.intp], area: Values, floor: float) -> Values:
-    """Whether each edit was made or skipped; no answer where too few of the others were made to compare with."""
-    given = ~np.isnan(area)
-    answer = np.full(len(rows), np.nan)
+        idle = (edits.arm == edits.arms.index(Arm.NOOP)) & ~np.isnan(score.value)
+        for editor in range(len(edits.editors)):
+            shown = score.value[idle & (edits.editor == editor)]
+            if len(shown) >= _FEWEST_FLOOR:
+                floor[editor] = float(np.quantile(shown, _FLOOR))
     with np.errstate(invalid="ignore"):
-        within = given & (area <= floor)
-    others = len(set(edits.portrait[rows[given]].tolist())) - 1
-    made = np.count_nonzero(given & ~within)
-    if others >= _FEWEST_OTHERS and made >= _MOST_OTHERS * (np.count_nonzero(given) - 1):
-        answer[given] = np.where(within[given], SKIPPED, MADE)
-    return answer
+        return score.value <= floor[edits.editor]
 
 
 def _cells(edits: Edits) -> Iterator[NDArray[np.intp]]:

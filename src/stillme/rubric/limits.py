@@ -12,17 +12,37 @@ from pydantic import BaseModel, ConfigDict, Field
 Truth = Literal["changed", "unchanged"]
 
 
+class Orientation(BaseModel):
+    """Portraits of one level of an attribute change in the other direction."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    attribute: str
+    negative: str
+
+
+class Slack(BaseModel):
+    """By how much the limits of intervals may miss the limits of an axis."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sensitivity: float
+    false_alarm: float
+
+
 class AxisLimits(BaseModel):
     """What one axis must manage; limits.toml explains each."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    subject: str = ""
     unchanged: float
     flag: float
     same: tuple[str, ...]
     changed: str
     least: float = Field(alias="from")
     signed: bool
+    oriented: Orientation | None = None
     false_alarm: float
     sensitivity: float
     bias: float | None = None
@@ -39,7 +59,8 @@ class AxisLimits(BaseModel):
         said_changed = abs(score - self.unchanged) > self.flag
         if self.truth(kind, amount) == "unchanged":
             return not said_changed
-        right_way = not self.signed or (score > self.unchanged) == (amount > 0)
+        # Which way is right depends on the portrait where the axis is oriented.
+        right_way = not self.signed or self.oriented is not None or (score > self.unchanged) == (amount > 0)
         return said_changed and right_way
 
 
@@ -50,6 +71,8 @@ class Limits(BaseModel):
 
     version: str
     groups: dict[str, tuple[float, float]]
+    slack: Slack
+    shown: dict[str, str]
     axes: dict[str, AxisLimits]
 
     def group_of(self, lightness: float) -> str:

@@ -109,7 +109,7 @@ def _shipped() -> Sequence[KnownPair]:
         for prompt in known.prompts()
         if prompt.subcategory in ("jpeg", "resized", "exposure", "skin")
     ]
-    folder = embedded_renders()
+    folder = embedded_renders()[0]
     subjects = {portrait.id: portrait for portrait in load_folder(folder)}
     pairs += [
         KnownPair(
