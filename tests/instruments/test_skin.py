@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stillme import faces
 from stillme.colour import delta_e, lab_to_linear, to_srgb
-from stillme.instruments.measurements import measure, prepare
+from stillme.instruments.measurements import measure
 from stillme.instruments.skin import Skin, SkinChange, compare_skin, read_skin
 from stillme.types import Abstained
 from tests.instruments.known_changes import background_tinted, clothes_tinted, exposed, jpeg, lighter, one, some

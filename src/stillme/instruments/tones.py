@@ -124,7 +124,8 @@ def learn(
 ) -> ToneChange:
     """Fit the change of tones (by channel and witness), reweighted against outliers.
 
-    `steady` is the weight of each witness before that, up to 1. `calm`: only the smallest changes are looked for. `uneven`: light may vary over the picture.
+    `steady` is the weight of each witness before that, up to 1. `calm`: only the smallest changes are looked for.
+    `uneven`: light may vary over the picture.
     """
     among = (_CHANGES[:1] if calm else _CHANGES, _FIELDS if uneven else _FIELDS[:1])
     moved = 1.5 * float(np.median(np.abs(change) / _moves(tones)))
