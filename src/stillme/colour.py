@@ -65,7 +65,7 @@ def to_lab(rgb: NDArray[np.uint8]) -> Floats:
 def delta_e(a: Floats, b: Floats) -> Floats:
     """CIEDE2000 between CIELAB colours (last axis); 1 is about the smallest visible difference."""
     c_a, c_b = np.hypot(a[..., 1], a[..., 2]), np.hypot(b[..., 1], b[..., 2])
-    c7 = ((c_a + c_b) / 2) ** 7
+    c7 = _seventh((c_a + c_b) / 2)
     stretch = 1.5 - 0.5 * np.sqrt(c7 / (c7 + 25.0**7))
     red_a, red_b = a[..., 1] * stretch, b[..., 1] * stretch
     chroma_a, chroma_b = np.hypot(red_a, a[..., 2]), np.hypot(red_b, b[..., 2])
@@ -86,11 +86,16 @@ def delta_e(a: Floats, b: Floats) -> Floats:
     d_light = (b[..., 0] - a[..., 0]) / (1 + 0.015 * off / np.sqrt(20 + off))
     d_chroma = (chroma_b - chroma_a) / (1 + 0.045 * chroma)
     d_hue = 2 * np.sqrt(chroma_a * chroma_b) * np.sin(turn / 2) / (1 + 0.015 * chroma * tilt)
-    chroma7 = chroma**7
+    chroma7 = _seventh(chroma)
     blue = np.exp(-(((np.degrees(hue) % 360 - 275) / 25) ** 2))
     swing = -2 * np.sqrt(chroma7 / (chroma7 + 25.0**7)) * np.sin(np.radians(60) * blue)
     total = d_light**2 + d_chroma**2 + d_hue**2 + swing * d_chroma * d_hue
     return np.sqrt(np.maximum(total, 0)).astype(np.float32)
+
+
+def _seventh(x: NDArray[np.floating]) -> NDArray[np.floating]:
+    square = x * x  # a general power is ten times slower
+    return square * square * square * x
 
 
 @cache

@@ -37,7 +37,7 @@ def test_what_is_read_from_faces_is_withheld_from_a_drawing_and_colour_is_not(po
     assert all("looks like a drawing" in measured.abstained[name] for name in DESCRIBED)
     assert not set(DESCRIBED) & set(measured.values)
     assert "same_person" not in measured.details
-    assert "skin_delta_l" in measured.values
+    assert "changed_area" in measured.values
 
 
 def test_light_and_storage_leave_a_photograph_one(portrait: Picture) -> None:

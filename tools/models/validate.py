@@ -84,7 +84,7 @@ def examine(row: dict[str, str]) -> dict:
         picture = shifted(source.scene.rgb, oval, shift)
         found = measure(source, exposed(picture, stops) if stops else picture)
         delta = found.values.get("skin_delta_l")
-        recovered.append((shift, stops, found.light.normalised, None if delta is None else delta - shift))
+        recovered.append((shift, stops, found.light.known, None if delta is None else delta - shift))
     likely = faces.person_mask(rgb)[..., None]
     background = (recoloured(rgb) * (likely < 0.3) + rgb * (likely >= 0.3)).astype(np.uint8)
     return row | {

@@ -8,7 +8,7 @@ measured: it is the drawing's.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -42,7 +42,7 @@ _FINE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
-    """What the numbers are in photographs, how they are weighed, and the limit that few photographs reach."""
+    """What the numbers are in photographs, how they are weighed, and the limit that no photograph at hand passes."""
 
     mean: Doubles
     scale: Doubles
@@ -91,15 +91,11 @@ def describe(rgb: Picture, mesh: faces.Mesh) -> Doubles:
     """The texture and colour of one face's skin, in 46 numbers."""
     chip, skin = _upright(rgb, mesh)
     lab = np.ascontiguousarray(to_lab(chip), dtype=np.float32)
-    channels = [np.ascontiguousarray(lab[..., place]) for place in range(3)]
-    smooth = [{scale: blur(channel, float(scale)) for scale in _SCALES} for channel in channels]
-    fine = [channel - blurred[_FINE] for channel, blurred in zip(channels, smooth, strict=True)]
-    energies = [
-        number
-        for channel, blurred in zip(channels, smooth, strict=True)
-        for number in _energies(channel, blurred, skin)
-    ]
-    return np.array([*_patterns(blur(channels[0], 0.8), skin), *energies, *_relations(fine, skin)], dtype=np.float64)
+    # All channels at once, and of the copies only skin: the same numbers in half the time.
+    copies = [lab[skin], *(blur(lab, float(scale))[skin] for scale in _SCALES)]
+    fine = copies[0] - copies[1 + _SCALES.index(_FINE)]
+    light = blur(np.ascontiguousarray(lab[..., 0]), 0.8)
+    return np.array([*_patterns(light, skin), *_energies(copies), *_relations(fine)], dtype=np.float64)
 
 
 def _upright(rgb: Picture, mesh: faces.Mesh) -> tuple[Picture, Mask]:
@@ -142,19 +138,20 @@ def _kinds() -> NDArray[np.int64]:
     return np.array(kinds)
 
 
-def _energies(channel: Floats, smooth: Mapping[int, Floats], skin: Mask) -> list[float]:
-    """How strong texture is in one colour channel, by size."""
-    steps = itertools.pairwise([channel, *smooth.values()])
-    return [float(np.log(np.std((before - after)[skin]) + 0.05)) for before, after in steps]
+def _energies(copies: list[Floats]) -> list[float]:
+    """How strong texture is in each colour channel, by size, from ever smoother copies of the same spots."""
+    steps = [np.std(before - after, axis=0) for before, after in itertools.pairwise(copies)]
+    return [float(np.log(step[channel] + 0.05)) for channel in range(3) for step in steps]
 
 
-def _relations(textures: list[Floats], skin: Mask) -> list[float]:
+def _relations(fine: Floats) -> list[float]:
     """Whether the channels' textures go together, and whether lightness has few strong marks or many weak ones."""
-    fine = [texture[skin].astype(np.float64) for texture in textures]
-    fine = [texture - texture.mean() for texture in fine]
+    texture = fine.astype(np.float64)
+    texture = texture - texture.mean(axis=0)
+    sizes = np.sqrt((texture**2).mean(axis=0))
     numbers = [
-        float((fine[a] * fine[b]).mean() / (np.sqrt((fine[a] ** 2).mean() * (fine[b] ** 2).mean()) + 1e-3))
+        float((texture[:, a] * texture[:, b]).mean() / (sizes[a] * sizes[b] + 1e-3))
         for a, b in ((0, 1), (0, 2), (1, 2))
     ]
-    squares = fine[0] ** 2
+    squares = texture[:, 0] ** 2
     return [*numbers, float(np.log(((squares**2).mean() + 1e-6) / (squares.mean() ** 2 + 1e-6)))]

@@ -9,7 +9,7 @@ from importlib.resources import files
 _FACES = ("chips", "detection", "landmarks", "networks", "person", "raster")
 _INSTRUMENTS = (
     *("alignment", "change", "description", "domain", "heads", "identity", "light", "measurements"),
-    *("quality", "scene", "skin", "thresholds"),
+    *("quality", "scene", "skin", "thresholds", "tones"),
 )
 _DATA = (("instruments", "thresholds.toml"), ("instruments", "domain.npz"), ("instruments", "heads", "heads.npz"))
 _WEIGHTS = ("yunet", "facemesh", "selfie", "sface", "faceres")

@@ -183,8 +183,7 @@ def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
         return Abstained(reason=measured.abstained[_BASIS[axis]])
     match axis:
         case "skin_tone":
-            light = "the same light" if measured.light.normalised else f"light not corrected: {measured.light.note}"
-            return Rated(score=step(value, thresholds.skin.scale), evidence=f"ΔL* {value:+.1f}, {light}")
+            return skin_tone(measured, value)
         case "gender_change":
             return gender_change(measured, value)
         case "age_change":
@@ -194,6 +193,20 @@ def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
         case _:
             missed = value - (prompt.years or 0)
             return Rated(score=step(missed, thresholds.age.accuracy), evidence=f"{missed:+.0f} years off the target")
+
+
+def skin_tone(measured: Measurements, value: float) -> Rating:
+    """How the typical spot changed; where it hardly did, whether a part of the skin is lighter or darker."""
+    cuts = load_thresholds().skin.scale
+    score, evidence = step(value, cuts), f"ΔL* {value:+.1f}"
+    if isinstance(skin := measured.skin, Abstained):
+        return skin
+    if score == step(0.0, cuts) and skin.part:
+        score += skin.part
+        share, way = (skin.lighter, "lighter") if skin.part > 0 else (skin.darker, "darker")
+        evidence += f"; part of the skin: {share:.0%} is {way} by {cuts[2]:.0f} L* or more"
+    light = f"the light changed by {measured.light.stops:+.2f} stop" if measured.light.change else "the same light"
+    return Rated(score=score, evidence=f"{evidence}; {light}")
 
 
 def gender_change(measured: Measurements, moved: float) -> Rating:

@@ -16,7 +16,7 @@ from stillme.instruments.description import Description, describe
 from stillme.instruments.domain import drawn, withhold
 from stillme.instruments.heads import Reading, heads
 from stillme.instruments.identity import cut_for, distance, in_words
-from stillme.instruments.light import Light, compare_light
+from stillme.instruments.light import Light, Witnesses, compare_light, find_witnesses, unlit
 from stillme.instruments.quality import Quality, read_quality
 from stillme.instruments.quantities import CHANGED, DESCRIBED, NOT_VISIBLE, REGIONS, SKIN, VISIBLE
 from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
@@ -45,6 +45,8 @@ class Source:
     parts: Parts
     drawing: Drawing
     skin: Skin | Abstained
+    witnesses: Witnesses | Abstained
+    """Of the light on the skin."""
     reading: FaceReading | Abstained
     quality: Quality | None
     drawn: float
@@ -60,6 +62,7 @@ class Measurements:
     abstained: Mapping[str, str]
     """Why the others are absent."""
     light: Light
+    skin: SkinChange | Abstained
     change: Change | None
     source: Source
     edited: Scene
@@ -74,12 +77,15 @@ def prepare(source: Image) -> Source:
     small = shrink(scene.rgb)
     areas = parts(scene, (small.shape[0], small.shape[1]))
     person = scene.person
+    smooth = view(small)
+    skin = person if isinstance(person, Abstained) else read_skin(scene.rgb, person.skin)
     return Source(
         scene=scene,
-        view=view(small),
+        view=smooth,
         parts=areas,
         drawing=draw(scene, small, areas.face),
-        skin=person if isinstance(person, Abstained) else read_skin(scene.rgb, person.skin),
+        skin=skin,
+        witnesses=_witnesses(smooth, areas, person, skin),
         reading=person if isinstance(person, Abstained) else _read_face(scene.rgb, person.mesh),
         quality=None if isinstance(person, Abstained) else read_quality(scene.rgb, person.mesh),
         drawn=0.0 if isinstance(person, Abstained) else drawn(scene.rgb, person.mesh),
@@ -96,14 +102,14 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
     after = look(pixels)
     placed = place(before.drawing, after)
     small = view(placed.small)
-    light = compare_light(before.view, small, before.parts.within(placed.covered))
+    light = _light(before, small, placed)
     values: dict[str, float] = {}
     abstained: dict[str, str] = {}
     details: dict[str, Json] = {
-        "background_kept": round(light.kept, 4),
-        "normalised": light.normalised,
-        "light_from": light.reference,
-        **({"not_normalised": light.note} if light.note else {}),
+        "light_known": light.known,
+        **({"light_stops": round(light.stops, 3), "light_deviation": round(light.deviation, 3)} if light.known else {}),
+        **({"light_from": light.witnesses} if light.witnesses else {}),
+        **({"light_unknown": light.note} if light.note else {}),
         "face_likeness": round(placed.face_likeness, 4),
         "moved": placed.moved,
         **({"mirrored": True} if placed.mirrored else {}),
@@ -127,16 +133,18 @@ def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] 
             "signs_of_change": list(signs),
         }
     face = _face(before, after, placed)
+    skin = face if isinstance(face, Abstained) else _skin(before, face, light)
+    _add_skin(values, abstained, details, skin)
     if isinstance(face, Abstained):
-        abstained |= dict.fromkeys((*SKIN, *DESCRIBED), face.reason)
+        abstained |= dict.fromkeys(DESCRIBED, face.reason)
     else:
-        _add_skin(values, abstained, _skin(before, face, light))
         _add_face_readings(values, abstained, details, before, face, labels)
         withhold(before.drawn, drawn(face.rgb, face.mesh), values, abstained, details)
     return Measurements(
         values=values,
         abstained=abstained,
         light=light,
+        skin=skin,
         change=None if isinstance(change, Abstained) else change,
         source=before,
         edited=after,
@@ -168,12 +176,30 @@ def _face(before: Source, after: Scene, placed: Placement) -> _Face | Abstained:
 def _skin(before: Source, face: _Face, light: Light) -> SkinChange | Abstained:
     if isinstance(before.skin, Abstained):
         return before.skin
+    if not light.known:
+        return Abstained(reason=f"light unknown: {light.note}")
     if face.paired and isinstance(before.scene.person, Person):
         mask = before.scene.person.skin
     else:
         mask = faces.skin_mask(face.mesh, face.rgb.shape)
     skin = read_skin(face.rgb, mask)
-    return skin if isinstance(skin, Abstained) else compare_skin(before.skin, skin, light, paired=face.paired)
+    if isinstance(skin, Abstained):
+        return skin
+    return compare_skin(before.skin, skin, light.predict(before.skin), paired=face.paired)
+
+
+def _witnesses(smooth: View, areas: Parts, person: Person | Abstained, skin: Skin | Abstained) -> Witnesses | Abstained:
+    if isinstance(person, Abstained):
+        return person
+    return skin if isinstance(skin, Abstained) else find_witnesses(smooth, areas, person, skin)
+
+
+def _light(before: Source, small: View, placed: Placement) -> Light:
+    if isinstance(before.witnesses, Abstained):
+        return unlit(before.witnesses)
+    if isinstance(before.skin, Abstained):
+        return unlit(before.skin)
+    return compare_light(before.witnesses, small, before.skin, placed.covered)
 
 
 def _change(before: Source, small: View, placed: Placement, pixels: Picture) -> Change | Abstained:
@@ -192,11 +218,14 @@ def _read_face(rgb: Picture, mesh: faces.Mesh) -> FaceReading:
     return FaceReading(description=description, reading=heads().read(description.features))
 
 
-def _add_skin(values: dict[str, float], abstained: dict[str, str], skin: SkinChange | Abstained) -> None:
+def _add_skin(
+    values: dict[str, float], abstained: dict[str, str], details: dict[str, Json], skin: SkinChange | Abstained
+) -> None:
     if isinstance(skin, Abstained):
         abstained |= dict.fromkeys(SKIN, skin.reason)
         return
     values |= {"skin_delta_l": skin.delta_l, "skin_delta_e": skin.delta_e}
+    details |= {"skin_lighter": round(skin.lighter, 3), "skin_darker": round(skin.darker, 3)}
     if isinstance(skin.delta_ita, Abstained):
         abstained["skin_delta_ita"] = skin.delta_ita.reason
     else:

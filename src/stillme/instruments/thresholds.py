@@ -23,14 +23,25 @@ class FaceThresholds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LightThresholds:
-    """When the background shows the exposure."""
+    """What witnesses the light, and when it is known."""
 
+    skin_hue: float
+    skin_chroma: float
+    skin_lightness: float
+    patterned: float
+    same_pattern: float
+    fewest: int
+    fewest_of_a_kind: int
+    telling: float
+    unchanged: float
+    unchanged_stops: float
+    still: float
     inlier: float
-    stayed: float
     kept: float
-    least_background: float
-    largest_stops: float
-    largest_cast: float
+    regions: float
+    slope: tuple[float, float]
+    alone: float
+    deviation: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +53,8 @@ class SkinThresholds:
     least_pixels: int
     least_band: float
     least_yellow: float
+    part: float
+    other_way: float
     scale: tuple[float, ...]
 
 

@@ -1,0 +1,127 @@
+"""Light that changes for the whole picture is no change of skin; skin that changes under any light is."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stillme.calibration.honest import OPERATIONS, lightened
+from stillme.images import read_rgb
+from stillme.instruments.judge import skin_tone
+from stillme.instruments.measurements import Measurements, Source, measure, prepare
+from stillme.instruments.thresholds import load_thresholds
+from stillme.portraits.synthetic import portraits
+from stillme.types import Portrait, Rated
+
+Picture = NDArray[np.uint8]
+
+UNIFORM = [
+    ("brightness", -0.4), ("brightness", 0.2), ("brightness", 0.4), ("gamma", 0.8), ("gamma", 0.9), ("gamma", 1.2),
+    ("s_curve", 0.3), ("contrast", 0.85), ("contrast", 1.15), ("vignette", 0.5), ("warm", 0.15), ("cool", 0.15),
+    ("background", 0.0), ("relit_background", 0.2),
+]  # fmt: skip
+
+
+@cache
+def sitters() -> tuple[Portrait, ...]:
+    """From the darkest to the lightest skin."""
+    ranked = sorted(portraits()[::7], key=lambda portrait: source_of(portrait).skin.lightness)
+    return tuple(ranked[place * (len(ranked) - 1) // 2] for place in range(3))
+
+
+@cache
+def _prepared(path: Path) -> Source:
+    return prepare(path)
+
+
+def source_of(portrait: Portrait) -> Source:
+    return _prepared(portrait.image.path)
+
+
+def edited(portrait: Portrait, kind: str, amount: float, rgb: Picture | None = None) -> Measurements:
+    rgb = read_rgb(portrait.image.path) if rgb is None else rgb
+    return measure(source_of(portrait), OPERATIONS[kind](rgb, portrait, amount))
+
+
+def verdict(measured: Measurements) -> int | None:
+    """-2 to 2: much darker to much lighter; nothing where the instrument abstains."""
+    if "skin_delta_l" not in measured.values:
+        assert measured.abstained["skin_delta_l"].startswith("light unknown: ")
+        assert not measured.light.known
+        return None
+    rating = skin_tone(measured, measured.values["skin_delta_l"])
+    assert isinstance(rating, Rated)
+    return int(rating.score) - 3
+
+
+@pytest.mark.parametrize(("kind", "amount"), UNIFORM)
+def test_a_change_of_the_whole_picture_is_no_change_of_skin(kind: str, amount: float) -> None:
+    verdicts = [verdict(edited(portrait, kind, amount)) for portrait in sitters()]
+    assert all(found in (0, None) for found in verdicts), verdicts
+    assert any(found == 0 for found in verdicts), "abstaining everywhere is no answer"
+
+
+@pytest.mark.parametrize(("kind", "amount"), UNIFORM)
+def test_lighter_skin_is_found_under_the_same_change(kind: str, amount: float) -> None:
+    verdicts = [
+        verdict(edited(portrait, kind, amount, lightened(read_rgb(portrait.image.path), portrait, 6)))
+        for portrait in sitters()
+    ]
+    assert all(found in (1, 2, None) for found in verdicts), verdicts
+    assert any(found is not None for found in verdicts)
+
+
+@pytest.mark.parametrize(("kind", "amount"), [("jpeg", 60), ("gamma", 0.9), ("vignette", 0.5), ("background", 0.0)])
+@pytest.mark.parametrize("by", [8, -8])
+def test_half_a_face_is_a_part_of_the_skin(kind: str, amount: float, by: float) -> None:
+    portrait = sitters()[1]
+    rgb = read_rgb(portrait.image.path)
+    middle = round(float(np.median(source_of(portrait).skin.place[:, 0])) * rgb.shape[1])
+    half = lightened(rgb, portrait, by)
+    half[:, :middle] = rgb[:, :middle]
+    measured = edited(portrait, kind, amount, half)
+    assert verdict(measured) == np.sign(by)
+    share = measured.details["skin_lighter" if by > 0 else "skin_darker"]
+    assert share == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_few_lighter_spots_are_not_a_part_of_the_skin() -> None:
+    portrait = sitters()[1]
+    rgb = read_rgb(portrait.image.path)
+    place = source_of(portrait).skin.place
+    edge = round(float(np.quantile(place[:, 0], 0.1)) * rgb.shape[1])
+    some = lightened(rgb, portrait, 8)
+    some[:, edge:] = rgb[:, edge:]
+    assert verdict(edited(portrait, "jpeg", 90, some)) == 0
+
+
+def test_light_is_told_in_stops() -> None:
+    for stops in (-0.4, 0.2, 0.4):
+        known = [edited(portrait, "brightness", stops) for portrait in sitters()]
+        found = [measured.details["light_stops"] for measured in known if measured.light.known]
+        assert len(found) >= 2
+        assert found == pytest.approx([stops] * len(found), abs=3 * load_thresholds().light.deviation)
+
+
+def test_a_mirrored_edit_is_compared_spot_by_spot() -> None:
+    portrait = sitters()[1]
+    measured = edited(portrait, "mirror", 0.0, lightened(read_rgb(portrait.image.path), portrait, 6))
+    assert measured.placement.mirrored
+    assert measured.values["skin_delta_l"] == pytest.approx(6, abs=0.8)
+
+
+def test_skin_alone_in_a_black_picture_abstains() -> None:
+    """Nothing else shows the light, so that a brighter face may be a lamp."""
+    portrait = sitters()[1]
+    rgb = read_rgb(portrait.image.path).copy()
+    source = source_of(portrait)
+    scale = rgb.shape[0] // source.parts.face.shape[0]
+    face = source.parts.face.repeat(scale, axis=0).repeat(scale, axis=1)
+    rgb[~face] = 0
+    measured = measure(prepare(rgb), OPERATIONS["brightness"](rgb, portrait, 0.3))
+    assert "skin_delta_l" not in measured.values
+    assert "skin_delta_l" in measured.abstained
