@@ -83,11 +83,8 @@ class Card:
     @property
     def rows(self) -> list[tuple[str, str]]:
         """What each axis is called, and the answer in words."""
-        doubts = self.not_validated if self.calibration else {}
-        rows = [
-            (title_of(axis), f"{_answer(axis, rating)}{f' – {doubts[axis]}' if axis in doubts else ''}")
-            for axis, rating in self.assessment.ratings.items()
-        ]
+        ratings = self.assessment.ratings
+        rows = [(title_of(axis), f"{_answer(axis, rating)}{self._mark(axis)}") for axis, rating in ratings.items()]
         if self.assessment.cost:
             return [*rows, ("Cost", f"${self.assessment.cost:.4f}")]
         return [*rows, ("Cost", "unknown")] if self.assessment.effective.get("cost") == "unknown" else rows
@@ -95,6 +92,11 @@ class Card:
     def as_text(self) -> str:
         """A card for people."""
         return _as_text(self.title, self.rows)
+
+    def _mark(self, axis: str) -> str:
+        """What the title does not say already."""
+        doubt = self.not_validated.get(axis, "") if self.calibration else ""
+        return f" – {doubt}" if doubt else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,17 +186,17 @@ def check(
         if card.judge == _INSTRUMENTS
         for statement in statements(card.assessment, card.calibration, tone, years=years)
     ]
-    return Checked(cards=cards, statements=said, notes=_notes(source, edited))
+    return Checked(cards=cards, statements=said, notes=_notes(edited, source))
 
 
-def _notes(*pictures: Path) -> list[str]:
+def _notes(edited: Path, source: Path) -> list[str]:
     """A sentence about each picture that is not measured exactly as it is stored."""
     notes: list[str] = []
-    for path in pictures:
+    for name, path in (("source", source), ("edited picture", edited)):
         if problem := images.colour_problem(path):
-            notes.append(f"{path} is taken for sRGB: {problem}. Save it as sRGB to be sure.")
+            notes.append(f"The {name} is taken for sRGB: {problem}. Save it as sRGB to be sure.")
         if images.has_transparency(path):
-            notes.append(f"{path} is partly transparent: the transparency was placed on white.")
+            notes.append(f"The {name} is partly transparent: the transparency was placed on white.")
     return notes
 
 

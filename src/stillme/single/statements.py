@@ -16,9 +16,8 @@ from stillme.rubric.limits import load as load_limits
 from stillme.single.validity import doubt_about, verdict_on
 from stillme.types import Abstained, Assessment, Failed, Rated
 
-# Shades of one foundation range lie about 4 L* apart (docs/instruments.md, Thresholds), so that the paper's "≥ 2 shades"
-# is 8 L*. The Monk scale is not used: its steps are 8 to 20 L* wide, and the L* of a photograph depends on
-# its exposure.
+# Shades of one foundation range lie about 4 L* apart (docs/instruments.md, Thresholds): the paper's "≥ 2 shades" are 8.
+# The Monk scale is not used: its steps are 8 to 20 L* wide, and the L* of a photograph depends on its exposure.
 _FOUNDATION_SHADE = 4.0
 
 
