@@ -161,7 +161,9 @@ def test_one_pair_is_measured_checked_and_described(tmp_path: Path):
     Image.open(portrait).convert("RGB").point(lambda value: min(255, value + 30)).save(lighter)
     measured = stillme.measure(portrait, lighter)
     assert "changed_area" in measured.values
-    (card,) = stillme.check(lighter, portrait)
+    checked = stillme.check(lighter, portrait)
+    (card,) = checked.cards
+    assert checked.statements[-1].changed
     assert card.judge == "instruments"
     assert stillme.feature_prompt(portrait).endswith(".")
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageFile
 
 from stillme import colour, images
 from stillme.errors import UnreadableImage
@@ -202,3 +205,32 @@ def test_a_picture_that_was_just_written_is_read_as_it_was_then():
     assert images.read_rgb(data).max() == 0
     assert not images.read_rgb(data).flags.writeable
     assert np.array_equal(images.read_rgb(bytes(bytearray(data))), images.read_rgb(data))
+
+
+HEIC = b"\0\0\0\x18ftypheic" + bytes(12)
+
+
+def test_a_heic_picture_names_the_package_that_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    (tmp_path / "camera.heic").write_bytes(HEIC)
+    for source in (HEIC, tmp_path / "camera.heic"):
+        with pytest.raises(UnreadableImage, match="is a HEIC picture; `pip install pillow-heif` to read it"):
+            images.read_rgb(source)
+
+
+def test_an_installed_reader_of_heic_is_used(monkeypatch: pytest.MonkeyPatch):
+    class Camera(ImageFile.ImageFile):
+        """Stands for the real codec: every file is one grey picture."""
+
+        format = "HEIF"
+
+        def _open(self) -> None:
+            self._mode, self._size, self.tile = "RGB", (4, 3), []
+            self.im = Image.new("RGB", (4, 3), (9, 9, 9)).im
+
+    def register() -> None:
+        monkeypatch.setitem(Image.OPEN, "HEIF", (Camera, lambda head: head[4:12] == b"ftypheic"))
+        monkeypatch.setattr(Image, "ID", ["HEIF", *Image.ID])
+
+    monkeypatch.setitem(sys.modules, "pillow_heif", SimpleNamespace(register_heif_opener=register))
+    assert images.read_rgb(HEIC).tolist() == np.full((3, 4, 3), 9).tolist()

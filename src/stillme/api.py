@@ -180,8 +180,8 @@ def check(
     prompt: str = "",
     judges: Sequence[str] = ("instruments",),
     settings: Sequence[str] = (),
-) -> list[checking.Card]:
-    """Have judges look at one pair: what each says, and whether it is calibrated."""
+) -> checking.Checked:
+    """Have judges look at one pair: sentences about the person, and what each judge says."""
     return checking.check(Path(edited), Path(source), prompt, list(judges), settings=settings)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import hashlib
 import io
@@ -111,6 +112,11 @@ def sha256_of(path: Path) -> str:
     """SHA-256 of a file, read in pieces."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def policy_source(text: str) -> str:
+    """How a page's content security policy names an inline style or script: by its hash."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
 def sums_of(hashes: Mapping[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def check(*arguments: str | Path) -> Result:
 
 def only_card(shown: Result) -> dict[str, Any]:
     answer = json.loads(shown.stdout)
-    assert set(answer) == {"judges", "ensemble", "notes"}
+    assert set(answer) == {"statements", "judges", "ensemble", "notes"}
     assert answer["ensemble"] is None
     (card,) = answer["judges"]
     return card
@@ -71,8 +72,12 @@ def test_no_face_is_an_abstention_with_a_reason(source: Path, tmp_path: Path):
 
 def test_the_card_is_readable(source: Path, lighter: Path):
     shown = check(lighter, "--source", source)
-    assert "Skin Tone Change" in shown.stdout
-    assert "lighter" in shown.stdout
+    details = shown.stdout.partition("\n\n")[2]
+    assert re.search(r"Skin lightness +\+[78]\.\d L\*\n", details)
+    assert re.search(r"Gender presentation +no measurable change\n", details)
+    assert re.search(r"Person +same person \(0\.\d\d; look-alikes start at 1\)\n", details)
+    assert re.search(r"Changed: background +0 % of the background\n", details)
+    assert "Skin Tone Change" in details
 
 
 def test_the_overlay_is_a_picture(source: Path, lighter: Path, tmp_path: Path):
@@ -85,9 +90,11 @@ def test_the_overlay_is_a_picture(source: Path, lighter: Path, tmp_path: Path):
 def test_several_judges_can_be_asked(source: Path, lighter: Path):
     shown = check(lighter, "--source", source, "--judge", "instruments", "--judge", "scripted", "--json")
     answer = json.loads(shown.stdout)
-    assert set(answer) == {"judges", "ensemble", "notes"}, "the shape is the same for one judge and for several"
+    assert set(answer) == {"statements", "judges", "ensemble", "notes"}, (
+        "the shape is the same for one judge and for several"
+    )
     assert [card["judge"] for card in answer["judges"]] == ["instruments", "scripted"]
-    assert answer["judges"][1]["calibration"] == "not calibrated"
+    assert answer["judges"][1]["calibrated"] is False
     assert "skin_tone" in answer["ensemble"]["scores"]
 
 
@@ -95,9 +102,20 @@ def test_colours_that_cannot_be_read_are_noted(source: Path, lighter: Path):
     assert "Note:" not in check(lighter, "--source", source).stderr
     with Image.open(lighter) as picture:
         picture.save(lighter, icc_profile=b"nothing")
-    assert f"Note: {lighter} is taken for sRGB: its colour profile" in check(lighter, "--source", source).stderr
+    assert "Note: The edited picture is taken for sRGB: its colour" in check(lighter, "--source", source).stderr
     (note,) = json.loads(check(lighter, "--source", source, "--json").stdout)["notes"]
     assert "cannot be read" in note
+
+
+def test_transparency_is_noted_where_there_is_any(source: Path, tmp_path: Path):
+    with Image.open(source) as picture:
+        layer = picture.convert("RGBA")
+    layer.save(tmp_path / "opaque.png")
+    assert json.loads(check(tmp_path / "opaque.png", "--source", source, "--json").stdout)["notes"] == []
+    layer.putpixel((3, 3), (200, 100, 50, 128))
+    layer.save(tmp_path / "half.png")
+    (note,) = json.loads(check(tmp_path / "half.png", "--source", source, "--json").stdout)["notes"]
+    assert note == "The edited picture is partly transparent: the transparency was placed on white."
 
 
 def test_what_is_no_picture_is_refused_in_one_sentence(source: Path, tmp_path: Path):

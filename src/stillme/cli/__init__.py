@@ -70,7 +70,7 @@ cli.sections = {
         Verb("import", "importing:import_", "Bring in what was made elsewhere."),
     ),
     "Single pictures and judges": (
-        Verb("check", "judging:check", "Score one pair: what did this edit do to this person?"),
+        Verb("check", "judging:check", "Check one pair: what did this edit do to this person?"),
         Verb("mitigate", "mitigating:mitigate", "Edit one picture and keep the person in it."),
         Verb("calibrate", "judging:calibrate", "Test a judge on changes of known size."),
     ),

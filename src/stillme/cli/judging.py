@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from stillme.cli.options import json_option, print_json, print_next
+from stillme.cli.options import json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
 from stillme.errors import StillmeError
 
@@ -30,6 +30,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="How several judges' scores become one.",
 )
+@click.option(
+    "--html", type=_FILE, help="Also write one page with both pictures, a slider and the places that changed."
+)
 @click.option("--overlay", type=_FILE, help="Also write a PNG that shows where the instruments looked.")
 @json_option
 def check(
@@ -40,15 +43,20 @@ def check(
     settings: tuple[str, ...],
     years: int | None,
     rule: str,
+    html: Path | None,
     overlay: Path | None,
     as_json: bool,
 ) -> None:
-    """Score one pair: what did this edit do to this person?
+    """Check one pair: what did this edit do to this person?
 
-    EDITED is the picture after the edit. The offline instruments answer by default; where they cannot
-    measure they abstain and say why. Vision-language models are named with --judge; `stillme list judges` shows
-    all. Without --prompt, models are not asked whether the edit succeeded. With several judges, their scores are
-    also combined by --rule, and axes on which they are more than a point apart are flagged.
+    EDITED is the picture after the edit. A few sentences come first: about skin, identity, apparent age, gender
+    presentation and the picture. Each is "sure", "not sure" or "cannot tell", with the reason. They come from the
+    offline instruments, which answer by default. Details follow, a card for each judge. --html writes the same as one
+    self-contained page to look at or send: it holds both pictures.
+
+    Vision-language models are named with --judge; `stillme list judges` shows all. Without --prompt, models are not
+    asked whether the edit succeeded. With several judges, their scores are also combined by --rule, and axes on which
+    they are more than a point apart are flagged.
 
     A model on your own server: --judge openai-compatible --set openai-compatible.model=NAME
     --set openai-compatible.base_url=http://localhost:8000/v1
@@ -56,24 +64,30 @@ def check(
     Exits with 3 if a judge failed and the same command may succeed later.
     """
     from stillme.single.check import check as check_pair
-    from stillme.single.check import colour_notes, draw_overlay, together
+    from stillme.single.check import draw_overlay, together
 
-    cards = check_pair(edited, source, prompt, judges, years=years, settings=settings)
-    combined, notes = together(cards, rule), colour_notes(edited, source)
+    checked = check_pair(edited, source, prompt, judges, years=years, settings=settings)
+    combined = together(checked.cards, rule)
     if overlay:
         echo(f"Wrote {draw_overlay(edited, source, overlay)}", err=True)
+    if html:
+        from stillme.single.page import write_page
+
+        page = write_page(html, edited, source, checked, prompt=prompt, together=combined)
+        echo(f"Wrote {page}. It holds both pictures.", err=True)
     if as_json:
-        together_json = combined.as_json() if combined else None
-        print_json({"judges": [card.as_json() for card in cards], "ensemble": together_json, "notes": notes})
+        print_json(checked.as_json() | {"ensemble": combined.as_json() if combined else None})
     else:
-        echo("\n\n".join(part.as_text() for part in [*cards, *([combined] if combined else [])]))
-        for note in notes:
+        sentences = "\n".join(statement.as_text() for statement in checked.statements)
+        cards = (card.as_text() for card in [*checked.cards, *([combined] if combined else [])])
+        echo("\n\n".join([*([sentences] if sentences else []), *cards]))
+        for note in checked.notes:
             echo(f"Note: {note}", err=True)
-        if overlay:
-            print_next("new", "my-audit")
+        if html:
+            print_open(html)
         else:
-            print_next("check", edited, "--source", source, "--overlay", "overlay.png")
-    if any(card.is_to_retry for card in cards):
+            print_next("check", edited, "--source", source, "--html", "check.html")
+    if any(card.is_to_retry for card in checked.cards):
         sys.exit(3)
 
 

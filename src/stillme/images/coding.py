@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,10 @@ MAX_PIXELS = 64_000_000
 
 _DAMAGED = (OSError, SyntaxError, ValueError, TypeError, RuntimeError, EOFError, ArithmeticError, LookupError, Warning)
 """What Pillow's decoders raise on broken files, found by trial."""
+
+_OPAQUE = 255
+_HEIC = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+"""Brands of files that a telephone's camera writes, after `ftyp` (ISO/IEC 23008-12)."""
 
 _latest = threading.local()
 """The picture that a thread encoded last, with its pixels: it is looked at next, and need not be decoded for that."""
@@ -64,6 +69,15 @@ def colour_problem(source: bytes | Path, *, name: str = "") -> str:
     """Why a picture's colour profile is not applied; empty if it is, or if there is none. Reads only the header."""
     with _opened(source, name) as picture:
         return conversion_of(picture).problem
+
+
+def has_transparency(source: bytes | Path, *, name: str = "") -> bool:
+    """Whether something of the picture is transparent, so that `read_rgb` shows white there."""
+    with _opened(source, name) as picture:
+        if not _may_be_transparent(picture):
+            return False
+        least, _ = picture.convert("RGBA").getchannel("A").getextrema()
+        return least != _OPAQUE
 
 
 def check(source: bytes | Path, *, name: str = "") -> None:
@@ -111,6 +125,8 @@ def _opened(source: bytes | Path, name: str) -> Generator[Image.Image]:
         # Opening a pipe would wait for somebody to write.
         raise UnreadableImage(f"{label} is a pipe or a device, not a picture.")
     try:
+        if _is_heic(source):
+            _read_heic(label)
         with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as picture:
             _refuse_oversized(picture, label)
             if getattr(picture, "n_frames", 1) > 1:
@@ -128,12 +144,35 @@ def _opened(source: bytes | Path, name: str) -> Generator[Image.Image]:
         raise UnreadableImage(f"{label} is damaged or truncated ({error}).") from None
 
 
+def _is_heic(source: bytes | Path) -> bool:
+    if isinstance(source, bytes):
+        head = source[:12]
+    else:
+        with source.open("rb") as stream:
+            head = stream.read(12)
+    return head[4:8] == b"ftyp" and head[8:12] in _HEIC
+
+
+def _read_heic(label: str) -> None:
+    """Teach Pillow to read HEIC. Not a dependency: the codec that the package carries is not permissively licensed."""
+    try:
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        raise UnreadableImage(
+            f"{label} is a HEIC picture; `pip install pillow-heif` to read it, or save it as JPEG."
+        ) from None
+
+
 def _refuse_oversized(picture: Image.Image, label: str) -> None:
     width, height = picture.size
     if width * height > MAX_PIXELS:
         raise UnreadableImage(
             f"{label} has {width}×{height} pixels, more than {MAX_PIXELS // 1_000_000} megapixels; resize it."
         )
+
+
+def _may_be_transparent(picture: Image.Image) -> bool:
+    return picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info
 
 
 def _upright_srgb(picture: Image.Image) -> Image.Image:
@@ -143,7 +182,7 @@ def _upright_srgb(picture: Image.Image) -> Image.Image:
         # Pillow clips 16-bit grey to 255 instead of scaling it.
         wide = np.asarray(picture).astype(np.float64)
         return conversion.applied(Image.fromarray(np.clip(wide / 257, 0, 255).astype(np.uint8)))
-    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+    if _may_be_transparent(picture):
         layer = picture.convert("RGBA")
         if conversion.transform:
             transparency = layer.getchannel("A")

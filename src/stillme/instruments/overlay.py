@@ -29,15 +29,21 @@ def overlay(measured: Measurements) -> Picture:
     yellow the boxes of all faces measured.
     """
     source = fit(measured.source.scene.rgb, _SIDE)
-    height, width = source.shape[:2]
+    height = source.shape[0]
     first = _tinted(source, _enlarged(measured.source.parts.background, source), _LIGHT, 0.25)
     second = resize(measured.edited.rgb, *_fitted(measured.edited.rgb, height))
-    third = resize(measured.placement.rgb, width, height)
-    if measured.change is not None:
-        third = _tinted(third, _enlarged(measured.change.mask, third), _CHANGED, 0.55)
-    panels = [_with_face(first, measured.source.scene), _with_face(second, measured.edited), third]
+    panels = [_with_face(first, measured.source.scene), _with_face(second, measured.edited), changed_places(measured)]
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
     return np.hstack([panels[0], gap, panels[1], gap, panels[2]])
+
+
+def changed_places(measured: Measurements) -> Picture:
+    """Mark what changed, in orange, on the edit as it lies on its source."""
+    height, width = fit(measured.source.scene.rgb, _SIDE).shape[:2]
+    panel = resize(measured.placement.rgb, width, height)
+    if measured.change is None:
+        return panel
+    return _tinted(panel, _enlarged(measured.change.mask, panel), _CHANGED, 0.55)
 
 
 def _with_face(panel: Picture, scene: Scene) -> Picture:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +16,7 @@ from markupsafe import Markup
 from stillme import numbers, rubric
 from stillme.estimates import headlines, mark
 from stillme.estimates.permutation import DRAWN, EXACT
-from stillme.files import write_whole
+from stillme.files import policy_source, write_whole
 from stillme.report import calibrated, embedding, figures, gallery, links, thumbnails
 from stillme.report.agreement import agreement_tables
 from stillme.report.behaviour import behaviour_section
@@ -208,10 +206,7 @@ def _policy(data: ReportData, style: str, script: str, *, live: bool) -> str:
     pictures = "data: 'self' file:" if data.folder is not None and data.redact == "none" else "data:"
     connect = "connect-src 'self'; " if live else ""
     return (
-        f"default-src 'none'; img-src {pictures}; {connect}style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        f"default-src 'none'; img-src {pictures}; {connect}style-src {policy_source(style)}; "
+        f"script-src {policy_source(script)}; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}"

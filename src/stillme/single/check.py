@@ -9,16 +9,23 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from stillme import calibration, images, registry, rubric
+from stillme.calibration import Calibration
 from stillme.errors import InvalidParameters, StillmeError
 from stillme.files import write_whole
+from stillme.instruments.quantities import SOURCE_SKIN
 from stillme.judges.ensemble import Combined, combine
 from stillme.protocols import ChecksRequests, Judge
+from stillme.rubric.limits import load as load_limits
 from stillme.single.settings import settings_by_name
+from stillme.single.statements import Statement, statements
+from stillme.single.validity import NOT_CALIBRATED, doubt_about
+from stillme.single.words import in_words, title_of
 from stillme.throttle import patiently
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
 
 _WIDTH = 100
-_COLUMN = 22
+_COLUMN = 30
+_INSTRUMENTS = "instruments"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +33,9 @@ class Card:
     """One judge's scores of one pair."""
 
     judge: str
-    calibrated: str
-    """`passed`, `failed` or `not calibrated`."""
+    calibration: Calibration | None
+    tone: str
+    """The skin-tone group of the source; empty where it is unknown."""
     assessment: Assessment
 
     @property
@@ -42,6 +50,13 @@ class Card:
         failure = self.assessment.failure
         return failure is not None and failure.retryable
 
+    @property
+    def not_validated(self) -> Mapping[str, str]:
+        """By axis that a calibration can test: why the answer is not validated for this person."""
+        rated = (axis for axis, rating in self.assessment.ratings.items() if isinstance(rating, Rated))
+        doubts = {axis: doubt_about(self.calibration, axis, self.tone) for axis in rated if axis in load_limits().axes}
+        return {axis: doubt for axis, doubt in doubts.items() if doubt}
+
     def as_json(self) -> dict[str, Any]:
         """Measured quantities and scale scores apart; what has no answer stands under `abstained` or `failed`."""
         ratings = self.assessment.ratings
@@ -49,7 +64,8 @@ class Card:
         evidence = {axis: rating.evidence for axis, rating in ratings.items() if isinstance(rating, Rated)}
         return {
             "judge": self.judge,
-            "calibration": self.calibrated,
+            "calibrated": self.calibration is not None,
+            "not_validated": dict(self.not_validated),
             "measurements": {axis: score for axis, score in rated.items() if not _is_scale(axis)},
             "scores": dict(self.scores),
             "evidence": {axis: words for axis, words in evidence.items() if words},
@@ -59,16 +75,28 @@ class Card:
             "cost": self.assessment.cost,
         }
 
+    @property
+    def title(self) -> str:
+        """The judge's name, and whether it is calibrated at all."""
+        return self.judge if self.calibration else f"{self.judge} ({NOT_CALIBRATED})"
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """What each axis is called, and the answer in words."""
+        ratings = self.assessment.ratings
+        rows = [(title_of(axis), f"{_answer(axis, rating)}{self._mark(axis)}") for axis, rating in ratings.items()]
+        if self.assessment.cost:
+            return [*rows, ("Cost", f"${self.assessment.cost:.4f}")]
+        return [*rows, ("Cost", "unknown")] if self.assessment.effective.get("cost") == "unknown" else rows
+
     def as_text(self) -> str:
         """A card for people."""
-        head = f"{self.judge} ({self.calibrated})" if self.calibrated != "passed" else self.judge
-        lines = [line for axis, rating in self.assessment.ratings.items() for line in _lines(axis, rating)]
-        return "\n".join([head, *(f"  {line}" for line in [*lines, *self._price()])])
+        return _as_text(self.title, self.rows)
 
-    def _price(self) -> list[str]:
-        if self.assessment.cost:
-            return [f"{'Cost':<{_COLUMN}}${self.assessment.cost:.4f}"]
-        return [f"{'Cost':<{_COLUMN}}unknown"] if self.assessment.effective.get("cost") == "unknown" else []
+    def _mark(self, axis: str) -> str:
+        """What the title does not say already."""
+        doubt = self.not_validated.get(axis, "") if self.calibration else ""
+        return f" – {doubt}" if doubt else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +115,45 @@ class Together:
             "incomplete": [axis for axis, combined in self.combined.items() if combined.incomplete],
         }
 
-    def as_text(self) -> str:
-        """A card for people."""
-        lines = [f"together, by the rule {self.rule!r}"]
+    @property
+    def title(self) -> str:
+        """Whose scores these are."""
+        return f"together, by the rule {self.rule!r}"
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """What each axis is called, and the combined score."""
+        rows: list[tuple[str, str]] = []
         for axis, combined in self.combined.items():
             notes = [
                 *(["judges disagree: have people look"] if combined.flagged else []),
                 *([f"only {combined.judges} of {combined.asked} judges"] if combined.incomplete else []),
             ]
-            lines.append(f"  {_title(axis):<{_COLUMN}}{combined.score:g}{' – ' if notes else ''}{', '.join(notes)}")
-        return "\n".join(lines)
+            rows.append((title_of(axis), f"{combined.score:g}{' – ' if notes else ''}{', '.join(notes)}"))
+        return rows
+
+    def as_text(self) -> str:
+        """A card for people."""
+        return _as_text(self.title, self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One pair, what each judge says of it, and what that means for the person."""
+
+    cards: list[Card]
+    statements: list[Statement]
+    """From the instruments; empty where they were not asked."""
+    notes: list[str]
+    """What else to know about the pictures."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The sentences as data, the cards and the notes."""
+        return {
+            "statements": [statement.as_json() for statement in self.statements],
+            "judges": [card.as_json() for card in self.cards],
+            "notes": self.notes,
+        }
 
 
 def check(
@@ -107,7 +164,7 @@ def check(
     *,
     years: int | None = None,
     settings: Sequence[str] = (),
-) -> list[Card]:
+) -> Checked:
     """Have each judge look at the pair once. `settings` are `JUDGE.KEY=VALUE`.
 
     Without a prompt, models are not asked whether the edit succeeded.
@@ -118,15 +175,29 @@ def check(
     asked = Prompt(id="check", text=prompt, category="own", subcategory=kind, years=years)
     pair = Pair(edit="check", sources=(ImageFile.of(source),), edited=ImageFile.of(edited), prompt=asked)
     parameters = settings_by_name(settings, judges, "--set")
-    return [_card(name, _built(name, parameters[name]), pair) for name in judges]
-
-
-def colour_notes(edited: Path, source: Path) -> list[str]:
-    """A sentence about each picture whose colour profile is not applied."""
-    problems = ((path, images.colour_problem(path)) for path in (source, edited))
-    return [
-        f"{path} is taken for sRGB: {problem}. Save it as sRGB to be sure." for path, problem in problems if problem
+    answers = [(name, *_assess(name, _built(name, parameters[name]), pair)) for name in judges]
+    tone = next((tone for _, assessment, _ in answers if (tone := _tone(assessment))), "")
+    cards = [
+        Card(judge=name, calibration=known, tone=tone, assessment=assessment) for name, assessment, known in answers
     ]
+    said = [
+        statement
+        for card in cards
+        if card.judge == _INSTRUMENTS
+        for statement in statements(card.assessment, card.calibration, tone, years=years)
+    ]
+    return Checked(cards=cards, statements=said, notes=_notes(edited, source))
+
+
+def _notes(edited: Path, source: Path) -> list[str]:
+    """A sentence about each picture that is not measured exactly as it is stored."""
+    notes: list[str] = []
+    for name, path in (("source", source), ("edited picture", edited)):
+        if problem := images.colour_problem(path):
+            notes.append(f"The {name} is taken for sRGB: {problem}. Save it as sRGB to be sure.")
+        if images.has_transparency(path):
+            notes.append(f"The {name} is partly transparent: the transparency was placed on white.")
+    return notes
 
 
 def together(cards: Sequence[Card], rule: str) -> Together | None:
@@ -150,16 +221,19 @@ def draw_overlay(edited: Path, source: Path, file: Path) -> Path:
     return write_whole(file, images.encode_png(overlay.draw(source, edited)))
 
 
-def _card(name: str, judge: Judge, pair: Pair) -> Card:
+def _assess(name: str, judge: Judge, pair: Pair) -> tuple[Assessment, Calibration | None]:
     try:
         if isinstance(judge, ChecksRequests) and (problems := list(judge.problems([], [pair.prompt]))):
             raise StillmeError(f"The judge {name!r} cannot work as it is set: {'; '.join(problems)}.")
         assessment = patiently(lambda: next(iter(judge.judge([pair]))), lambda said: said.failure)
     finally:
         judge.close()
-    known = calibration.find(judge.spec)
-    state = "not calibrated" if known is None else "passed" if known.passed else "calibration failed"
-    return Card(judge=name, calibrated=state, assessment=assessment)
+    return assessment, calibration.find(judge.spec)
+
+
+def _tone(assessment: Assessment) -> str:
+    lightness = assessment.ratings.get(SOURCE_SKIN)
+    return load_limits().group_of(lightness.score) if isinstance(lightness, Rated) else ""
 
 
 def _built(name: str, parameters: Mapping[str, Any]) -> Judge:
@@ -169,23 +243,30 @@ def _built(name: str, parameters: Mapping[str, Any]) -> Judge:
         raise StillmeError(f"{error} Set them with --set {name}.KEY=VALUE.") from None
 
 
-def _lines(axis: str, rating: Rating) -> list[str]:
-    title = f"{_title(axis):<{_COLUMN}}"
+def _as_text(heading: str, rows: Sequence[tuple[str, str]]) -> str:
+    indent = " " * (_COLUMN + 2)
+    lines = (
+        line
+        for title, words in rows
+        for line in textwrap.wrap(f"  {title:<{_COLUMN}}{words}", _WIDTH, subsequent_indent=indent)
+    )
+    return "\n".join([heading, *lines])
+
+
+def _answer(axis: str, rating: Rating) -> str:
     match rating:
         case Rated(score=score):
-            evidence = _one_line(rating.evidence)
             if choices := _choices(axis):
-                return [f"{title}{choices[round(score) - 1]}"]
+                return choices[round(score) - 1]
             if not _is_scale(axis):
-                return [f"{title}{score:+.3f} {_unit(axis)}"]
-            text = f"{title}{score:g} {rubric.load().axes[axis].short[round(score) - 1]}"
-            if len(evidence) <= _WIDTH - len(text) - 3:
-                return [f"{text}{f' ({evidence})' if evidence else ''}"]
-            return [text, *textwrap.wrap(evidence, _WIDTH, initial_indent="    ", subsequent_indent="    ")]
+                return in_words(axis, score)
+            evidence = _one_line(rating.evidence)
+            words = f"{score:g} {rubric.load().axes[axis].short[round(score) - 1]}"
+            return f"{words} ({evidence})" if evidence else words
         case Abstained(reason=reason):
-            return [f"{title}– {_one_line(reason)}"]
+            return f"cannot tell: {_one_line(reason)}"
         case Failed(error=error):
-            return [f"{title}failed ({_one_line(error)}){'; re-run to retry' if rating.retryable else ''}"]
+            return f"failed ({_one_line(error)}){'; re-run to retry' if rating.retryable else ''}"
         case never:
             assert_never(never)
 
@@ -193,16 +274,6 @@ def _lines(axis: str, rating: Rating) -> list[str]:
 def _one_line(words: str) -> str:
     """Foreign words on one line, so that they cannot pass for a line of the card."""
     return " ".join(words.split())
-
-
-def _title(axis: str) -> str:
-    known = rubric.load().axes.get(axis)
-    return known.title if known else axis
-
-
-def _unit(axis: str) -> str:
-    known = rubric.load().axes.get(axis)
-    return known.unit if known else ""
 
 
 def _choices(axis: str) -> tuple[str, ...]:
