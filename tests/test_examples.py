@@ -106,7 +106,7 @@ def test_the_action_uses_what_it_declares():
         assert f'"{key}=' in ids[step], name
 
 
-@pytest.mark.parametrize(("rule", "code"), [("failed <= 5%", 0), ("unchanged <= 5%", 1)], ids=["passes", "fails"])
+@pytest.mark.parametrize(("rule", "code"), [("failed <= 50%", 0), ("unchanged <= 5%", 1)], ids=["passes", "fails"])
 def test_the_action_runs_gates_and_seals(tmp_path: Path, rule: str, code: int):
     (tmp_path / "audits" / "editor").mkdir(parents=True)
     text = '[portraits]\nonly = { preset = "A" }\n[prompts]\nonly = ["O-01"]\n[[editors]]\nuse = "noop"\n'
