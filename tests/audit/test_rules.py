@@ -132,4 +132,4 @@ def test_without_data_nothing_passes_and_nothing_fails():
     inside = Interval(value=0, low=0, high=0, confidence=0.95, method="")
     for sign in ("<=", ">="):
         assert against_limit(inside, sign, 1, incomplete="unfinished") == (Verdict.NO_DATA, "unfinished")
-        assert against_limit(inside, sign, 1, unlicensed="failed") == (Verdict.INCONCLUSIVE, "failed")
+        assert against_limit(inside, sign, 1, unvalidated="failed") == (Verdict.INCONCLUSIVE, "failed")

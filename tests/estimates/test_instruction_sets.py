@@ -26,7 +26,7 @@ def test_tables_and_analyses_are_the_same_byte_for_byte(tmp_path: Path) -> None:
     if not environments:
         pytest.skip(f"no second instruction set is known for {platform.machine()}")
     expected = written(tmp_path / "native", instruction_sets.native())
-    assert len(expected) == 10
+    assert len(expected) == 12
     for name, environment in environments.items():
         files = written(tmp_path / name, environment)
         for path, content in expected.items():

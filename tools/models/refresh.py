@@ -53,6 +53,7 @@ def calibrate(data: Path, every: int, scratch: Path, kept: Path) -> None:
     found = list((scratch / "home" / "calibrations").glob("*.json"))
     if ended not in (0, 1) or len(found) != 1:
         raise SystemExit("The calibration did not end; run the same command again.")
+    SHIPPED.mkdir(exist_ok=True)
     for old in SHIPPED.glob("*.json"):
         old.unlink()
     (SHIPPED / found[0].name).write_bytes(found[0].read_bytes())
