@@ -83,7 +83,7 @@ FACTORS = ("preset", "gender_presentation")
 def test_the_first_screen_accuses_no_honest_editor_of_a_gap(few: Court):
     run = few.run
     found = find(report_data(run, estimate(run.results.edits, run.results.scores, run.settings)))
-    # Of eight editors together, corrected for all of them, 24 portraits need not show the unfair ones: each alone is above.
+    # Corrected for eight editors together, 24 portraits need not show the unfair ones: each alone is tried above.
     accused = {gap.disparity.editor for gap in found.gaps if gap.matters}
     assert not accused & set(HONEST)
     sentences = [sentence for answer in found.answers for sentence in answer.sentences]
