@@ -42,7 +42,7 @@ _FINE = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rule:
-    """What the numbers are in photographs, how they are weighed, and the limit that no photograph at hand passes."""
+    """What the numbers are in photographs, how they are weighed, and the limit that few photographs reach."""
 
     mean: Doubles
     scale: Doubles
