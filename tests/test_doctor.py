@@ -175,6 +175,6 @@ def test_a_set_that_raises_hides_no_other(kind: Any, what: str, monkeypatch: pyt
     monkeypatch.setattr(registry, "plugins", lambda _: plugins)
     broken, *others = catalogue.catalogue(what, None)
     assert "cannot be read (RuntimeError: no data)" in broken.summary
-    assert len(others) > 20
+    assert others
     with pytest.raises(BrokenPlugin, match="no data"):
         catalogue.catalogue(what, "hostile")

@@ -89,9 +89,9 @@ def test_the_first_screen_accuses_no_honest_editor_of_a_gap(few: Court):
     sentences = [sentence for answer in found.answers for sentence in answer.sentences]
     # That a mirrored picture shows no edit is true of everyone alike, and said so.
     cleared = ("of all edits", "no gap found")
-    assert not [
-        text for text in sentences if text.startswith(tuple(HONEST)) and not any(map(text.__contains__, cleared))
-    ]
+    accusing = [text for text in sentences if not any(map(text.__contains__, cleared))]
+    unfair = tuple(edit.name for edit in UNFAIR)
+    assert not [text for text in accusing if text.startswith(tuple(HONEST)) and not text.startswith(unfair)]
 
 
 def test_the_gate_fails_no_honest_editor(few: Court):

@@ -67,8 +67,10 @@ def test_a_command_imports_what_it_needs_and_no_more(write_audit: Write):
     assert not {"pydantic", "scipy", "PIL", "stillme.evidence", "stillme.report", "stillme.estimates"} & counting
     for what in ("editors", "prompts", "portraits"):
         listing = imported_by("list", what)
-        assert len(listing) <= 340
-        assert not {"numpy", "PIL", "scipy", "asyncio", "stillme.results", "stillme.store"} & listing
+        # Hosted editors are read with what they send and receive.
+        assert len(listing) <= (640 if what == "editors" else 340)
+        heavy = {"scipy", "stillme.results", "stillme.store"}
+        assert not (heavy if what == "editors" else heavy | {"numpy", "PIL", "asyncio"}) & listing
     writing = imported_by("tables", folder)
     assert len(writing) <= 470
     assert not {"scipy", "PIL", "asyncio", "stillme.stages", "stillme.report"} & writing

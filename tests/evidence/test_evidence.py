@@ -125,7 +125,9 @@ def test_a_bundle_as_it_was_sealed_is_consistent(bundle: Path):
     assert verification.cells > 1000
     with zipfile.ZipFile(bundle) as source:
         names = set(source.namelist())
-    tables = {f"tables/{name}.csv" for name in ("disparities", "estimates", "groups")} | {"tables/findings.json"}
+    tables = {f"tables/{name}.csv" for name in ("abstentions", "disparities", "estimates", "groups")} | {
+        "tables/findings.json"
+    }
     assert names == {"README.md", "SHA256SUMS", "evidence.json", "report.html", "stillme.sqlite", *tables}
 
 

@@ -179,7 +179,7 @@ def test_a_signal_finishes_what_is_running_and_saves_it(tmp_path: Path, number: 
     wait_for(folder, 4)
     run.send_signal(number)
     _, stderr = run.communicate(timeout=60)
-    assert run.returncode == 130, stderr
+    assert run.returncode == 128 + number, stderr
     assert rows(folder) == calls(folder) < 20
 
 

@@ -55,7 +55,8 @@ def test_the_sentences_and_pictures_are_there_without_a_request_or_a_complaint(b
     page, wrong = visit(browser, page_file, viewport={"width": 1440, "height": 900})
     sentences = page.locator(".statements li").all_inner_texts()
     assert sentences[0].startswith("Your skin came back much lighter (+9 L*, about 2 foundation shades).")
-    assert sentences[1].startswith("You still look like the same person.")
+    # Which of the two depends on whether the shipped calibration validates identity on this skin.
+    assert re.match(r"You still look like the same person\.|Cannot tell whether you still look like", sentences[1])
     assert re.match(r"1\d % of the picture changed\.", sentences[-1])
     assert page.locator("img").count() == 4
     wait_until(page, "[...document.images].every((image) => image.complete && image.naturalWidth > 0)")

@@ -128,8 +128,8 @@ def calibrate(
     """Test a judge on changes of known size.
 
     Only axes that pass are validated.
-    The pairs: honest edits that change nobody (mirrored, re-encoded, resized, zoomed, turned, other light, tone curves,
-    another background), skin ramps in steps of 2 L*, a black frame. Also people rendered older, younger, with other
+    The pairs: honest edits that change no one, such as mirrored, re-encoded, resized, zoomed and relit pictures. Then
+    skin ramps in steps of 2 L*, and a black frame. Also people rendered older, younger, with other
     features, another gender presentation or another identity. Per axis and skin tone it reports false alarms for each
     kind of edit, sensitivity, bias and the smallest change noticed. An axis is validated on a skin tone by the 95 %
     limits of these rates: elsewhere numbers say "cannot tell". Results are kept for every later audit on this machine;

@@ -31,7 +31,8 @@ def test_a_setting_that_would_be_ignored_stops_the_audit_and_is_named(installed:
     editor = 'use = "qwen-image-edit-2511"\nparameters = { guidance_scale = 7.5, true_cfg_scale = 1.0 }'
     with pytest.raises(InvalidAudit) as stopped:
         load(write_audit(editor))
-    [problem] = stopped.value.problems
+    # The machine has no GPU for it either, which is a problem of its own.
+    [problem] = [problem for problem in stopped.value.problems if "ignored" in problem.message]
     assert problem.place == "line 9, editors[0].parameters"
     assert "`guidance_scale = 7.5` would be ignored" in problem.message
 
