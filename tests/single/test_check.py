@@ -76,7 +76,7 @@ def test_the_card_is_readable(source: Path, lighter: Path):
     assert re.search(r"Skin lightness +\+[78]\.\d L\*\n", details)
     assert re.search(r"Gender presentation +no measurable change", details)
     assert re.search(r"Person +same person \(0\.\d\d; look-alikes start at 1\)", details)
-    assert re.search(r"Changed: background +0 % of the background\n", details)
+    assert re.search(r"Changed: background +0 % of the background", details)
     assert "Skin Tone Change" in details
 
 
