@@ -53,7 +53,21 @@ _SAID = ("excluded", "lowest", "highest")
 _WORDS = ("p", "q", "holm", "omnibus", "verdict", "adjusted", "estimable", "equivalent", "worse", "significant")
 """Ends of the names of columns that may be renewed."""
 _VOLATILE = frozenset(
-    {"audit", "bytes", "dollars", "file", "files", "folder", "low", "high", "method", "report", "root", "seconds"}
+    {
+        "audit",
+        "bytes",
+        "dollars",
+        "file",
+        "files",
+        "folder",
+        "low",
+        "high",
+        "made",
+        "method",
+        "report",
+        "root",
+        "seconds",
+    }
     | {"sealed_by", "signature", "verified_by", "changes", "gaps", "cost", "per_second", "not_verified"}
 )
 """Keys of `--json` that differ from machine to machine, or are photographed as a table."""
