@@ -68,7 +68,7 @@ _VOLATILE = frozenset(
         "root",
         "seconds",
     }
-    | {"sealed_by", "signature", "verified_by", "changes", "gaps", "cost", "per_second", "not_verified"}
+    | {"made", "sealed_by", "signature", "verified_by", "changes", "gaps", "cost", "per_second", "not_verified"}
 )
 """Keys of `--json` that differ from machine to machine, or are photographed as a table."""
 _DIGITS = 6
