@@ -1,4 +1,4 @@
-"""200 annotators against the real server: how long an answer takes until it is on disk, on SQLite and on PostgreSQL.
+"""200 annotators against the real server: how long an answer takes until it is on disk.
 
 First at the pace of people (about 80 answers a second together), then as fast as it goes with the server killed by
 SIGKILL on the way, then with raters excluded, places freed and people withdrawing in the middle, until every item has
@@ -25,17 +25,15 @@ import sqlalchemy as sa
 from bench._figures import note
 from stillme.study import schema as t
 from stillme.study.opening import open_study
-from stillme.study.overview import overview_of
-from stillme.study.ratings import raters, ratings
+from stillme.study.progress import overview_of
+from stillme.study.quality import raters, ratings
 from tests.study.annotators import (
     Annotator,
     Researcher,
     ServerProcess,
     disturb,
     fill_up,
-    postgresql_binaries,
     serving,
-    throw_away_postgresql,
 )
 from tests.study.studies import write_study
 
@@ -74,29 +72,24 @@ def main() -> None:
         print(
             f"bare durable commit           p50 {np.percentile(bare, 50):6.1f}   p95 {np.percentile(bare, 95):6.1f} ms"
         )
-        _rounds("SQLite", folder / "sqlite", None, bare)
-        if postgresql_binaries() is None:
-            print("PostgreSQL                    not on this machine")
-            return
-        with throw_away_postgresql(folder / "cluster") as database:
-            _rounds("PostgreSQL, 2 workers", folder / "postgresql", database, bare)
+        _rounds(folder / "sqlite", bare)
 
 
-def _rounds(name: str, folder: Path, database: str | None, bare: np.ndarray) -> None:
-    paced = _round(folder / "paced", database, PACE, kills=0)
+def _rounds(folder: Path, bare: np.ndarray) -> None:
+    paced = _round(folder / "paced", PACE, kills=0)
     ratio = np.percentile(paced.milliseconds, 50) / np.percentile(bare, 50)
-    print(f"{name}, 200 people\n    {paced}; median ×{ratio:.1f} of a bare commit; {paced.cpu:.1f} ms CPU per answer")
+    print(f"200 people\n    {paced}; median ×{ratio:.1f} of a bare commit; {paced.cpu:.1f} ms CPU per answer")
     middle = float(np.percentile(paced.milliseconds, 50))
-    note(__name__, f"an answer saved, {name}", middle, "ms", peer="a bare durable commit", of=middle / ratio)
-    flat = _round(folder / "flat", database, 0.0, kills=2)
-    print(f"{name}, flat out\n    {flat}; over 2 × kill -9, {flat.retries:,} requests repeated, none lost", flush=True)
-    print(f"{name}, disturbed\n    {_disturbed(folder / 'disturbed', database)}", flush=True)
+    note(__name__, "an answer saved", middle, "ms", peer="a bare durable commit", of=middle / ratio)
+    flat = _round(folder / "flat", 0.0, kills=2)
+    print(f"flat out\n    {flat}; over 2 × kill -9, {flat.retries:,} requests repeated, none lost", flush=True)
+    print(f"disturbed\n    {_disturbed(folder / 'disturbed')}", flush=True)
 
 
-def _disturbed(folder: Path, database: str | None) -> str:
+def _disturbed(folder: Path) -> str:
     """Exclusions, freed places and withdrawals while others rate; newcomers fill what they leave."""
     password = write_study(folder, tasks=TASKS, per_task=PER_TASK, raters=RATERS, checks=False, extra=LIMITS)
-    with serving(folder, database, workers=2 if database else 1) as server:
+    with serving(folder) as server:
         people = [Annotator(server.port, f"d{n}") for n in range(PLACES)]
         researcher = Researcher(server.port, password)
 
@@ -105,7 +98,7 @@ def _disturbed(folder: Path, database: str | None) -> str:
             return await fill_up(server.port, researcher)
 
         newcomers = asyncio.run(work())
-    with open_study(folder, database) as study:
+    with open_study(folder) as study:
         with study.database.reading() as connection:
             counting = [rater for rater in raters(study, connection) if rater.counts]
             rows = ratings(study, connection, counting)
@@ -119,13 +112,13 @@ def _disturbed(folder: Path, database: str | None) -> str:
     )
 
 
-def _round(folder: Path, database: str | None, pace: float, kills: int) -> Measured:
+def _round(folder: Path, pace: float, kills: int) -> Measured:
     write_study(folder, tasks=TASKS, per_task=PER_TASK, raters=RATERS, checks=False, extra=LIMITS)
-    with serving(folder, database, workers=2 if database else 1) as server:
+    with serving(folder) as server:
         people = [Annotator(server.port, f"p{n}", think=pace, mischief=n % 5 == 0) for n in range(PEOPLE)]
         asyncio.run(_all(people, server, kills))
         spent = _processor_seconds(server)
-    with open_study(folder, database) as study, study.database.reading() as connection:
+    with open_study(folder) as study, study.database.reading() as connection:
         of_study = sa.select(t.batch.c.id).where(t.batch.c.study == study.id)
         slots = connection.execute(sa.select(t.slot).where(t.slot.c.batch.in_(of_study))).all()
         rows = connection.execute(
@@ -139,7 +132,7 @@ def _round(folder: Path, database: str | None, pace: float, kills: int) -> Measu
         assert sum(done.values()) == PLACES
         kept = {(row.ext_hmac, row.position, row.side, row.question): (row.seq, row.value) for row in rows}
         for person in people:
-            pseudonym = study.keys.pseudonym("participant", f"prolific:{person.name}")
+            pseudonym = study.keys.pseudonym("participant", f"platform:{person.name}")
             for place, said in person.acknowledged.items():
                 assert kept[(pseudonym, *place)] == said, "an acknowledged answer is lost"
     assert len(kept) == PLACES * ANSWERS

@@ -37,24 +37,34 @@ def test_every_command_of_the_readme_works(tmp_path: Path):
     lines = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
     ran = [(line, shlex.split(line, comments=True)) for line in lines if line.startswith("stillme ")]
     assert len(ran) >= 8
-    # Without the plugins of the tests, some of which are broken on purpose.
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    demo = _typed(["stillme", "demo"], tmp_path)
+    (shown,) = blocks(ROOT / "README.md", "text")
+    assert not set(shown.splitlines()) - set(demo.stdout.splitlines()), "README shows what the demo does not print"
     for line, command in ran:
         code = re.search(r"exit code (\d)", line)
-        shown = subprocess.run(
-            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=plain
-        )
-        assert shown.returncode == (int(code[1]) if code else 0), (command, shown.stderr)
+        done = _typed(command, tmp_path)
+        assert done.returncode == (int(code[1]) if code else 0), (command, done.stderr)
+        if command[1] == "new":
+            _take_over(tmp_path / "my-audit" / "audit.toml")
     promised = re.findall(r"^\| `([\w./*]+)` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     for name in promised:
         assert list((tmp_path / "my-audit").glob(name.rstrip("/"))), f"README promises {name}"
-    # The demo audits smaller copies of the portraits, so its numbers are its own.
-    demo = subprocess.run(
-        [sys.executable, "-m", "stillme", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=plain
+
+
+def _typed(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    # Without the plugins of the tests, some of which are broken on purpose.
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=300, env=plain
     )
-    printed = demo.stdout.splitlines()
-    (shown,) = blocks(ROOT / "README.md", "text")
-    assert not set(shown.splitlines()) - set(printed), "README shows what the demo does not print"
+
+
+def _take_over(file: Path) -> None:
+    """The demo made and judged the same edits, of smaller copies of the same portraits."""
+    text = file.read_text()
+    assert 'source = "synthetic"' in text
+    text = text.replace('source = "synthetic"', 'source = "../stillme-demo/portraits"')
+    file.write_text(f'{text}\n[reuse]\nruns = ["../stillme-demo"]\n')
 
 
 def test_every_make_target_of_the_docs_exists():
@@ -96,6 +106,26 @@ def test_the_example_functions_run_an_audit(tmp_path: Path):
     (tmp_path / "audit.toml").write_text(short + blocks(page, "toml")[0])
     summary = run_stages(tmp_path, ("edit", "judge", "estimate", "report"), Options())
     assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}]
+
+
+def test_the_example_reader_reads(tmp_path: Path):
+    page = ROOT / "docs" / "readings.md"
+    (tmp_path / "reader.py").write_text(blocks(page, "python")[0])
+    model, function = blocks(page, "toml")
+    assert tomllib.loads(model)["readings"]["judges"] == ["gemini-3-flash"]
+    short = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
+    plugins = '[[editors]]\nuse = "planted"\n[[judges]]\nuse = "scripted"\n'
+    (tmp_path / "audit.toml").write_text(short + plugins + function)
+    summary = run_stages(tmp_path, ("edit", "judge"), Options())
+    assert [tally.counts for tally in summary.tallies] == [{"edited": 2}, {"judged": 2}, {"read": 6}]
+    # The same pictures with a table of readings: another reader, by their hashes.
+    (tmp_path / "reader.py").write_text(blocks(page, "python")[1])
+    pictures = (path.stem for path in (tmp_path / "images").rglob("*") if path.is_file())
+    (tmp_path / "readings.csv").write_text(
+        "\n".join(["sha256,race,gender,age", *(f"{each},A,,40" for each in pictures)])
+    )
+    summary = run_stages(tmp_path, ("judge",), Options(allow_changes=True))
+    assert summary.tallies[-1].counts == {"read": 6}
 
 
 def test_the_example_programs_run_an_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

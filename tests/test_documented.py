@@ -51,7 +51,7 @@ def test_every_command_and_option_is_explained(name: str, command: click.Command
 def test_every_key_of_study_toml_is_explained():
     page = text_of("reference.md")
     keys = set(study_keys(StudyConfig))
-    assert "prolific.codes.no_consent" in keys
+    assert "recruiting.codes.no_consent" in keys
     for key in keys:
         assert f"| `{key}` |" in page, key
 

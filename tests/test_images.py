@@ -218,6 +218,17 @@ def test_a_heic_picture_names_the_package_that_reads_it(tmp_path: Path, monkeypa
             images.read_rgb(source)
 
 
+def test_what_a_reader_says_of_a_damaged_picture_stays_on_one_line(monkeypatch: pytest.MonkeyPatch):
+    def fail(_: object) -> None:
+        raise ValueError("Unexpected end of file:\n  Extent outside of file bounds\n")
+
+    monkeypatch.setattr(Image, "open", fail)
+    with pytest.raises(
+        UnreadableImage, match=r"truncated \(Unexpected end of file: Extent outside of file bounds\)\.$"
+    ):
+        images.read_rgb(b"anything")
+
+
 def test_an_installed_reader_of_heic_is_used(monkeypatch: pytest.MonkeyPatch):
     class Camera(ImageFile.ImageFile):
         """Stands for the real codec: every file is one grey picture."""

@@ -17,7 +17,9 @@ from stillme import estimates, plugins, protocols, testing
 from stillme.estimates.agreement import AgainstPeople, Agreement
 from stillme.estimates.agreement.correcting import Corrected
 from stillme.estimates.behaviour import Behaviour
+from stillme.estimates.directions import Shift
 from stillme.protocols import documented, documented_fields
+from stillme.results.readings import ReadingCount, Transition
 from stillme.sentinels.reading import RightAnswers
 from stillme.store.exported import TABLES
 from stillme.study.config import Config as StudyConfig
@@ -40,6 +42,9 @@ RECORDS: dict[str, tuple[type, ...]] = {
     "mitigation": (estimates.PairedEffect, estimates.Disparity, estimates.NullBand),
     "above_floor": (estimates.Disparity, estimates.NullBand),
     "roles": (estimates.Adherence,),
+    "shifts": (Shift,),
+    "transitions": (Transition,),
+    "readings": (ReadingCount,),
     "agreement": (Agreement,),
     "position_bias": (Behaviour,),
     "repeatability": (Behaviour,),

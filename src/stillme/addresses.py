@@ -1,8 +1,9 @@
-"""Where a key may be sent, over https or to this machine, and where pictures may be kept."""
+"""Keys and where they may be sent, over https or to this machine, and where pictures may be kept."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
@@ -33,6 +34,20 @@ def problems_of(url: str, *, key: str, insecure_http: bool) -> Iterator[str]:
             f"the key in {key} would be sent unencrypted to {host}; use https, or set `insecure_http = true` "
             "if you trust the way there"
         )
+
+
+def key_in(variable: str) -> str:
+    """The key in an environment variable; empty if there is none."""
+    return os.environ.get(variable, "").strip() if variable else ""
+
+
+def key_problem(variable: str) -> str:
+    """Why the key in an environment variable cannot be sent; empty if it can."""
+    key = key_in(variable)
+    if key and key.isascii():
+        return ""
+    what = "contains characters that no key has" if key else "is not set"
+    return f"{variable} {what}: run `export {variable}=…` with your key"
 
 
 def is_loopback(host: str) -> bool:

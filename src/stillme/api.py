@@ -38,6 +38,7 @@ from stillme.tables.paper import NUMBERS, Chosen, PaperTable, make_tables
 
 if TYPE_CHECKING:
     from stillme.report.data import ReportData
+    from stillme.results.readings import Readings
 
 __all__ = [
     "Audit",
@@ -74,6 +75,14 @@ class Run(RecordedRun):
         against = ("reference", "rest", "pairs")
         return self._numbers("Contrasts", lambda *columns: numbers.contrasts(*columns, against=against))
 
+    def transitions(self) -> Rows:
+        """What unedited portraits are read as, and what their edits are read as; empty without [readings]."""
+        return self._readings("Transitions", lambda readings: readings.transitions)
+
+    def shifts(self) -> Rows:
+        """How much more often a group is read as another after the edit than before; empty without [readings]."""
+        return self._readings("Shifts", lambda readings: readings.shifts(self.settings.confidence))
+
     def tables(self, *chosen: int, by: str = "", judge: str = "") -> list[PaperTable]:
         """The paper's tables by number, for this run; all that there are by default."""
         return make_tables(self, Chosen(numbers=chosen or NUMBERS, factor=by, judge=judge))
@@ -98,6 +107,9 @@ class Run(RecordedRun):
 
     def _rows(self, title: str, table: Table) -> Rows:
         return Rows(f"{title} of {self.title}", lambda: rows_of(self.store, with_names(table)))
+
+    def _readings(self, title: str, of: Callable[[Readings], Sequence[object]]) -> Rows:
+        return Rows(f"{title} of {self.title}", lambda: map(row_of, of(self.readings) if self.readings else ()))
 
     def _numbers(self, title: str, compute: Callable[..., Sequence[object]]) -> Rows:
         standing = standing_of(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from math import radians
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,24 +72,26 @@ def delta_e(a: Floats, b: Floats) -> Floats:
     chroma_a, chroma_b = np.hypot(red_a, a[..., 2]), np.hypot(red_b, b[..., 2])
     hue_a, hue_b = np.arctan2(a[..., 2], red_a), np.arctan2(b[..., 2], red_b)
     grey = chroma_a * chroma_b == 0
-    turn = np.where(grey, 0.0, (hue_b - hue_a + np.pi) % (2 * np.pi) - np.pi)
+    apart = hue_b - hue_a
+    turn = np.where(grey, 0.0, apart - 2 * np.pi * np.rint(apart / (2 * np.pi)))
     hue = np.where(grey, hue_a + hue_b, hue_a + turn / 2)
     light = (a[..., 0] + b[..., 0]) / 2
     chroma = (chroma_a + chroma_b) / 2
     tilt = (
         1
-        - 0.17 * np.cos(hue - np.radians(30))
+        - 0.17 * np.cos(hue - radians(30))
         + 0.24 * np.cos(2 * hue)
-        + 0.32 * np.cos(3 * hue + np.radians(6))
-        - 0.20 * np.cos(4 * hue - np.radians(63))
+        + 0.32 * np.cos(3 * hue + radians(6))
+        - 0.20 * np.cos(4 * hue - radians(63))
     )
     off = (light - 50) ** 2
     d_light = (b[..., 0] - a[..., 0]) / (1 + 0.015 * off / np.sqrt(20 + off))
     d_chroma = (chroma_b - chroma_a) / (1 + 0.045 * chroma)
     d_hue = 2 * np.sqrt(chroma_a * chroma_b) * np.sin(turn / 2) / (1 + 0.015 * chroma * tilt)
     chroma7 = _seventh(chroma)
-    blue = np.exp(-(((np.degrees(hue) % 360 - 275) / 25) ** 2))
-    swing = -2 * np.sqrt(chroma7 / (chroma7 + 25.0**7)) * np.sin(np.radians(60) * blue)
+    off_blue = (np.where(hue < 0, hue + 2 * np.pi, hue) - radians(275)) / radians(25)
+    blue = np.exp(-np.minimum(off_blue * off_blue, 60))  # smaller powers vanish in the sum, and are slow to compute
+    swing = -2 * np.sqrt(chroma7 / (chroma7 + 25.0**7)) * np.sin(radians(60) * blue)
     total = d_light**2 + d_chroma**2 + d_hue**2 + swing * d_chroma * d_hue
     return np.sqrt(np.maximum(total, 0)).astype(np.float32)
 

@@ -6,6 +6,7 @@ A design is recorded in the ledger when work begins, with every request and its 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -21,9 +22,28 @@ T = TypeVar("T")
 
 FILE = "audit.toml"
 """What asks for an audit, in its folder."""
+RESOLVED = "resolved.toml"
+"""The same with every default filled in, as a run recorded it."""
+_MADE_FROM = "# Made from audit.toml, SHA-256 "
 
 UNKEYED_SECTIONS = frozenset({"title", "base", "budget", "claims", "executor", "pictures", "reuse", "sentinel"})
 """Sections of a configuration that change no row."""
+
+
+def name_source(folder: Path) -> str:
+    """A comment for resolved.toml that names the audit.toml it was made from; empty where there is none."""
+    file = folder / FILE
+    return f"{_MADE_FROM}{hashlib.sha256(file.read_bytes()).hexdigest()}\n" if file.is_file() else ""
+
+
+def is_edited(folder: Path) -> bool:
+    """Whether audit.toml is another file than the one that the run was recorded from."""
+    try:
+        with (folder / RESOLVED).open(encoding="utf-8") as lines:
+            recorded = [line for line in itertools.islice(lines, 2) if line.startswith(_MADE_FROM)]
+        return bool(recorded) and recorded[0] != name_source(folder)
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 class UnreadableDesign(StillmeError):
@@ -51,6 +71,8 @@ class EditorRecord:
     """The first line of its documentation."""
     capabilities: Capabilities = field(default_factory=Capabilities)
     answers: PlantedAnswers | None = None
+    paper: str = ""
+    """The paper's editor that it is, where the user says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +188,8 @@ class Design:
     editors: tuple[EditorRecord, ...]
     judges: tuple[JudgeRecord, ...]
     extractors: tuple[ExtractorRecord, ...] = ()
+    readers: tuple[JudgeRecord, ...] = ()
+    """Judges of single pictures; their `reads` are the words for apparent race."""
     analysis: Analysis = field(default_factory=Analysis)
     roles: RolesRecord | None = None
     claims: tuple[Claim, ...] = ()
@@ -180,6 +204,11 @@ class Design:
     def factors(self) -> tuple[str, ...]:
         """The attributes whose groups are compared."""
         return self.analysis.factors
+
+    @property
+    def read_attribute(self) -> str:
+        """The attribute whose values are the readers' words for apparent race; empty without readers."""
+        return self.resolved["readings"]["attribute"] if self.readers else ""
 
     @property
     def synthetic(self) -> bool:
@@ -227,6 +256,8 @@ class Design:
             "roles": _plain(self.roles) if self.roles else None,
             "claims": [_plain(claim) for claim in self.claims],
         }
+        if self.readers:
+            document["readers"] = [_plain(reader) for reader in self.readers]
         # As it will be read: what was recorded is compared with this, and tuples come back as lists.
         return json.loads(json.dumps(document))
 
@@ -293,6 +324,20 @@ def assessment_key(request: str, image: str, judge: str, epoch: int) -> str:
     return digest([request, image, judge, epoch])
 
 
+def reading_key(image: str, judge: str, repeat: int) -> str:
+    """The hash of everything that can change what a reader says: picture, reader, repeat."""
+    return digest(["reading", image, judge, repeat])
+
+
+CONTROL = "control"
+"""Stands for the editor of a portrait that was only encoded again, as the control of readings."""
+
+
+def control_spec(editor: Spec) -> Spec:
+    """Whose edits are the controls of an editor's edits: JPEG of quality 90, at the size of its output."""
+    return Spec(use=CONTROL, version="1", parameters={"editor": editor.key, "quality": 90})
+
+
 def design_from(data: Mapping[str, Json], locate: Callable[[str], Path]) -> Design:
     """The design that `as_json` wrote; `locate` says where the picture of a hash would be."""
     try:
@@ -310,6 +355,7 @@ def design_from(data: Mapping[str, Json], locate: Callable[[str], Path]) -> Desi
             extractors=tuple(
                 ExtractorRecord(name=entry["name"], spec=Spec(**entry["spec"])) for entry in data["extractors"]
             ),
+            readers=tuple(_judge(entry) for entry in data.get("readers", ())),
             analysis=_record(Analysis, data["analysis"]),
             roles=_record(RolesRecord, roles) if roles else None,
             claims=tuple(_record(Claim, entry) for entry in data["claims"]),
@@ -327,6 +373,7 @@ def _editor(entry: Mapping[str, Json]) -> EditorRecord:
         summary=entry.get("summary", ""),
         capabilities=_record(Capabilities, entry.get("capabilities", {})),
         answers=_record(PlantedAnswers, answers) if answers else None,
+        paper=entry.get("paper", ""),
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +13,9 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from stillme import images
-from stillme.addresses import is_loopback, problems_of
+from stillme.addresses import is_loopback, key_in, key_problem, problems_of
 from stillme.http_calls.replies import Reply, Unanswered, failure_of
-from stillme.json_paths import follow
+from stillme.json_paths import Mark
 from stillme.placeholders import fill, fill_json, names_in, unknown_names
 from stillme.protocols import Parameters
 from stillme.redaction import redacted, shortened
@@ -58,6 +56,12 @@ class EndpointParameters(Parameters):
     timeout: float = Field(default=300.0, gt=0, exclude=True)
     """Seconds for one whole answer."""
 
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What marks a refusal."""
+        mark = Mark(path=self.refusal, values=self.refusal_values, words=self.refusal_message, pictures=1)
+        return (mark,) if self.refusal else ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusing:
@@ -85,7 +89,7 @@ class Address:
     @property
     def headers(self) -> dict[str, str]:
         """The headers with their variables filled in."""
-        values = {f"{_VARIABLE}{name}": variable(name) for name in self.variables}
+        values = {f"{_VARIABLE}{name}": key_in(name) for name in self.variables}
         return {name: fill(text, values) for name, text in self._settings.headers.items()}
 
     def problems(self) -> Iterator[str]:
@@ -94,10 +98,8 @@ class Address:
             if not name.startswith(_VARIABLE):
                 yield f"`headers` has the unknown placeholder {{{name}}}; only {{env:NAME}} is known there"
         for name in self.variables:
-            value = variable(name)
-            if not value or not value.isascii():
-                what = "contains characters that no key has" if value else "is not set"
-                yield f"{name} {what}: run `export {name}=…` with your key"
+            if problem := key_problem(name):
+                yield problem
         for name, text in self._settings.headers.items():
             if name.lower() in _SECRET_HEADERS and not names_in(text):
                 yield f"`headers.{name}` would be stored as it is; put its value into a variable and write {{env:NAME}}"
@@ -158,7 +160,7 @@ class Endpoint:
 
     def redacted(self, text: str) -> str:
         """The text without the values of our headers' variables."""
-        return redacted(text, *map(variable, self.address.variables))
+        return redacted(text, *map(key_in, self.address.variables))
 
     def close(self) -> None:
         """Close the connections. The next call opens them again."""
@@ -168,13 +170,11 @@ class Endpoint:
             connection.close()
 
     def _refusal(self, reply: Reply) -> Refusing | None:
-        path, values = self._settings.refusal, self._settings.refusal_values
-        mark = follow(reply.body, path) if path else None
-        if not (str(mark) in values if values else mark):
-            return None
-        words = follow(reply.body, self._settings.refusal_message) if self._settings.refusal_message else mark
-        text = words if isinstance(words, str) else json.dumps(words, ensure_ascii=False)
-        return Refusing(message=self.redacted(text) or "no reason given", charged=reply.status < 300)
+        for mark in self._settings.marks:
+            if mark.found(reply.body) is not None:
+                message = self.redacted(mark.message(reply.body)) or "no reason given"
+                return Refusing(message=message, charged=reply.status < 300)
+        return None
 
     def _connected(self) -> Connection:
         from stillme.http_calls.client import Connection
@@ -189,8 +189,3 @@ def encoded(name: str, picture: Path) -> Mapping[str, str]:
     """A picture as two placeholders, `{name}` in base64 and `{name_data_uri}`: PNG, upright, sRGB."""
     text = base64.b64encode(images.encode_png(images.read_rgb(picture))).decode()
     return {name: text, f"{name}_data_uri": f"data:image/png;base64,{text}"}
-
-
-def variable(name: str) -> str:
-    """The value of an environment variable."""
-    return os.environ.get(name, "").strip()

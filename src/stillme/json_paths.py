@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import cast
 
 from stillme.types import Json
@@ -53,3 +55,36 @@ def leaves(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:
             return
     for step, entry in entries:
         yield from leaves(entry, f"{path}.{step}" if path else str(step))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A field of an answer whose value means something."""
+
+    path: str
+    values: tuple[Json, ...] = ()
+    """Without any, every value but null, false, zero and an empty one."""
+    pattern: str = ""
+    """Instead of `values`: what its text contains."""
+    words: str = ""
+    """Path of the words to keep; by default the field itself."""
+    pictures: int = 0
+    """That are charged nevertheless."""
+
+    def found(self, body: Json) -> Json:
+        """The value that marks it; None where nothing does."""
+        for value in find(body, self.path):
+            if self.pattern:
+                matched = re.search(self.pattern, str(value)) is not None
+            else:
+                matched = (value in self.values or str(value) in self.values) if self.values else bool(value)
+            if matched:
+                return value
+        return None
+
+    def message(self, body: Json) -> str:
+        """The words to keep, all on one line."""
+        return "; ".join(
+            ", ".join(map(str, cast("list[Json]", value))) if isinstance(value, list) else str(value)
+            for value in find(body, self.words or self.path)
+        )

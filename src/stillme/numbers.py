@@ -8,6 +8,7 @@ from __future__ import annotations
 from stillme import rubric
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES
+from stillme.rubric.readings import SHIFTS
 from stillme.types import Estimate, Interval
 
 _UNDIRECTED = (
@@ -21,19 +22,20 @@ _SMALLEST_P = 0.001
 
 def is_rate(quantity: str) -> bool:
     """Whether the quantity is a share of edits, to be shown in percent."""
-    return quantity in EDIT_RATES or rate_of(quantity) is not None
+    return quantity in EDIT_RATES or quantity in SHIFTS or rate_of(quantity) is not None
 
 
 def is_signed(quantity: str) -> bool:
     """Whether values are changes from 0 in either direction."""
     axis = rubric.load().axes.get(quantity)
-    return axis is not None and not axis.is_scale and axis.unchanged == 0 and quantity not in _UNDIRECTED
+    directed = axis is not None and not axis.is_scale and axis.unchanged == 0 and quantity not in _UNDIRECTED
+    return directed or quantity in SHIFTS
 
 
 def title(quantity: str) -> str:
     """What to call a quantity in front of people."""
     rate = rate_of(quantity)
-    return EDIT_RATES.get(quantity) or (rate.title if rate else rubric.load().title(quantity))
+    return EDIT_RATES.get(quantity) or SHIFTS.get(quantity) or (rate.title if rate else rubric.load().title(quantity))
 
 
 def factor_name(factor: str) -> str:
@@ -58,7 +60,9 @@ def digits(quantity: str) -> int:
 
 
 def number(quantity: str, value: float, *, plus: bool = False) -> str:
-    """A rate in percent, a mean in its unit."""
+    """A rate in percent, a shift of one in points, a mean in its unit."""
+    if quantity in SHIFTS:
+        return points(value, plus=plus)
     return percent(value, plus=plus) if is_rate(quantity) else decimal(value, digits(quantity), plus=plus)
 
 

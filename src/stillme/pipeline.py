@@ -16,11 +16,10 @@ from stillme.home import remember_run
 from stillme.report.contents import report_data
 from stillme.report.data import Redaction
 from stillme.results import Run, disputes, folder_of
-from stillme.results.drift import drift, sentence
 from stillme.sentinels.reading import KnownAnswers
 from stillme.stages.changes import adopt
 from stillme.stages.described import with_features
-from stillme.stages.recording import record
+from stillme.stages.recording import keep_files, record
 from stillme.stages.shards import Shard
 from stillme.stages.tally import Ended, Tally
 from stillme.stages.working import Conditions, Work, work
@@ -224,14 +223,13 @@ def _adopt(folder: Path, options: Options) -> None:
             if options.allow_changes:
                 audit = with_features(audits.load(folder, out=folder, ready=False), store)
                 record(audit, store, calibration.known_to_this_machine(audit), to_read_only=True)
+                keep_files(audit)
                 return
             reason = adopt(folder, store, calibration.known_to_this_machine)
     except (StoreBusy, StoreUnwritable, OSError):
-        return  # somebody is writing, or nobody can: the recorded design is read as it is
+        return  # another process is writing, or the folder is read-only: the recorded design is read as it is
     if reason:
-        with Run.open(folder) as run:
-            differences = drift(run)
-        options.say(sentence(differences) if differences else f"{reason}\nWhat was recorded is used.")
+        options.say(f"{reason}\nThe recorded configuration is used.")
 
 
 def _estimate(run: Run, stages: Sequence[Name], options: Options, summary: Summary) -> None:

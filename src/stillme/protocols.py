@@ -135,6 +135,15 @@ class ChecksRequests(Protocol):
 
 
 @runtime_checkable
+class NeedsCasts(Protocol):
+    """An editor that must know which people a role prompt is asked with. Optional."""
+
+    def set_casts(self, casts: Sequence[tuple[Sequence[Portrait], Prompt]]) -> None:
+        """Called before `problems`, with the portraits of every request that role prompts make."""
+        ...
+
+
+@runtime_checkable
 class ChecksMachine(Protocol):
     """An editor or judge that knows more of what a machine must have than `Needs` says. Optional; for the doctor."""
 

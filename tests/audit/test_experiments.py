@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from stillme import audit
+from stillme import audit, rubric
 from stillme.audit.experiments import EXPERIMENTS, Experiment, Setup, experiment
 from stillme.audit.labels import factors_like_papers, genders_of
 from stillme.audit.template import small_audit
 from stillme.errors import InvalidAudit, StillmeError
+from stillme.paper import published
 from stillme.types import ImageFile, Portrait
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiments.md"
@@ -67,7 +68,27 @@ def test_as_paper_changes_what_the_table_lists_and_nothing_else(name: Experiment
     paper = settings(experiment(name, "x", Setup(run="../one", as_paper=True)))
     assert paper - honest == listed(name)
     replaced = {key for key, _ in honest - paper} - {key for key, _ in paper}
-    assert replaced == ({"sample.size", "sample.seed"} if name == "mitigation" else set())
+    assert not replaced
+
+
+def test_the_papers_two_stories_of_its_cases_are_offered_by_name():
+    stratified, drifted = (
+        tomllib.loads(experiment("mitigation", "x", Setup(run="../one", as_paper=True, cases=cases)))["sample"]
+        for cases in ("stratified", "drifted")
+    )
+    assert stratified == {"size": 500, "seed": 0}
+    assert drifted == {"cells": "cells.csv", "by": "drift"}
+
+
+def test_as_paper_counts_races_as_the_papers_figure_does():
+    """3, the rubric's own: with 2 and Eq. 3's whole scores the paper's means of Table 4 could not be."""
+    data = tomllib.loads(experiment("diagnosis", "x", Setup(as_paper=True)))
+    assert data["estimates"].get("race_cut", rubric.load().rates["race_changed"].at_least) == 3
+    means = {n.editor: n.value for n in published() if (n.place, n.quantity) == ("Table 4", "race_change")}
+    rates = {n.editor: n.value for n in published() if (n.place, n.quantity) == ("Table 19", "race_changed")}
+    assert len(means) == 3
+    for editor, mean in means.items():
+        assert 1 + 4 * rates[editor] < mean, "a cut at 2 would leave everyone else at 1"
 
 
 def test_the_table_lists_every_kind_of_departure():
@@ -156,9 +177,11 @@ def test_a_sample_may_be_a_file_of_cells(write_audit, tmp_path: Path):
         audit.load(folder)
 
 
-@pytest.mark.parametrize("section", ["seed = 1", 'size = 2\ncells = "x.csv"'])
+@pytest.mark.parametrize("section", ["seed = 1", 'size = 2\ncells = "x.csv"', 'size = 2\nby = "drift"'])
 def test_a_sample_is_drawn_or_listed(write_audit, section: str):
-    with pytest.raises(InvalidAudit, match="either `size`, to draw by seed, or `cells`"):
+    with pytest.raises(
+        InvalidAudit, match=r"either `size`, to draw by seed, or `cells`|how listed cells were selected"
+    ):
         audit.load(write_audit(extra=f"[sample]\n{section}"))
 
 

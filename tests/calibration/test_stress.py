@@ -12,7 +12,9 @@ import pytest
 from pydantic import BaseModel
 
 from stillme import images, registry
-from stillme.calibration.stress import read_stress, stress, table
+from stillme.calibration.records import read_stress
+from stillme.calibration.records import stress_table as table
+from stillme.calibration.stress import stress
 from stillme.protocols import JudgeCapabilities, Needs, Parameters, spec_of
 from stillme.types import Abstained, Assessment, Pair, Rated
 

@@ -67,13 +67,11 @@ def test_a_command_imports_what_it_needs_and_no_more(write_audit: Write):
     assert not {"pydantic", "scipy", "PIL", "stillme.evidence", "stillme.report", "stillme.estimates"} & counting
     for what in ("editors", "prompts", "portraits"):
         listing = imported_by("list", what)
-        # Hosted editors are read with what they send and receive.
-        assert len(listing) <= (640 if what == "editors" else 340)
-        heavy = {"scipy", "stillme.results", "stillme.store"}
-        assert not (heavy if what == "editors" else heavy | {"numpy", "PIL", "asyncio"}) & listing
+        assert len(listing) <= 340
+        assert not {"scipy", "stillme.results", "stillme.store", "numpy", "PIL", "asyncio"} & listing
     writing = imported_by("tables", folder)
-    assert len(writing) <= 560
-    assert not {"scipy", "stillme.report"} & writing
+    assert len(writing) <= 400
+    assert not {"scipy", "PIL", "asyncio", "pydantic", "stillme.report", "stillme.editors"} & writing
 
 
 def test_the_list_of_commands_says_what_each_says_itself():

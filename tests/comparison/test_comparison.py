@@ -17,7 +17,7 @@ from stillme.comparison.markdown import page, plain
 from stillme.comparison.showing import as_json, as_markdown, as_text
 from stillme.errors import StillmeError, UnknownName
 from stillme.results import Run
-from stillme.types import Interval, Rating, Refused, Request
+from stillme.types import Abstained, Interval, Rating, Refused, Request
 from tests.runs import Answer, fill, group, luck, people, scores, write_audit
 
 Make = Callable[..., Path]
@@ -57,6 +57,19 @@ def test_what_became_worse_for_whom_comes_first(make: Make):
     assert as_text(found).index("Worse: ") < as_text(found).index("Gaps that grew")
     grown = {gap.quantity for gap in found.gaps if gap.verdict == "worse"}
     assert "soft_erasure" in grown
+
+
+def test_a_gap_in_what_a_judge_says_less_about_some_is_not_called_worse(make: Make):
+    def silent_about_some_b(_editor: str, request: Request) -> dict[str, Rating]:
+        if group(request) == "b" and luck(request) > 0.7:
+            return {"edit_success": Abstained(reason="light unknown")}
+        return worse_for_b(_editor, request)
+
+    before, after = make("before", fair), make("after", silent_about_some_b)
+    found = compare(match(*sides(before, after, None)))
+    gaps = [gap for gap in found.gaps if gap.quantity == "success" and gap.factor == "group"]
+    assert {gap.verdict for gap in gaps} == {"unclear"}
+    assert all(gap.note.startswith("uneven: no answer for ") for gap in gaps)
 
 
 def lightens_b(_editor: str, request: Request) -> dict[str, Rating]:

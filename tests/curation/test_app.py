@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from stillme.curation.checks import read_checks
 from stillme.curation.decisions import Log
+from stillme.curation.measuring import read_checks
 from stillme.curation.pages.app import create
-from stillme.curation.pages.overview import Filter, neighbours, tiles
+from stillme.curation.pages.routes import Filter, neighbours, tiles
 from stillme.curation.pages.workspace import NotAllowed, Workspace, clean_name
 from stillme.curation.pools import Pools
 from stillme.web.app import Site

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from stillme.curation.card import About, Card, FinishedPortrait
-from stillme.curation.card_text import markdown
 from stillme.curation.measuring import Measured
 from stillme.curation.selection import Selected, slug
+from stillme.curation.versions import About, Card, FinishedPortrait, markdown
 
 
 def test_the_card_has_the_terms_of_all_pictures():

@@ -7,10 +7,17 @@ import pytest
 from PIL import Image, ImageFilter
 
 from stillme.colour import to_linear, to_srgb
-from stillme.curation.checks import check_missing, read_checks
-from stillme.curation.criteria import Hint, hints, load_criteria
-from stillme.curation.likeness import find_similar
-from stillme.curation.measuring import Measured, measure, picture_hash
+from stillme.curation.measuring import (
+    Hint,
+    Measured,
+    check_missing,
+    find_similar,
+    hints,
+    load_criteria,
+    measure,
+    picture_hash,
+    read_checks,
+)
 from stillme.curation.pools import Pools
 from stillme.errors import StillmeError
 from stillme.faces.raster import Picture

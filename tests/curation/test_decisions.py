@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from stillme.curation.decisions import Log, order_for
-from stillme.curation.outcomes import Outcome, Tally
-from stillme.curation.pools import Pools
-from stillme.curation.sampling import Cell
+from stillme.curation.decisions import Log, Outcome, Tally, order_for
+from stillme.curation.pools import Cell, Pools
 from stillme.errors import StillmeError
 
 

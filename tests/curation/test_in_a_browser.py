@@ -16,13 +16,24 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
 from stillme import portraits as room
-from stillme.curation.decisions import Log
-from stillme.curation.outcomes import Tally
+from stillme.curation.decisions import Log, Tally
 from stillme.curation.pools import Pools
 
 pytestmark = pytest.mark.browser
 
 expect.set_options(timeout=20_000)  # a busy machine is no fault of the page
+
+
+CHECK_HASHES = """
+import hashlib, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+lines = (folder / "SHA256SUMS").read_text().splitlines()
+for line in lines:
+    digest, name = line.split(maxsplit=1)
+    assert hashlib.sha256((folder / name.lstrip("*")).read_bytes()).hexdigest() == digest, name
+print(len(lines))
+"""
+"""Without stillme: what anybody could write who got the set."""
 
 
 class Server:
@@ -158,6 +169,9 @@ def test_two_curators_choose_disagree_settle_and_finalize(
     assert wrong == []
 
     bo, wrong = enter(browser, server, "Bo")
+    # Who else curates, and how far they are, is not shown before the own decision.
+    expect(bo.get_by_text("Ada")).to_have_count(0)
+    expect(bo.locator(".tile sup")).to_have_count(0)
     for number in range(1, 5):
         bo.goto(f"{server.address}cell/{number}")
         expect(bo.locator(".candidate.chosen")).to_have_count(0)
@@ -166,6 +180,9 @@ def test_two_curators_choose_disagree_settle_and_finalize(
             chosen = next(candidate.id for candidate in pools.cells[pools.design.cells[0]] if candidate.id != ada_chose)
         choose(bo, chosen)
         settle_down(bo)
+        # Killed between two choices.
+        server.kill()
+        server.start(server.port)
     bo.goto(f"{server.address}settle/1")
     expect(bo.get_by_text("Decide this cell yourself, then compare")).to_be_visible()
     assert Axe().run(bo).violations_count == 0
@@ -206,6 +223,15 @@ def test_two_curators_choose_disagree_settle_and_finalize(
     assert len(room.load(tmp_path / "set" / "v1")) == 4
     verified = subprocess.run([sys.executable, "-m", "stillme", "portraits", "verify", str(tmp_path / "set")])
     assert verified.returncode == 0
+    version = tmp_path / "set" / "v1"
+    checked = subprocess.run([sys.executable, "-c", CHECK_HASHES, str(version)], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    assert int(checked.stdout) == sum(path.is_file() for path in version.rglob("*")) - 1
+    # Every action that was shown as saved is in the log, once.
+    log = Log(pools)
+    chosen_by = Counter(action.curator for action in log.actions() if action.kind == "choose")
+    log.close()
+    assert chosen_by == {"Ada": 5, "Bo": 4}
     for page in (ada, bo):
         page.context.close()
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stillme.curation.sampling import Design, draw, levels_of
+from stillme.curation.pools import Design, draw, levels_of
 from stillme.curation.sources import Row
 from stillme.errors import StillmeError, UnknownName
 

@@ -18,8 +18,7 @@ from stillme.curation import versions
 from stillme.curation.decisions import Log
 from stillme.curation.making import finalize, import_portraits
 from stillme.curation.pools import Pools
-from stillme.curation.squares import make_square
-from stillme.curation.verifying import verify
+from stillme.curation.versions import make_square, verify
 from stillme.errors import InvalidPortraits, StillmeError
 from stillme.images import read_rgb
 from tests.curation.conftest import picture, write_table

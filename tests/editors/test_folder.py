@@ -16,6 +16,8 @@ from stillme.editors.folder import Folder, FolderParameters
 from stillme.errors import InvalidAudit
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.protocols import ChecksRequests
+from stillme.results import Run
+from stillme.tables.paper import Chosen, make_tables
 from stillme.types import Arm, Edited, Failed, Refused
 from tests.records import portrait, prompt, request
 
@@ -404,3 +406,41 @@ def test_missing_files_are_counted_once_and_the_rest_is_judged_and_reported(
     assert not any("nothing has worked" in text for text in said)
     put(tmp_path / "outputs", f"{people[0]}/O-02.png")
     assert run_stages(folder, ("edit",), Options()).tallies[0].counts == {"edited": 1, "failed": missing - 1}
+
+
+def test_the_papers_role_audit_runs_from_its_100_files(tmp_path: Path, portraits: Path):
+    """Two editors, 50 sentences, each with two people: files are named `a+b`, and no other pair is looked for."""
+    head = "file,licence,label_origin,gender\n"
+    rows = [f"p{index}.png,CC0-1.0,made up,{'Male' if index % 2 else 'Female'}\n" for index in range(6)]
+    (portraits / "portraits.csv").write_text(head + "".join(rows))
+    editors = "".join(
+        f'[[editors]]\nuse = "folder"\nname = "{name}"\n[editors.parameters]\nfolder = "{name}"\ncomplete = true\n'
+        f'pattern = "{{portrait}}_{{prompt}}.png"\n'
+        for name in ("flux", "qwen")
+    )
+    (tmp_path / "audit.toml").write_text(
+        f'[portraits]\nsource = "{portraits}"\n[prompts]\nsets = ["roles"]\n'
+        f'[roles]\ngender = "gender"\nmale = "Male"\nfemale = "Female"\n{editors}'
+        '[[judges]]\nuse = "scripted"\n[judges.parameters]\nscores = { role_target = 1 }\n'
+        '[estimates]\nfactors = ["gender"]\n'
+    )
+    for name in ("flux", "qwen"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(InvalidAudit, match=r"50 of 50 files are missing \(p\d\+p\d × W-01,"):
+        audit.load(tmp_path)
+    wanted = audit.load(tmp_path, ready=False)
+    for named in wanted.editors:
+        for each in wanted.requests(named):
+            assert isinstance(named.editor, Folder)
+            put(tmp_path, str(named.editor.expected_file(each.portraits, each.prompt, each.arm, each.seed)))
+    missing = next((tmp_path / "qwen").iterdir())
+    missing.rename(tmp_path / "aside.png")
+    with pytest.raises(InvalidAudit, match="1 of 50 files are missing"):
+        audit.load(tmp_path)
+    (tmp_path / "aside.png").rename(missing)
+    summary = run_stages(tmp_path, ("edit", "judge"), Options())
+    assert summary.ended is Ended.COMPLETE
+    with Run.open(tmp_path) as run:
+        (table,) = make_tables(run, Chosen(numbers=(7,)))
+    assert [row.label for row in table.rows] == ["flux", "qwen"]
+    assert "50 sentences" in "".join(table.notes)

@@ -440,6 +440,50 @@ def test_a_wrong_path_of_the_job_names_the_fields():
         assert "no job at 'job.name'; the answer has id" in failed.error
 
 
+def test_a_wrong_path_of_the_state_stops_at_the_first_look():
+    with serving(queue(["ok"])) as server:
+        first, second = outcome(wrong := queued(server, status="phase", price=0.25)), outcome(wrong)
+        assert isinstance(first, Failed)
+        assert (first.fatal, first.cost) == (True, 0.0)
+        assert "there is no status at 'phase'; the answer has status = 'ok'" in first.error
+        assert isinstance(second, Failed)
+        assert len(server.calls("POST")) == 1
+
+
+def test_a_finished_job_whose_picture_is_not_where_the_audit_says_is_charged():
+    with serving(queue(["ok"])) as server:
+        wrong, right = queued(server, picture="wrong.path", price=0.25), queued(server, price=0.25)
+        failed, _, edited = outcome(wrong), outcome(wrong), outcome(right)
+        assert isinstance(failed, Failed)
+        assert failed.fatal
+        assert failed.cost + edited.cost == len(server.calls("POST")) * 0.25 == 0.5
+
+
+def test_a_page_instead_of_a_result_is_free_and_the_job_is_asked_for_again():
+    with serving(queue(["ok"])) as server:
+        server.breaks(Says(body=b"<html>log in</html>"), at="/jobs/", times=2)
+        edited = outcome(queued(server, price=0.25))
+        assert (type(edited), edited.cost, len(server.calls("POST"))) == (Edited, 0.25, 1)
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_first_answer_whose_picture_is_empty_stops_nothing(server: Loopback, nothing: str | None):
+    server.breaks(Says(body={"data": [{"b64_json": nothing}]}))
+    empty, edited = outcome(one := editor(server, price=0.25)), outcome(one)
+    assert isinstance(empty, Failed)
+    assert (empty.fatal, empty.cost) == (False, 0.25)
+    assert isinstance(edited, Edited)
+    assert len(server.calls()) == 2
+
+
+def test_a_wrong_path_is_named_without_the_picture(server: Loopback):
+    failed = outcome(editor(server, picture="images.0"))
+    assert isinstance(failed, Failed)
+    assert failed.error == (
+        "http: there is no picture at 'images.0'; the answer has data.0.b64_json; correct `picture` in the audit"
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

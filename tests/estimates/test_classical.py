@@ -46,9 +46,9 @@ def test_a_test_is_naive_only_where_a_portrait_comes_twice() -> None:
     assert {(test.portraits, test.edits) for test in single} == {(24, 24)}
 
 
-def test_a_reference_replaces_the_rest() -> None:
+def test_a_reference_is_compared_with_besides_the_rest() -> None:
     values = np.random.default_rng(1).normal(0, 1, (36, 1))
     edits, scores = rows(people("ABC", 12), values, axis="skin_delta_l")
     tests = row_tests(edits, [scores], replace(race, reference={"race": "B"}))
-    assert [test.group for test in tests] == ["", "A - B", "C - B"]
-    assert tests[1].p == stats.mannwhitneyu(values[:12, 0], values[12:24, 0]).pvalue
+    assert [test.group for test in tests] == ["", "A - rest", "A - B", "B - rest", "C - rest", "C - B"]
+    assert tests[2].p == stats.mannwhitneyu(values[:12, 0], values[12:24, 0]).pvalue

@@ -112,7 +112,7 @@ def test_an_unbiased_editor_is_at_one_half() -> None:
     wrong, covered, audits = 0, 0, 50
     for seed in range(audits):
         edits, scores = roles(40, {"pro": 0.5}, seed=seed)
-        share = one(adherence(edits, [scores], quick), "pro")
+        share = one(adherence(edits, [scores], quick), "")
         covered += known(share).low <= 0.5 <= known(share).high
         wrong += share.p <= 0.05
     assert covered / audits > 0.86
@@ -125,12 +125,12 @@ def test_adherence_counts_the_person_whom_the_stereotype_expects() -> None:
     followed = scores.value == edits.matching
     assert known(one(shares, "")).value == pytest.approx(followed.mean())
     for place, name in ((1, "first"), (2, "second")):
-        assert known(one(shares, "pro", name)).value == pytest.approx(followed[edits.matching == place].mean())
+        assert known(one(shares, "", name)).value == pytest.approx(followed[edits.matching == place].mean())
 
 
 def test_without_counterbalance_there_is_one_place_and_no_difference() -> None:
     edits, scores = roles(24, {"pro": 0.8}, counterbalance=False)
-    assert {(share.pronoun, share.place) for share in adherence(edits, [scores], quick)} == {("", ""), ("pro", "")}
+    assert {(share.pronoun, share.place) for share in adherence(edits, [scores], quick)} == {("", "")}
 
 
 def test_an_abstention_is_neither_followed_nor_resisted() -> None:
@@ -177,7 +177,7 @@ def test_one_person_at_a_time_an_editor_that_keeps_people_is_at_one_half() -> No
 
 def test_where_everything_hangs_together_people_and_sentences_are_two_way_clusters() -> None:
     edits, scores = roles(12, {"pro": 0.8, "anti": 0.6}, couples=2)
-    share = one(adherence(edits, [scores], quick), "pro")
+    share = one(adherence(edits, [scores], quick), "")
     assert "prompts and 4 portraits" in known(share).method
     assert share.p is None
 

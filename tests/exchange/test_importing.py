@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from stillme.audit import NamedJudge
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.exchange import ColumnMapping, ImportSummary, InvalidJudgements, import_judgements
+from stillme.exchange import ColumnMapping, InvalidJudgements, RowsAsked, RowsSummary, import_rows
 from stillme.exchange.declaring import judge_table
 from stillme.judges.imported import Imported, ImportedParameters
 from stillme.pipeline import Options, run_stages
@@ -47,6 +47,8 @@ def written(file: Path, rows: Rows) -> Path:
                 writer = csv.DictWriter(stream, fieldnames=columns)
                 writer.writeheader()
                 writer.writerows(listed)
+        case ".json":
+            file.write_text(json.dumps(listed))
         case ".jsonl":
             file.write_text("".join(json.dumps(row) + "\n" for row in listed))
         case _:
@@ -82,9 +84,10 @@ def wide(score: Callable[[int], float] = lambda index: 1 + index % 5) -> list[di
     ]
 
 
-def take(folder: Path, rows: Rows, suffix: str = ".csv", **mapping: Mapping[str, str]) -> ImportSummary:
+def take(folder: Path, rows: Rows, suffix: str = ".csv", **mapping: Mapping[str, str]) -> RowsSummary:
     file = written(folder / f"scores{suffix}", rows)
-    return import_judgements(file, folder, "people", ColumnMapping(**mapping))
+    fixed = {"judge": "people", **mapping.pop("fixed", {})}
+    return import_rows(file, folder, RowsAsked(), ColumnMapping(fixed=fixed, **mapping))
 
 
 @pytest.fixture
@@ -92,10 +95,10 @@ def run(write_audit: Write) -> Path:
     return edited(write_audit(judge=PEOPLE.format(epochs=1)))
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".jsonl", ".parquet"])
 def test_scores_of_every_format_become_a_judge_with_estimates(run: Path, suffix: str):
     imported = take(run, wide(), suffix)
-    assert (imported.new, imported.already, imported.edits, imported.scores) == (12, 0, 12, 24)
+    assert (imported.new, imported.edits, imported.scores) == (12, 12, 24)
     assert list(scores(run, "skin_tone")) == [1 + place % 5 for place in range(12)]
     run_stages(run, ("judge", "estimate", "report"), Options())
     table = (run / "tables" / "estimates.csv").read_text()
@@ -105,7 +108,7 @@ def test_scores_of_every_format_become_a_judge_with_estimates(run: Path, suffix:
 def test_importing_the_same_again_does_nothing(run: Path):
     take(run, wide())
     again = take(run, reversed(wide()))
-    assert (again.new, again.already) == (0, 12)
+    assert (again.new, again.edits) == (0, 12)
     assert assessments(run) == 12
 
 
@@ -144,7 +147,8 @@ def test_other_columns_are_listed_and_a_similar_name_can_be_ignored(run: Path):
     with pytest.raises(InvalidJudgements, match=r"Did you mean 'rater'\?"):
         take(run, rows)
     file = run / "scores.csv"
-    imported = import_judgements(file, run, "people", ColumnMapping(ignored=("rates",)))
+    mapping = ColumnMapping(ignored=("rates",), fixed={"judge": "people"})
+    imported = import_rows(file, run, RowsAsked(), mapping)
     assert imported.unread == ("comment",)
     assert "Columns that were not read: comment." in imported.as_text()
 
@@ -170,7 +174,7 @@ def test_what_is_kept_is_never_changed_by_a_corrected_file(run: Path):
     take(run, wide())
     corrected = wide()
     corrected[2]["skin_tone"] = 5
-    with pytest.raises(InvalidJudgements, match=r"line 4: 'people' already has .* another `source`"):
+    with pytest.raises(InvalidJudgements, match=r"line 4: 'people' already has .* another judge's name"):
         take(run, corrected)
     assert scores(run, "skin_tone")[2] == 3
 
@@ -239,8 +243,9 @@ def test_the_runs_own_export_imports_back(write_audit: Write):
     folder = edited(write_audit(judge=PEOPLE.format(epochs=1).replace(', "edit_success"', "")))
     run_stages(folder, ("judge",), Options())
     assert CliRunner().invoke(cli, ["export", str(folder)]).exit_code == 0
-    where = {"judge": "scripted", "axis": "skin_tone"}
-    imported = import_judgements(folder / "export" / "judgements.csv", folder, "people", ColumnMapping(where=where))
+    where = {"judge": ("scripted",), "axis": ("skin_tone",)}
+    mapping = ColumnMapping(where=where, ignored=("judge",), fixed={"judge": "people"})
+    imported = import_rows(folder / "export" / "judgements.csv", folder, RowsAsked(), mapping)
     assert imported.new == 12
     assert set(scores(folder, "skin_tone")) == {3.0}
 
@@ -288,14 +293,14 @@ def test_the_command_adds_the_judge_to_the_audit(write_audit: Write):
     folder = edited(write_audit())
     file = written(folder / "scores.csv", wide())
     before = (folder / "audit.toml").read_text()
-    arguments = ["import", "judgements", str(file), "--audit", str(folder), "--judge", 'the "lab"']
+    arguments = ["import", "rows", str(file), "--into", str(folder), "--set", 'judge=the "lab"']
     told = CliRunner().invoke(cli, arguments)
     assert isinstance(told.exception, StillmeError)
     assert 'use = "imported"\nname = "the \\"lab\\""' in str(told.exception)
     assert (folder / "audit.toml").read_text() == before
-    shown = CliRunner().invoke(cli, [*arguments, "--declare", "model", "--json"])
+    shown = CliRunner().invoke(cli, [*arguments, "--model", 'the "lab"', "--json"])
     assert shown.exit_code == 0, shown.output
-    assert json.loads(shown.stdout)["declared"] is True
+    assert json.loads(shown.stdout)["declared"] == ['the "lab"']
     assert (folder / "audit.toml").read_text().startswith(before.rstrip("\n"))
     assert list(scores(folder, "skin_tone", 'the "lab"'))[:3] == [1, 2, 3]
 
@@ -310,7 +315,7 @@ def test_the_lines_of_the_page_are_those_that_the_command_adds():
 def test_a_judge_that_is_asked_takes_no_imports(run: Path):
     file = written(run / "scores.csv", wide())
     with pytest.raises(StillmeError, match="is asked by stillme itself"):
-        import_judgements(file, run, "scripted", ColumnMapping())
+        import_rows(file, run, RowsAsked(), ColumnMapping(fixed={"judge": "scripted"}))
 
 
 def test_the_order_of_axes_makes_no_other_judge():

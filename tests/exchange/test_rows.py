@@ -5,24 +5,28 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import stillme
+from stillme import prompts
 from stillme.cli import cli
 from stillme.errors import StillmeError
 from stillme.estimates import EditState, estimate
 from stillme.exchange import ColumnMapping, InvalidJudgements, RowsAsked, import_rows
 from stillme.results import Run
 from stillme.tables.analyses import BY_NAME
-from stillme.types import Interval
+from stillme.tables.paper import Chosen, make_tables
+from stillme.tables.paper.table import Number
+from stillme.types import Interval, Prompt
 
 GROUPS = RowsAsked(groups=("race", "gender"))
 
 
-def scored(count: int = 24, prompts: int = 4, editors: Sequence[str] = ("one", "two")) -> list[dict[str, object]]:
+def scored(count: int = 24, asked: int = 4, editors: Sequence[str] = ("one", "two")) -> list[dict[str, object]]:
     stream = np.random.default_rng(0)
     return [
         {
@@ -37,7 +41,7 @@ def scored(count: int = 24, prompts: int = 4, editors: Sequence[str] = ("one", "
         }
         for editor in editors
         for person in range(count)
-        for prompt in range(prompts)
+        for prompt in range(asked)
     ]
 
 
@@ -138,8 +142,9 @@ def test_the_same_rows_again_change_nothing_and_other_rows_are_refused(tmp_path:
     import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
     assert import_rows(file, tmp_path / "run", GROUPS, ColumnMapping()).already
     other = written(tmp_path / "other.csv", scored(count=20))
-    with pytest.raises(StillmeError, match="holds another run"):
+    with pytest.raises(InvalidJudgements, match=r"'judge' already has .* Rows are never changed"):
         import_rows(other, tmp_path / "run", GROUPS, ColumnMapping())
+    assert import_rows(file, tmp_path / "run", GROUPS, ColumnMapping()).already, "nothing of it was taken"
 
 
 def test_bad_rows_are_named_and_nothing_is_written(tmp_path: Path):
@@ -153,7 +158,7 @@ def test_bad_rows_are_named_and_nothing_is_written(tmp_path: Path):
     assert "line 5" in message
     assert "a portrait belongs to one group" in message
     assert "not on its scale" in message
-    assert "in an earlier row" in message
+    assert "is already in line 9" in message
     assert not (tmp_path / "run").exists()
 
 
@@ -166,19 +171,19 @@ def test_where_takes_or_and_not(tmp_path: Path):
     assert '"edits": 144' in shown.output
 
 
-def test_the_same_file_read_in_another_way_is_another_run(tmp_path: Path):
+def test_a_further_import_adds_to_the_run_and_contradicts_nothing(tmp_path: Path):
     file = written(tmp_path / "rows.csv", scored())
     only_one = ColumnMapping(where={"editor": ("one",)})
     import_rows(file, tmp_path / "run", GROUPS, only_one)
     assert import_rows(file, tmp_path / "run", GROUPS, only_one).already
-    for other in (
-        ColumnMapping(),
-        ColumnMapping(where={"editor": ("two",)}),
-        ColumnMapping(where={"editor": ("one",)}, ignored=("skin_tone",)),
-        ColumnMapping(unless={"editor": ("two",)}),
-    ):
-        with pytest.raises(StillmeError, match="read in another way"):
-            import_rows(file, tmp_path / "run", GROUPS, other)
+    with pytest.raises(InvalidJudgements, match="Rows are never changed"):
+        import_rows(file, tmp_path / "run", GROUPS, ColumnMapping(ignored=("skin_tone",)))
+    assert import_rows(file, tmp_path / "run", RowsAsked(), ColumnMapping()).new == 96, "only those of the other editor"
+    import_rows(file, tmp_path / "whole", GROUPS, ColumnMapping())
+    in_parts, whole = (Run.open(tmp_path / name).results for name in ("run", "whole"))
+    assert in_parts.edits.keys == whole.edits.keys
+    for one, other in zip(in_parts.scores, whole.scores, strict=True):
+        np.testing.assert_array_equal(one.value, other.value)
 
 
 def test_an_interrupted_import_is_no_run_and_the_same_command_finishes_it(
@@ -191,7 +196,7 @@ def test_an_interrupted_import_is_no_run_and_the_same_command_finishes_it(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("stillme.exchange.row_run._recorded", killed)
+        patch.setattr("stillme.store.designs.Designs.add_plan", killed)
         with pytest.raises(KeyboardInterrupt):
             import_rows(file, tmp_path / "run", GROUPS, ColumnMapping())
     with pytest.raises(StillmeError, match=r"interrupted.*again"):
@@ -247,7 +252,6 @@ def test_a_row_that_contradicts_others_is_a_problem(tmp_path: Path, changed: dic
 def test_portraits_without_a_group_are_counted(tmp_path: Path):
     rows = [row | {"race": "" if row["portrait"] in ("p00", "p01") else row["race"]} for row in scored()]
     summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
-    assert summary.unlabelled == {"race": 2}
     assert "2 of 24 portraits have no race" in summary.as_text()
 
 
@@ -326,3 +330,176 @@ def test_a_reference_that_no_row_has_is_refused_before_the_run_is_made(
     with pytest.raises(StillmeError, match=message):
         import_rows(file, tmp_path / "run", RowsAsked(groups=("race",), reference=reference), ColumnMapping())
     assert not (tmp_path / "run").exists()
+
+
+def _prompts(run: Path) -> dict[str, Prompt]:
+    return {prompt.id: prompt for prompt in Run.open(run).design.prompts}
+
+
+def test_the_papers_prompts_are_known_by_id_or_text_and_others_by_their_columns(tmp_path: Path):
+    aging = next(prompt for prompt in prompts.diagnostic() if prompt.id == "V-05")
+    named = {
+        "P0": ("V-05", "", ""),
+        "P1": ("old", aging.text, ""),
+        "P2": ("V-06", "Make them sixty.", "40"),
+        "P3": ("x", "", ""),
+    }
+    rows = [
+        row | dict(zip(("prompt", "prompt_text", "years"), named[str(row["prompt"])], strict=True))
+        for row in without_states()
+    ]
+    summary = import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
+    known = _prompts(tmp_path / "run")
+    assert {name: prompt.years for name, prompt in known.items()} == {"V-05": 30, "old": 30, "V-06": 40, "x": None}
+    assert known["V-05"] == aging
+    assert (known["old"].text, known["old"].subcategory) == (aging.text, "aging")
+    assert known["V-06"].subcategory == "rows", "another text under the paper's id is another prompt"
+    assert "2 of 4 prompts are the paper's, by id or text." in summary.as_text()
+
+
+def test_a_prompt_that_ages_people_is_no_age_drift(tmp_path: Path):
+    rows = [
+        {**row, "age_change": 5 if row["prompt"] == "P0" else 3, "years": 30 if row["prompt"] == "P0" else ""}
+        for row in without_states()
+    ]
+    import_rows(written(tmp_path / "rows.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
+    with Run.open(tmp_path / "run") as run:
+        (table,) = make_tables(run, Chosen(numbers=(4,)))
+    ages = [row.cells[table.head.index("Age Change") - 1] for row in table.rows]
+    assert [cell.outcome.value for cell in ages if isinstance(cell, Number)] == [3, 3]
+
+
+def test_a_row_may_have_the_scores_of_both_arms(tmp_path: Path):
+    rows = [
+        {
+            **{k: v for k, v in row.items() if k not in ("race_change", "skin_tone")},
+            "edited_race": 4,
+            "preserved_race": 2,
+        }
+        for row in without_states()
+    ]
+    rows[0]["preserved_race"] = ""
+    names = {"baseline.race_change": "edited_race", "feature.race_change": "preserved_race"}
+    file = written(tmp_path / "rows.csv", rows)
+    summary = import_rows(file, tmp_path / "run", GROUPS, ColumnMapping(names=names))
+    assert summary.edits == 2 * 192 - 1
+    with Run.open(tmp_path / "run") as run:
+        (table,) = make_tables(run, Chosen(numbers=(26,)))
+        changes = {cell.outcome.value for row in table.rows for cell in row.cells[2:] if isinstance(cell, Number)}
+    assert changes == {-2.0}
+    for wrong in ("later.race_change", "feature.race_chang"):
+        with pytest.raises(StillmeError, match=r"is not ARM\.AXIS"):
+            import_rows(file, tmp_path / "other", GROUPS, ColumnMapping(names={wrong: "edited_race"}))
+
+
+def _role_rows(gender: str = "Male+Female") -> list[dict[str, object]]:
+    people = [f"m{place}+f{place}" if place < 5 else f"f{place}+m{place}" for place in range(10)]
+    sentences = [*prompts.roles()[:5], *prompts.roles()[25:30]]
+    turned = "+".join(reversed(gender.split("+")))
+    return [
+        {
+            "portrait": pair,
+            "gender": gender if place < 5 else turned,
+            "prompt": prompt.id,
+            "role_target": 1 if place % 5 else 2,
+        }
+        for place, (pair, prompt) in enumerate(zip(people, sentences, strict=True))
+    ]
+
+
+def test_role_rows_give_table_7(tmp_path: Path):
+    file = written(tmp_path / "rows.csv", _role_rows())
+    import_rows(file, tmp_path / "run", RowsAsked(groups=("gender",)), ColumnMapping())
+    with Run.open(tmp_path / "run") as run:
+        (table,) = make_tables(run, Chosen(numbers=(7,)))
+    ((followed, _),) = [row.cells for row in table.rows]
+    assert isinstance(followed, Number)
+    assert (followed.outcome.value, followed.edits, followed.portraits) == (0.8, 10, 20)
+
+
+@pytest.mark.parametrize(
+    ("gender", "groups", "message"),
+    [
+        ("Male+Male", ("gender",), "has words for men and women"),
+        ("Male+Female", (), "has words for men and women"),
+    ],
+)
+def test_role_rows_without_genders_are_refused(tmp_path: Path, gender: str, groups: tuple[str, ...], message: str):
+    file = written(tmp_path / "rows.csv", _role_rows(gender))
+    with pytest.raises(StillmeError, match=message):
+        import_rows(file, tmp_path / "run", RowsAsked(groups=groups), ColumnMapping())
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_people_of_one_gender_cannot_show_a_stereotype(tmp_path: Path):
+    rows = _role_rows()
+    rows[3]["gender"] = "Male+Male"
+    file = written(tmp_path / "rows.csv", rows)
+    with pytest.raises(StillmeError, match=r"m3\+f3 with W-04: one of the two must have gender 'Male'"):
+        import_rows(file, tmp_path / "run", RowsAsked(groups=("gender",)), ColumnMapping())
+
+
+def test_a_mapping_that_makes_every_row_a_person_is_questioned(tmp_path: Path):
+    rows = [{**row, "id": f"row {place}"} for place, row in enumerate(without_states())]
+    file = written(tmp_path / "rows.csv", rows)
+    wrong = import_rows(file, tmp_path / "wrong", GROUPS, ColumnMapping(names={"portrait": "id"}))
+    assert "Is `portrait` the person? Each of 192 portraits has one edit" in wrong.as_text()
+    right = import_rows(file, tmp_path / "right", GROUPS, ColumnMapping())
+    assert "the person?" not in right.as_text()
+    once = [row for row in rows if (row["editor"], row["prompt"]) == ("one", "P0")]
+    honest = import_rows(written(tmp_path / "once.csv", once), tmp_path / "once", GROUPS, ColumnMapping())
+    assert "the person?" not in honest.as_text(), "with one prompt and one editor everyone has one edit"
+
+
+def _by_judges(*judges: str) -> list[dict[str, object]]:
+    return [{**row, "judge": judge} for row in without_states() for judge in judges]
+
+
+def test_models_are_combined_as_eq_3_says(tmp_path: Path):
+    rows = _by_judges("second", "first")
+    for row in rows:
+        row["race_change"] = 4 if row["judge"] == "first" else 1
+    file = written(tmp_path / "rows.csv", rows)
+    asked = RowsAsked(groups=("race",), rule="paper", primary="first", race_cut=4)
+    import_rows(file, tmp_path / "run", asked, ColumnMapping())
+    run = Run.open(tmp_path / "run")
+    (ensemble,) = (score for score in run.results.scores if (score.kind, score.axis) == ("ensemble", "race_change"))
+    assert set(ensemble.value) == {4.0}, "three points apart, the primary decides"
+    assert (run.design.analysis.race_cut, run.design.analysis.combined[0]) == (4, "first")
+
+
+@pytest.mark.parametrize(
+    ("judges", "asked", "message"),
+    [
+        (("a", "b"), {"rule": "paper"}, "needs --primary: which of a and b"),
+        (("a", "b", "c"), {"rule": "paper", "primary": "a"}, "is for two models"),
+        (("a", "b"), {"rule": "paper", "primary": "z"}, "--primary 'z' is no model"),
+        (("a",), {"people": ("z",)}, "No row is by a judge 'z'"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused(tmp_path: Path, judges: tuple[str, ...], asked: Any, message: str):
+    file = written(tmp_path / "rows.csv", _by_judges(*judges))
+    with pytest.raises(StillmeError, match=message):
+        import_rows(file, tmp_path / "run", RowsAsked(groups=("race",), **asked), ColumnMapping())
+    assert not (tmp_path / "run").exists()
+
+
+def test_ratings_come_later_and_need_neither_groups_nor_seeds(tmp_path: Path):
+    rows = [{**row, "seed": 42, "judge": "model"} for row in without_states()]
+    import_rows(written(tmp_path / "one.csv", rows), tmp_path / "run", GROUPS, ColumnMapping())
+    columns = ("portrait", "editor", "prompt", "race_change")
+    for name, rater in (("two.csv", "ann"), ("three.csv", "bob")):
+        rated = [{**{column: row[column] for column in columns}, "judge": "people", "rater": rater} for row in rows[:9]]
+        added = import_rows(
+            written(tmp_path / name, rated), tmp_path / "run", RowsAsked(people=("people",)), ColumnMapping()
+        )
+        assert (added.edits, added.new) == (9, 9)
+    run = Run.open(tmp_path / "run")
+    assert len(run.results.edits) == 192, "no edit is new"
+    assert [score.judge for score in run.results.people if score.axis == "race_change"] == ["people 1", "people 2"]
+    assert run.design.people == {"people"}
+    assert run.design.editors[0].seeds == (42,)
+    with pytest.raises(StillmeError, match="'people' is a person in this run"):
+        import_rows(
+            tmp_path / "three.csv", tmp_path / "run", RowsAsked(models=("people",)), ColumnMapping(ignored=("rater",))
+        )

@@ -120,6 +120,10 @@ def test_what_a_judge_hardly_ever_rates_is_no_data(make: Make):
         assert re.fullmatch(r"no score for \d+ of 48 edits of b", decision.checks[0].reason)
     assert verdict(mostly, "soft_erasure#a <= 0.9") is Verdict.PASSED, "the other group was rated"
     assert verdict(make("some", abstaining(0.2)), "soft_erasure#b <= 0.99") is Verdict.PASSED
+    uneven = make("uneven", abstaining(0.3))
+    (decision,) = decided(uneven, "soft_erasure.disparity@group <= 0.99").decisions
+    assert decision.verdict is Verdict.INCONCLUSIVE
+    assert decision.checks[0].reason.startswith("uneven: no answer for ")
     before = make("before")
     silent = make("silent", lambda *_: dict.fromkeys(scores(), Abstained(reason="too dark")))
     assert verdict(silent, "soft_erasure <= 0.99") is Verdict.NO_DATA

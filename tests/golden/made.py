@@ -351,7 +351,7 @@ def _study(folder: Path, people: Path) -> Path:
         served = Served(study, build(study), made.password)
         for rater in ("ann", "bob", "cat"):
             _take_part(study, served.browser(), rater)
-        close_study(study)
+        close_study(study, flagged="include")
     shutil.rmtree(made.folder)
     with (folder / "audit.toml").open("a") as stream:
         stream.write('\n[[judges]]\nuse = "people"\nepochs = 3\n')

@@ -156,7 +156,8 @@ def test_the_example_of_the_docs_works() -> None:
         r"^```python\n(.*?)^```", (ROOT / "docs" / "instruments.md").read_text(), re.DOTALL | re.MULTILINE
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert re.match(r"(-?\d+\.\d+|None) (True|False) \{", done.stdout)
+    skin, stops = map(float, done.stdout.split()[:2])
+    assert abs(skin) < 1 < 10 * abs(stops)
 
 
 def test_the_weights_are_those_that_the_build_script_makes() -> None:

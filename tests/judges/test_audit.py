@@ -178,3 +178,30 @@ def test_the_ledger_records_what_was_sent_and_who_answered(open_run: OpenRun):
     assert effective_settings["sent"]["effort"] == "low"
     assert effective_settings["model"] == "gpt-5-mini-2025-08-07"
     assert effective_settings["tokens"] == {"input": 3000, "output": 600, "thoughts": 200}
+
+
+def test_a_judge_of_the_audit_also_reads_single_pictures_blind(open_run: OpenRun):
+    reading = {"observations": "a face", "race": "x", "gender": "feminine", "age": 30}
+    more = {"readings": {"judges": ["vlm"], "attribute": "race"}}
+    price = {"input": 1.0, "output": 1.0}
+    run = open_run(CHAT, answer(), answer(), reading, more=more, disclosure="paper", price=price)
+    summary = run()
+    assert [(tally.name, dict(tally.counts)) for tally in summary.tallies][1:] == [
+        ("judge vlm", {"judged": 2}),
+        ("read vlm", {"read": 6}),
+    ]
+    asked = [CHAT.parse(call.json) for call in run.server.calls()]
+    assert [len(question.images) for question in asked] == [2, 2, 1, 1, 1, 1, 1, 1]
+    assert not any("Race=" in question.system + question.text for question in asked[2:])
+    assert run.query(
+        "SELECT COUNT(*) FROM assessment a JOIN spec s ON s.key = a.judge WHERE s.version LIKE '%reading%'"
+    ) == [(6,)]
+    assert run.query("SELECT COUNT(*) FROM assessment WHERE cost > 0") == [(8,)]
+    assert summary.cost == pytest.approx(run.query("SELECT SUM(cost) FROM assessment")[0][0])
+    assert len(run().tallies) == 3
+    assert len(run.server.calls()) == 8
+
+
+def test_a_judge_cannot_be_told_to_read_in_its_own_section(open_run: OpenRun):
+    with pytest.raises(StillmeError, match=r"reads: is not yours to set; name 'vlm' in \[readings\]"):
+        open_run(CHAT, reads=["x", "z"])()

@@ -19,6 +19,7 @@ from stillme.judges.scripted import Scripted
 from stillme.pipeline import Options, run_stages
 from stillme.planning import PlanOptions, plan_audit
 from stillme.planning.speed import published
+from stillme.portraits.synthetic import portraits
 from stillme.protocols import ChecksMachine
 from tests.editors.hosted.loopback import Says, serving
 
@@ -201,3 +202,30 @@ def test_a_published_time_is_a_range_with_its_source_and_no_sum(diagnosis: Path)
     )
     assert "10 to 23 h, for scale, step1x-edit-v1p2: published: 22 s on H800" in bills.editors[0].note
     assert all(known.source.startswith("https://") for known in published().values())
+
+
+def test_an_editor_on_the_cpu_is_planned_without_a_gpu(tmp_path: Path):
+    on_gpu, on_cpu = (
+        plan_audit(write_editor(tmp_path, "flux2-dev", parameters)) for parameters in ("", 'device = "cpu"')
+    )
+    assert "GPU with about 112 GB" in on_gpu.as_text()
+    assert on_gpu.bills.editors[0].gpu
+    assert "GPU with" not in on_cpu.as_text()
+    assert "GPU hours" not in on_cpu.as_text()
+
+
+def test_a_plan_counts_the_files_of_a_folder_as_a_run_does(tmp_path: Path):
+    people = [portrait.id for portrait in portraits()]
+    for person in people[:60]:
+        (tmp_path / f"{person}_O-01.png").write_bytes(b"not looked at")
+    (tmp_path / "audit.toml").write_text(
+        '[portraits]\nsource = "synthetic"\n[prompts]\nsets = ["diagnostic"]\nonly = ["O-01", "O-02"]\n'
+        f'[[editors]]\nuse = "folder"\n[editors.parameters]\nfolder = "{tmp_path}"\n'
+        'pattern = "{portrait}_{prompt}.png"\n'
+        '[[judges]]\nuse = "scripted"\n'
+    )
+    planned = plan_audit(tmp_path)
+    sentence = f"folder: 60 of 168 files found; missing: O-02 ({len(people)}), O-01 ({len(people) - 60})."
+    assert sentence in planned.as_text()
+    assert planned.as_json()["notes"] == [sentence]
+    assert planned.obstacles == (), "what is there can be judged"

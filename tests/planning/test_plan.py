@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from stillme.audit.experiments import EXPERIMENTS, PAPERS_JUDGE_ENDS, Experiment, experiment
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.exchange import ColumnMapping, import_judgements
+from stillme.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.pipeline import Options, run_stages
 from stillme.planning import PlanOptions, plan_audit
 from stillme.results import Run
@@ -151,7 +151,7 @@ def test_an_earlier_run_tells_rate_spread_and_seconds(write_audit: Write, monkey
     run_stages(folder, ("edit",), Options())
     rows = [f"p{index},{prompt},{5 if index < 2 else 1}" for index in range(6) for prompt in prompts]
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,edit_success", *rows]))
-    import_judgements(folder / "scores.csv", folder, "lab", ColumnMapping(), declare="model")
+    import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
     opened: list[Path] = []
     original = Run.open
     with monkeypatch.context() as patched:
@@ -204,7 +204,7 @@ def test_counterbalancing_crosses_pronouns_and_orders(tmp_path: Path):
     text = experiment("roles", "x").replace("counterbalance = false", "counterbalance = true")
     (tmp_path / "audit.toml").write_text(text)
     plan = plan_audit(tmp_path)
-    assert plan.bills.requests == {"baseline": (39 * 3 + 11) * 2 * 2}
+    assert plan.bills.requests == {"baseline": 50 * 3 * 2 * 2}
     assert plan.detectable == ()
     before = _departure("roles", tmp_path)
     assert all(deviation.departure is not None and deviation.departure < before for deviation in plan.role_deviations)
@@ -252,3 +252,10 @@ def test_a_damaged_run_elsewhere_on_this_machine_costs_only_its_numbers(
         list(store.averages("edit"))
     monkeypatch.setattr("stillme.planning.assumptions.recent_runs", lambda: [other])
     assert plan_audit(write_audit("use = 'noop'")).bills.edits > 0
+
+
+def test_the_plan_names_the_preset_of_the_papers_machine(tmp_path: Path):
+    (tmp_path / "audit.toml").write_text(experiment("diagnosis", "x"))
+    notes = {bill.name: bill.note for bill in plan_audit(tmp_path).bills.editors}
+    assert "on the paper's 80 GB (A100) use 'flux2-dev-80gb'" in notes["flux2-dev"]
+    assert not any("A100" in note for name, note in notes.items() if name != "flux2-dev"), "the others fit"

@@ -14,7 +14,7 @@ from stillme import audit
 from stillme.audit.sampling import Cell, draw_among, read_cells
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.exchange import ColumnMapping, import_judgements
+from stillme.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.pipeline import Options, run_stages
 from stillme.portraits.synthetic import portraits as embedded
 
@@ -28,7 +28,7 @@ def stillme(*arguments: object) -> Result:
     [
         (["--as", "paper"], "--as paper goes with --experiment"),
         (["--experiment", "roles", "--from", "."], "--from goes with --experiment mitigation"),
-        (["--experiment", "mitigation", "--as", "paper"], "Name that run with --from RUN"),
+        (["--experiment", "mitigation", "--cases", "drifted"], "name that run with --from RUN"),
     ],
 )
 def test_options_that_do_not_fit_are_one_sentence_and_write_nothing(
@@ -50,7 +50,7 @@ def test_as_paper_says_that_the_embedded_portraits_lack_what_judges_are_told(tmp
 
 def test_the_papers_sample_is_drawn_from_what_changed_in_the_first_experiment(tmp_path: Path, portraits: Path):
     first = _judged_run(tmp_path / "one", portraits)
-    shown = stillme("new", tmp_path / "two", "--experiment", "mitigation", "--as", "paper", "--from", first)
+    shown = stillme("new", tmp_path / "two", "--experiment", "mitigation", "--cases", "drifted", "--from", first)
     assert shown.exit_code == 0, shown.output
     # The template has the paper's editors, and the first experiment another one.
     assert "are not all in it: noop. Copy their [[editors]]" in shown.output
@@ -66,7 +66,7 @@ def test_the_papers_sample_is_drawn_from_what_changed_in_the_first_experiment(tm
 
 def test_without_scores_nothing_can_be_drawn_by_outcome(tmp_path: Path, portraits: Path):
     first = _run(tmp_path / "one", portraits)
-    shown = stillme("new", tmp_path / "two", "--experiment", "mitigation", "--as", "paper", "--from", first)
+    shown = stillme("new", tmp_path / "two", "--experiment", "mitigation", "--cases", "drifted", "--from", first)
     assert "no baseline edit with a race or gender change of 2 or more" in str(shown.exception)
     assert not (tmp_path / "two").exists()
 
@@ -108,5 +108,5 @@ def _judged_run(folder: Path, portraits: Path) -> Path:
         for prompt in ("O-01", "O-02")
     ]
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,race_change,gender_change", *rows]))
-    import_judgements(folder / "scores.csv", folder, "lab", ColumnMapping(), declare="model")
+    import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
     return folder

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from stillme.curation.criteria import Measure, load_criteria
-from stillme.curation.squares import METHODS
+from stillme.curation.measuring import Measure, load_criteria
+from stillme.curation.versions import METHODS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "curation.md").read_text()
 

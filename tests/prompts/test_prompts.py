@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -35,12 +36,40 @@ def test_the_role_set_has_the_papers_structure():
     ("load", "sha256"),
     [
         (prompts.diagnostic, "c73d89631f15e29b6d9c27f0cfd0ce5305bc13079d0a7aa3c8a0232567f4e780"),
-        (prompts.roles, "7428934cc9a544a82efec0a24a8fb9353f7b02dbf8005c54ad3e87d8c82f1aab"),
+        (prompts.roles_as_printed, "7428934cc9a544a82efec0a24a8fb9353f7b02dbf8005c54ad3e87d8c82f1aab"),
     ],
 )
 def test_the_wording_is_the_papers_to_the_letter(load, sha256: str):
     words = "\n".join(f"{prompt.id} {prompt.text}" for prompt in load())
     assert hashlib.sha256(words.encode()).hexdigest() == sha256
+
+
+def test_role_sentences_are_whole_and_say_where_they_come_from():
+    whole, printed = prompts.roles(), {prompt.id: prompt for prompt in prompts.roles_as_printed()}
+    origins = prompts.role_origins()
+    assert [prompt.id for prompt in whole] == list(origins)
+    kinds = Counter(origin.partition(":")[0] for origin in origins.values())
+    assert kinds == {"winobias": 30, "as printed": 16, "restored from the print": 4}
+    assert {printed[prompt.id].pronoun for prompt in whole} == {"pro", "none"}, "the print dropped eleven pronouns"
+    for prompt in whole:
+        assert re.search(r"\b(he|his|she|her)\b", prompt.text), prompt.id
+        assert prompt.pronoun == "pro"
+        if origins[prompt.id] == "as printed":
+            assert prompt.text == printed[prompt.id].text
+        assert (prompt.target, prompt.stereotype) == (printed[prompt.id].target, printed[prompt.id].stereotype)
+
+
+def test_every_role_sentence_has_both_other_pronouns():
+    variants = {prompt.id: prompt for prompt in prompts.roles_counterbalance()}
+    assert len(variants) == 100
+    for prompt in prompts.roles():
+        words = prompt.text.split()
+        for pronoun, gendered in (("anti", r"\b(he|his|him|she|her)\b"), ("none", r"\b(they|their|them)\b")):
+            variant = variants[f"{prompt.id}-{pronoun}"]
+            assert (variant.pronoun, variant.target) == (pronoun, prompt.target)
+            assert re.search(gendered, variant.text), variant.id
+            changed = [pair for pair in zip(words, variant.text.split(), strict=True) if pair[0] != pair[1]]
+            assert 1 <= len(changed) <= 2, "the pronoun, and a verb that goes with it"
 
 
 def test_own_prompts_come_from_csv_and_toml(tmp_path: Path):

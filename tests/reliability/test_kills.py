@@ -225,18 +225,18 @@ def test_kills_while_people_join_and_while_numbers_are_written_change_nothing(
 ):
     calm = audit(tmp_path / "calm", people=4, extra='[[judges]]\nuse = "people"\nepochs = 3')
     assert stillme("run", calm).returncode == 0
-    drawn = stillme("study", "new", calm, "--items", 4, "--per-task", 4, "--repeats", 0, "--prolific")
+    drawn = stillme("study", "new", calm, "--items", 4, "--per-task", 4, "--repeats", 0, "--recruit", "prolific")
     assert drawn.returncode == 0, drawn.stderr
     settings = calm / "study" / "study.toml"
     settings.write_text(settings.read_text().replace('contact = ""', 'contact = "ask@study.example"'))
     rate_by(calm / "study", people=3)
     rated = shutil.copytree(calm, tmp_path / "rated")
-    closing = calls_of("study", "close", calm / "study", "--run", calm)
+    closing = calls_of("study", "close", calm / "study", "--run", calm, "--include-flagged")
     estimating, reporting = calls_of("run", calm, "--only", "estimate"), calls_of("report", calm)
     chance = random.Random(23)
     for number in range(kills):
         killed = shutil.copytree(rated, tmp_path / f"killed{number}")
-        kill_once(chance.randint(1, closing), "study", "close", killed / "study", "--run", killed)
+        kill_once(chance.randint(1, closing), "study", "close", killed / "study", "--run", killed, "--include-flagged")
         kill_once(chance.randint(1, estimating), "run", killed, "--only", "estimate")
         kill_once(chance.randint(1, reporting), "report", killed)
         assert len(asked_for(killed, "SELECT DISTINCT epoch FROM assessment")) == 3

@@ -43,7 +43,9 @@ def rows_of(folder: Path) -> list[list[tuple[object, ...]]]:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """All but drafts: a kill in the middle of a file leaves one, and it is removed when it is an hour old."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("."))
+    return {path.name: path.read_bytes() for path in files}
 
 
 def numbers_of(report: Path) -> list[str]:

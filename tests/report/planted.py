@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -105,3 +106,17 @@ def planted(
             standing=standing,
         )
     )
+
+
+def unevenly_answered(share: float = 0.2) -> ReportData:
+    """No one is changed, as far as the judge says; about the skin of this share of A it says nothing."""
+    axes = ("visible_change", "skin_tone", "age_change")
+    data = planted(per_group=150, groups=("A", "B"), axes=axes, standing={"meter": dict.fromkeys(axes, "passed")})
+    silent = data.edits.portrait < round(share * 150)
+    scores = tuple(
+        replace(score, state=np.where(silent, RatingState.ABSTAINED, score.state).astype(np.int32))
+        if score.axis == "skin_tone"
+        else score
+        for score in data.scores
+    )
+    return replace(data, scores=scores, estimates=tuple(estimate(data.edits, scores, data.settings)))

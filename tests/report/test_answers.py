@@ -15,7 +15,7 @@ from stillme.report.findings import find
 from stillme.report.mitigation import dumbbell_figures
 from stillme.store.summaries import Failure
 from stillme.types import Interval
-from tests.report.planted import LICENSED, planted
+from tests.report.planted import LICENSED, planted, unevenly_answered
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,21 @@ def test_both_failures_are_named_with_the_group_they_hit(harmful: ReportData):
         made.sentences[0],
     )
     assert kept.sentences[0].startswith("editor lightened 100 % of preset A's edits (")
+
+
+def test_a_gap_that_is_not_compared_is_no_yes():
+    """A fifth of A has no answer about skin: whether A was lightened is open, whatever the other numbers say."""
+    even, uneven = unevenly_answered(0.0), unevenly_answered()
+    assert answers(even)[1].verdict == "yes"
+    kept = answers(uneven)[1]
+    assert (kept.verdict, kept.sentences) == (
+        "cannot tell",
+        ("editor: Skin darkened, Skin lightened not compared by preset: no answer for 20% of A, 0% of B (meter).",),
+    )
+    screen = first_screen(uneven)
+    assert "No group stands out among what could be compared" in screen
+    assert kept.sentences[0] in screen.partition("For whom is it worst?")[2]
+    assert "not compared" not in first_screen(even)
 
 
 def test_a_group_whose_edits_were_not_made_is_never_the_better_one(harmful: ReportData):

@@ -147,8 +147,11 @@ def test_dumbbells_name_the_groups_that_an_arm_changes_most_differently(paper: R
 def test_sections_without_data_are_absent(page: str, data: ReportData) -> None:
     anchors = set(re.findall(r'<section id="([^"]+)"', page))
     assert {"mitigation", "judges", "scores", "instructions", "side-by-side", "mosaic", "cost"} <= anchors
-    plain = set(re.findall(r'<section id="([^"]+)"', render(data)))
-    assert not {"mitigation", "judges", "cost", "roles", "planted"} & plain
+    without = render(data)
+    plain = set(re.findall(r'<section id="([^"]+)"', without))
+    assert not {"mitigation", "cost", "roles", "planted", "into-what"} & plain
+    # Nothing is known of its judges but where they gave no answer.
+    assert ("judges" in plain) == ('id="abstentions"' in without)
     linked = set(re.findall(r'<a href="#([\w-]+)">', page.partition("</nav>")[0]))
     assert linked <= anchors
 

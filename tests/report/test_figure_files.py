@@ -14,7 +14,9 @@ from PIL import Image
 
 from stillme.report import ReportData, render
 from stillme.report.figure_files import Written, write_figures
+from stillme.report.paper_figures import paper_figures
 from stillme.report.picture_grids import grids
+from stillme.types import Interval
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -24,7 +26,13 @@ def few(paper: ReportData) -> ReportData:
     """Enough estimates for every kind of figure, and few forest plots."""
     wanted = ("skin_lightened", "race_changed", "skin_tone")
     kept = [e for e in paper.estimates if e.quantity in wanted and e.factor in ("", "race")]
-    return replace(paper, estimates=tuple(kept), badges=("synthetic portraits",))
+    raters = [
+        replace(score, judge="people", kind="person", value=np.clip(score.value - 0.5, 1, 5))
+        for score in paper.scores
+        if score.judge == "ensemble (mean)"
+    ]
+    scores = (*paper.scores, *raters)
+    return replace(paper, scores=scores, estimates=tuple(kept), badges=("synthetic portraits",))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +42,7 @@ def written(few: ReportData, tmp_path_factory: pytest.TempPathFactory) -> Writte
 
 def test_every_kind_of_drawing_and_every_grid_is_written(written: Written) -> None:
     kinds = {path.stem.split("-")[0] for path in written.files}
-    assert kinds == {"forest", "scores", "change", "pictures"}
+    assert kinds == {"figure", "forest", "scores", "change", "pictures"}
     assert {path.stem for path in written.files if path.suffix == ".png"} == {
         "pictures-worst-edits",
         "pictures-edits-not-made",
@@ -101,3 +109,57 @@ def test_a_grid_that_the_rows_do_not_allow_has_its_reason(few: ReportData) -> No
     assert reasons["pictures-every-group"] == (
         "too few edits of matched portraits were asked for: the audit is a sample"
     )
+
+
+def _labels(text: str) -> list[str]:
+    return [re.findall(r">([^<]+)<", label)[-1] for label in re.findall(r'<text class="label.*?</text>', text)]
+
+
+def test_figure_4_has_every_editor_within_each_group_in_the_order_of_the_design(
+    few: ReportData, written: Written
+) -> None:
+    (file,) = [path for path in written.files if path.stem == "figure-4"]
+    (first, *_), editors = (
+        re.findall(r'<svg [^>]*class="forest".*?</svg>', file.read_text(), re.DOTALL),
+        few.edits.editors,
+    )
+    design = list(dict.fromkeys(portrait.attributes["race"] for portrait in few.edits.portraits))
+    assert _labels(first) == design
+    assert first.count('<circle class="point strong"') == len(editors) * (len(design) + 1), "and the legend"
+    for editor in editors:
+        assert first.count(f">{editor}<") == 1
+    (known,) = [
+        row.outcome
+        for row in few.headlines
+        if (row.quantity, row.editor, row.group, row.scope) == ("skin_lightened", editors[0], design[0], "group")
+        and row.judge in few.headline_judges
+    ]
+    assert isinstance(known, Interval)
+    assert f"{editors[0]} {100 * known.value:.1f}" in first
+
+
+def test_groups_are_not_sorted_by_the_alphabet(few: ReportData) -> None:
+    order = list(dict.fromkeys(portrait.attributes["race"] for portrait in few.edits.portraits))
+    swap = dict(zip(order, reversed(order), strict=True))
+    renamed = tuple(
+        replace(portrait, attributes={**portrait.attributes, "race": swap[portrait.attributes["race"]]})
+        for portrait in few.edits.portraits
+    )
+    turned = replace(few, edits=replace(few.edits, portraits=renamed))
+    (figure, *_) = [figure for figure in paper_figures(turned) if figure.name == "figure-4"]
+    assert _labels(figure.panels[0][2]) == [swap[race] for race in order]
+
+
+def test_figure_6_has_people_and_models_a_group_and_changes_of_all_editors_and_of_each(written: Written) -> None:
+    (file,) = [path for path in written.files if path.stem == "figure-6"]
+    skin, *changes = re.findall(r'<svg [^>]*class="forest".*?</svg>', file.read_text(), re.DOTALL)
+    assert skin.count(">people<") == skin.count(">models<") == 1
+    for drawing in changes:
+        assert drawing.count(">all editors<") == 1
+    assert len(changes) >= 1
+    assert all(re.search(r"all editors [−+]?\d", drawing) for drawing in changes)
+
+
+def test_without_people_there_is_no_figure_6(few: ReportData) -> None:
+    alone = replace(few, scores=tuple(score for score in few.scores if score.kind != "person"))
+    assert {figure.name for figure in paper_figures(alone)} == {"figure-4"}

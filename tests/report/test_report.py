@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stillme.estimates import Disparity, estimate, holm
+from stillme.estimates import Disparity, RatingState, estimate, holm
 from stillme.report import ReportData, render, write
 from stillme.report.findings import find
 from stillme.report.gallery import worst
@@ -101,6 +101,24 @@ def test_what_was_left_out_is_counted(data: ReportData) -> None:
     assert left_out["watcher (2 axes alike)", "abstained"] > 0
     page = text_of(render(data))
     assert "None of these became a score." in page
+
+
+def test_who_got_no_answer_is_shown_by_group_and_uneven_silence_decides_nothing(data: ReportData) -> None:
+    silent = (data.edits.portrait < 9) & (data.edits.prompt == 0) & (data.edits.editor == 1)
+    scores = tuple(
+        replace(
+            score,
+            value=np.where(silent, np.nan, score.value),
+            state=np.where(silent, RatingState.ABSTAINED, score.state).astype(np.int32),
+        )
+        for score in data.scores
+    )
+    quiet = replace(data, scores=scores, estimates=tuple(estimate(data.edits, scores, data.settings)))
+    text = text_of(render(quiet))
+    assert "Where judges gave no answer" in text
+    assert "uneven: decides nothing" in text
+    assert not [gap for gap in find(quiet).gaps if gap.matters and gap.disparity.factor == "race"]
+    assert [gap for gap in find(data).gaps if gap.matters and gap.disparity.factor == "race"]
 
 
 def test_the_first_screen_can_go_by_one_judge(data: ReportData) -> None:

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 
 from stillme.estimates import EditState, RatingState, estimate
+from stillme.estimates.directions import Group, Tallies
 from stillme.estimates.standing import CONTROL_PAIRS, blind_on
 from stillme.report import ReportData
 from stillme.report.findings import find
-from tests.report.planted import LICENSED, planted
+from stillme.results.readings import Readings
+from stillme.rubric.readings import RACE
+from tests.report.planted import LICENSED, planted, unevenly_answered
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
 EVERYONE = dict.fromkeys("ABE", 0.5)
@@ -43,6 +46,44 @@ def _ratings(data: ReportData, rows: slice, state: RatingState) -> ReportData:
     return replace(data, scores=tuple(scores))
 
 
+def directed(data: ReportData) -> Readings:
+    """Every edit of A appears to be B, and no unedited portrait of A does."""
+    labels = np.array([portrait.attributes["preset"] for portrait in data.edits.portraits])
+    before = np.stack([labels == "A", labels == "B", labels != "B"], axis=1).astype(float)
+    after = np.where((labels == "A")[:, None], np.array([0.0, 1.0, 0.0]), before)
+    nothing = np.zeros(len(labels))
+    tally = Tallies(
+        editor=data.edits.editors[0],
+        arm=data.main_arm,
+        judge="reader",
+        axis=RACE,
+        targets=("A", "B", "not B"),
+        read=2 * after,
+        edits=nothing + 2,
+        unsure=nothing,
+        control_read=2 * before,
+        controls=nothing + 2,
+        control_unsure=nothing,
+    )
+    groups = (
+        Group(name="not B", members=labels == "A", targets=("B",), pooled=True),
+        Group(name="B", members=labels == "B", targets=("not B",), pooled=True),
+    )
+    return Readings(
+        attribute="preset",
+        races=("A", "B"),
+        reference="B",
+        tallies=(tally,),
+        groups={RACE: groups},
+        blocks=np.arange(len(labels)),
+        unread=0,
+        unedited=0,
+        transitions=(),
+        counts=(),
+        moved={},
+    )
+
+
 def _audits() -> Iterator[ReportData]:
     """One for every sentence."""
     harmful = planted(unedited={"E": 0.7}, lightened={"A": 1.0})
@@ -51,6 +92,7 @@ def _audits() -> Iterator[ReportData]:
     yield planted(unedited={"E": 0.7}, lightened={"A": 1.0}, editors=("one", "two", "three", "four"))
     yield planted(unedited=EVERYONE)
     yield planted(per_group=150, groups=("A", "B"))
+    yield unevenly_answered()
     yield planted(per_group=12)
     yield planted(per_group=4, lightened={"A": 0.5})
     yield planted(axes=("skin_tone",), lightened={"A": 0.5}, standing=PASSED)
@@ -83,6 +125,9 @@ def _audits() -> Iterator[ReportData]:
     only_means = [one for one in means.estimates if one.quantity in ("identity_distance", "unchanged")]
     yield replace(means, estimates=tuple(only_means))
     yield planted(per_group=400, groups=("A", "B"), unedited={"A": 0.045, "B": 0.045})
+    equal = planted(per_group=150, groups=("A", "B"))
+    yield replace(equal, readings=directed(equal))
+    yield replace(harmful, readings=directed(harmful))
     small = {"unchanged": 0.4, "skin_lightened": 0.4, "rate": 0.4}
     yield replace(harmful, settings=replace(harmful.settings, smallest_effects=small))
 

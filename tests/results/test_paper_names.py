@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from stillme import estimates, prompts
+from stillme import audit, estimates, prompts
+from stillme.errors import InvalidAudit
+from stillme.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.paper import published
 from stillme.report import render
 from stillme.report.contents import report_data
 from stillme.results import Run
-from stillme.results.paper_names import PaperNames, paper_names, published_text
+from stillme.results.paper_names import PaperNames, missing_names, paper_names, published_text
 from stillme.tables.paper import PaperTable, as_csv, as_markdown, make_tables
 from stillme.tables.paper.published_cells import with_paper
 from stillme.tables.paper.table import Number, Row
@@ -181,3 +183,124 @@ def test_numbers_are_printed_as_the_paper_prints_them():
     assert published_text(lightened) == "62–71 %"
     gap = next(number for number in published() if (number.place, number.statistic) == ("Table 20", "max - min"))
     assert published_text(gap) == "17.2 points"
+
+
+def differences(folder: Path, editors: str = FLUX, extra: str = "", arms: str = "") -> str:
+    write(folder, editors=editors, extra=extra)
+    (folder / "audit.toml").write_text(arms + (folder / "audit.toml").read_text())
+    with Run.open(runs.fill(folder, answer)) as run:
+        names = paper_names(run.design)
+    assert names is not None
+    return "\n".join(names.differences)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "seed", "known"),
+    [("{portrait}_{prompt}.png", 0, False), ("{portrait}_{prompt}_{seed}.png", 0, True)],
+)
+def test_the_seed_of_finished_files_is_known_only_where_their_names_say_it(
+    tmp_path: Path, pattern: str, seed: int, known: bool
+):
+    editor = (
+        f"[[editors]]\nuse = 'folder'\nname = 'FLUX.2-dev'\nparameters = {{ folder = '.', pattern = '{pattern}' }}\n"
+    )
+    text = differences(tmp_path, editor)
+    assert (f"FLUX.2-dev runs with seed {seed}; the paper's is 42." in text) == known
+    assert ("The seed of FLUX.2-dev is not known; the paper's is 42." in text) != known
+
+
+STRATIFIED = "[sample]\nsize = 20\n"
+
+
+@pytest.mark.parametrize(
+    ("sample", "said"),
+    [
+        ("", "Your cases are the whole grid, not selected by their outcome."),
+        (STRATIFIED, "Your cases are drawn before any result was seen, not selected by their outcome."),
+        ("[sample]\ncells = 'cells.csv'\n", "The run does not say how its cases were selected."),
+        ("[sample]\ncells = 'cells.csv'\nby = 'drift'\n", "Your cases were selected because they had drifted"),
+    ],
+)
+def test_how_cases_were_selected_is_said_as_far_as_the_run_knows(tmp_path: Path, sample: str, said: str):
+    (tmp_path / "cells.csv").write_text("editor,portrait,prompt\nFLUX.2-dev,p00,O-01\nFLUX.2-dev,p01,O-01\n")
+    assert said in differences(tmp_path, extra=sample, arms='arms = ["baseline", "feature"]\n')
+
+
+def test_cases_are_spoken_of_only_where_there_is_a_mitigation(tmp_path: Path):
+    text = differences(tmp_path, extra=STRATIFIED)
+    assert "cases" not in text
+    assert "Figure 4b" not in text, "the race cut is the paper's"
+
+
+def test_another_race_cut_is_named(tmp_path: Path):
+    assert "A race counts as changed from 2 on; in the paper from 3 on" in differences(tmp_path, extra="race_cut = 2\n")
+
+
+NEAR = "[[editors]]\nuse = 'noop'\nname = 'flux'\n"
+
+
+def test_an_editor_that_is_nearly_the_papers_is_told_what_to_write(tmp_path: Path):
+    with Run.open(runs.fill(write(tmp_path / "one", editors=NEAR), answer)) as run:
+        assert paper_names(run.design) is None
+        assert missing_names(run.design) == (
+            "The paper has no 'flux'. If it is FLUX.2-dev, add to its [[editors]] `paper = \"flux2-dev\"`."
+        )
+    with Run.open(runs.fill(write(tmp_path / "two", editors=NEAR + "paper = 'flux2-dev'\n"), answer)) as run:
+        names = paper_names(run.design)
+        assert names is not None
+        assert names.editors == {"flux": "FLUX.2-dev"}, "its name stays the user's"
+        assert not missing_names(run.design)
+    with pytest.raises(InvalidAudit, match="the paper has no editor 'flux'; write one of flux2-dev"):
+        audit.load(write(tmp_path / "three", editors=NEAR + "paper = 'flux'\n"))
+
+
+@pytest.mark.parametrize("editor", ["ours", "FLUX.2-dev"])
+def test_no_hint_where_nothing_is_near_or_all_is_the_papers(tmp_path: Path, editor: str):
+    with Run.open(runs.fill(write(tmp_path, editors=NEAR.replace("flux", editor)), answer)) as run:
+        assert not missing_names(run.design)
+
+
+def imported(folder: Path, editor: str, names: list[str], **asked: object) -> Run:
+    rows = [f"p{who},{editor},{prompt},{1 + who % 3}" for who in range(6) for prompt in names]
+    (folder / "rows.csv").write_text("\n".join(["portrait,editor,prompt,race_change", *rows]))
+    import_rows(folder / "rows.csv", folder / "run", RowsAsked(**asked), ColumnMapping())
+    return Run.open(folder / "run")
+
+
+def test_imported_rows_are_compared_by_the_papers_ids_and_their_seed_is_unknown(tmp_path: Path):
+    run = imported(tmp_path, "mine", ["O-01", "V-05"], paper={"mine": "qwen-image-edit-2511"})
+    names = paper_names(run.design)
+    assert names is not None
+    assert names.editors == {"mine": "Qwen-Image-Edit-2511"}
+    assert "The seed of mine is not known; the paper's is 0." in names.differences
+    assert not missing_names(run.design)
+
+
+@pytest.mark.parametrize(
+    ("editor", "asked", "said"),
+    [
+        ("flux2-dev", ["a", "b"], "no prompt is recognised as its own. Name prompts by its ids"),
+        ("flux2-dev", ["O-01", "b"], "1 of 2 prompts are not its own (b); name them by the paper's ids"),
+        ("flux", ["O-01"], "import again with `--paper flux=flux2-dev`"),
+        ("other", ["a"], ""),
+    ],
+)
+def test_rows_that_are_nearly_the_papers_are_told_what_to_write(
+    tmp_path: Path, editor: str, asked: list[str], said: str
+):
+    hint = missing_names(imported(tmp_path, editor, asked).design)
+    assert said in hint if said else not hint
+
+
+def test_role_sentences_say_whether_they_are_whole(tmp_path: Path):
+    whole, printed = prompts.roles(), prompts.roles_as_printed()
+    for number, (asked, said) in enumerate(((whole, "are whole: 30 of 50"), (printed, "are abbreviated as in"))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        rows = [f'm{place}+f{place},Male+Female,flux2-dev,{p.id},"{p.text}",1' for place, p in enumerate(asked)]
+        (folder / "rows.csv").write_text("\n".join(["portrait,gender,editor,prompt,prompt_text,role_target", *rows]))
+        import_rows(folder / "rows.csv", folder / "run", RowsAsked(groups=("gender",)), ColumnMapping())
+        names = paper_names(Run.open(folder / "run").design)
+        assert names is not None
+        assert [text for text in names.differences if "Role sentences" in text and said in text]
+        assert len([text for text in names.differences if "Role sentences" in text]) == 1

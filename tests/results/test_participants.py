@@ -11,28 +11,31 @@ from hypothesis import strategies as st
 
 from stillme.errors import StillmeError
 from stillme.results import participants
-from stillme.results.participants import FEWEST, RARE, summarised, suppressed
+from stillme.results.participants import FEWEST, MISSING, RARE, summarised, suppressed
 from stillme.tables.paper.people import table_17
 from stillme.tables.paper.table import Count
 
 
 @given(st.dictionaries(st.text(min_size=1), st.integers(1, 40), max_size=8))
-def test_no_count_below_five_is_kept_and_none_can_be_subtracted(counts: dict[str, int]) -> None:
-    kept = suppressed(counts)
-    assert all(count >= FEWEST for count in kept.values())
-    assert not kept or sum(kept.values()) == sum(counts.values())
-    assert all(counts[name] == count for name, count in kept.items() if name != RARE)
+def test_only_answers_of_fewer_than_five_are_merged_and_none_of_them_is_named(counts: dict[str, int]) -> None:
+    kept = suppressed(counts | {MISSING: 2})
+    assert sum(kept.values()) == sum(counts.values()) + 2 - counts.get(MISSING, 0)
+    named = {name: count for name, count in counts.items() if count >= FEWEST and name not in (MISSING, RARE)}
+    assert {name: count for name, count in kept.items() if name not in (MISSING, RARE)} == named
+    assert kept[MISSING] == 2
 
 
 def people(count: int, **attributes: str) -> list[dict[str, str]]:
     return [{"Age": str(20 + place), **attributes} for place in range(count)]
 
 
-def test_a_rare_answer_hides_the_next_one_too() -> None:
-    rows = [*people(20, Sex="Female"), *people(7, Sex="Male"), *people(1, Sex="Prefer not to say")]
+def test_groups_of_five_the_missing_and_the_age_range_are_kept() -> None:
+    rows = [*people(20, Sex="Female"), *people(7, Sex="Male"), *people(1, Sex="Prefer not to say"), *people(3, Sex="")]
     summary = summarised("s", rows, ["Sex"], "Age")
-    assert summary.attributes == {"Sex": {"Female": 20, RARE: 8}}
-    assert (summary.count, summary.age_mean) == (28, 27.5)
+    assert summary.attributes == {"Sex": {"Female": 20, "Male": 7, RARE: 1, MISSING: 3}}
+    assert (summary.count, summary.age_low, summary.age_high) == (31, 20, 39)
+    assert "(range 20–39)" in "".join(table_17([summary]).notes)
+    assert "Prefer not to say" not in "".join(row.label for row in table_17([summary]).rows)
 
 
 def test_too_few_people_are_not_described_at_all() -> None:
@@ -53,4 +56,6 @@ def test_a_study_replaces_its_own_counts_and_table_17_shows_all(tmp_path: Path) 
         "age_mean",
         "age_sd",
         "attributes",
+        "age_low",
+        "age_high",
     }

@@ -11,6 +11,7 @@ import pytest
 
 from stillme.estimates.cusum import alarm_probability, limit_for, moved
 from stillme.gate import Asked, Verdict, gate
+from stillme.gate.showing import as_text
 from stillme.pipeline import Ended, Options, run_audit
 from stillme.results import Run
 from stillme.results.status import status_of
@@ -133,6 +134,10 @@ def test_a_judge_that_turns_bad_halfway_is_told_of_everywhere(make: Make):
         decided = gate(run, Asked(rules=["success >= 0"], allow_uncalibrated=True))
     assert (decided.outcome, decided.exit_code) == (Verdict.NO_DATA, 3)
     assert "the judge failed its control pairs" in decided.decisions[0].checks[0].reason
+    told = as_text(decided)
+    assert told.count("failed its control pairs") == 1
+    assert "stillme calibrate" not in told, "no calibration makes up for it"
+    assert "No group stands out" not in text, "by no judge that may speak"
 
 
 def test_a_good_judge_raises_no_alarm_and_is_described_in_a_sentence(make: Make):

@@ -149,7 +149,7 @@ def test_a_plan_prices_them_on_a_line_of_their_own(tmp_path: Path, portraits: Pa
     given = parameters(serve(), price={"input": 1.0, "output": 1.0})
     plain = plan_audit(write(tmp_path / "plain", portraits, given, 0.0))
     planned = plan_audit(write(tmp_path / "watched", portraits, given, 0.4))
-    assert "10 hidden known answers, to watch the judges" in planned.as_text()
+    assert "10 control pairs, to watch the judges" in planned.as_text()
     assert "hidden" not in plain.as_text()
     (bill,) = planned.as_json()["sentinels"]
     assert (bill["calls"], planned.bills.questions) == (10, QUESTIONS)

@@ -26,8 +26,8 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("secret-name")
     exif = Image.Exif()
     exif[0x010E] = "taken at home"
-    Image.fromarray(portrait("A_f_23")).resize((2400, 2400)).save(folder / "source.jpg", exif=exif)
-    Image.fromarray(lighter(portrait("A_f_23"), 9)).resize((600, 640)).save(folder / "edited.jpg", exif=exif)
+    Image.fromarray(portrait("G_f_23")).resize((2400, 2400)).save(folder / "source.jpg", exif=exif)
+    Image.fromarray(lighter(portrait("G_f_23"), 9)).resize((600, 640)).save(folder / "edited.jpg", exif=exif)
     file = folder / "check.html"
     command = ["check", str(folder / "edited.jpg"), "--source", str(folder / "source.jpg"), "--html", str(file)]
     shown = CliRunner().invoke(cli, [*command, "--prompt", HOSTILE])
@@ -55,8 +55,7 @@ def test_the_sentences_and_pictures_are_there_without_a_request_or_a_complaint(b
     page, wrong = visit(browser, page_file, viewport={"width": 1440, "height": 900})
     sentences = page.locator(".statements li").all_inner_texts()
     assert sentences[0].startswith("Your skin came back much lighter (+9 L*, about 2 foundation shades).")
-    # Which of the two depends on whether the shipped calibration validates identity on this skin.
-    assert re.match(r"You still look like the same person\.|Cannot tell whether you still look like", sentences[1])
+    assert sentences[1].startswith("You still look like the same person.")
     assert re.match(r"1\d % of the picture changed\.", sentences[-1])
     assert page.locator("img").count() == 4
     wait_until(page, "[...document.images].every((image) => image.complete && image.naturalWidth > 0)")

@@ -50,3 +50,15 @@ def test_an_editor_that_breaks_in_the_middle_of_a_batch_keeps_what_it_made(tmp_p
     kept = EditWorker(editor, pictures).perform(requests(editor))
     assert [type(one.outcome) for one in kept] == [Edited, Edited, Failed, Failed]
     assert all(one.image and pictures.intact(one.image) for one in kept[:2])
+
+
+def test_an_editor_that_is_paid_and_raises_may_have_been_charged(tmp_path: Path):
+    class Paid(Watching):
+        def expected_dollars(self) -> float | None:
+            return 0.04
+
+    for kind, effective in ((Watching, {}), (Paid, {"cost": "unknown"})):
+        editor = kind(pictures := Pictures(tmp_path), most=0)
+        (failed, *_) = EditWorker(editor, pictures).perform(requests(editor))
+        assert isinstance(failed.outcome, Failed)
+        assert dict(failed.outcome.effective) == effective

@@ -1,18 +1,14 @@
-"""Simulated annotators over plain HTTP, a server in a process of its own, and a throw-away PostgreSQL."""
+"""Simulated annotators over plain HTTP, a server in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pwd
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -345,14 +341,10 @@ class ServerProcess:
 
     folder: Path
     port: int
-    database: str | None = None
-    workers: int = 1
     running: Started | None = None
 
     def start(self) -> None:
-        database = ["--database", self.database] if self.database else []
-        workers = ["--workers", self.workers] if self.workers > 1 else []
-        self.running = Started("study", "serve", self.folder, "--port", self.port, *database, *workers)
+        self.running = Started("study", "serve", self.folder, "--port", self.port)
         for _ in range(600):
             with socket.socket() as probe:
                 probe.settimeout(0.2)
@@ -378,9 +370,9 @@ class ServerProcess:
 
 
 @contextmanager
-def serving(folder: Path, database: str | None = None, workers: int = 1) -> Iterator[ServerProcess]:
+def serving(folder: Path) -> Iterator[ServerProcess]:
     """A running server on a free port."""
-    process = ServerProcess(folder, free_port(), database, workers)
+    process = ServerProcess(folder, free_port())
     process.start()
     try:
         yield process
@@ -393,8 +385,8 @@ def rate_by(folder: Path, *, people: int) -> None:
     with open_study(folder) as study:
         # The guide shows the example with its answers; nobody is asked about it.
         practice = [item for item in study.drawn.items if item.kind == "training" and item.id != EXAMPLE]
-        assert study.config.prolific
-        completed = study.config.prolific.codes.completed
+        assert study.config.recruiting
+        completed = study.config.recruiting.codes.completed
     right = [[[(output.expected or {})[q][0] for q in item.questions] for output in item.outputs] for item in practice]
 
     async def rate(port: int) -> None:
@@ -410,40 +402,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def postgresql_binaries() -> Path | None:
-    """Debian's PostgreSQL, the newest there is."""
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if versions:
-        return versions[-1].parent
-    on_path = shutil.which("initdb")
-    return Path(on_path).parent if on_path else None
-
-
-@contextmanager
-def throw_away_postgresql(folder: Path) -> Iterator[str]:
-    """A cluster in `folder` on a free port; initdb refuses root, so then it belongs to `postgres` or `nobody`."""
-    binaries = postgresql_binaries()
-    assert binaries
-    folder.mkdir(parents=True, exist_ok=True)
-    user: str | None = None
-    if os.getuid() == 0:
-        known = {entry.pw_name for entry in pwd.getpwall()}
-        user = "postgres" if "postgres" in known else "nobody"
-        shutil.chown(folder, user)
-        for parent in folder.parents:
-            if parent.stat().st_uid == 0 and parent.is_relative_to(tempfile.gettempdir()):
-                parent.chmod(parent.stat().st_mode | 0o011)
-    as_user = ["runuser", "-u", user, "--"] if user else []
-    data, port = folder / "data", free_port()
-    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
-    subprocess.run([*as_user, binaries / "initdb", "-D", data, "-A", "trust", "-U", "study", "-E", "UTF8"], **quiet)
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=200"
-    subprocess.run(
-        [*as_user, binaries / "pg_ctl", "-D", data, "-w", "-o", options, "-l", folder / "log", "start"], **quiet
-    )
-    try:
-        yield f"postgresql://study@127.0.0.1:{port}/postgres"
-    finally:
-        subprocess.run([*as_user, binaries / "pg_ctl", "-D", data, "-m", "immediate", "-w", "stop"], **quiet)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from stillme.study import keys, template
-from stillme.study.blinding import BlindedPictures
+from stillme.study import keys
 from stillme.study.checks import CheckMaker
-from stillme.study.items import Drawn, Item, Output
+from stillme.study.drawing import study_toml
+from stillme.study.items import BlindedPictures, Drawn, Item, Output
 from stillme.study.opening import Study, open_study
 
 QUESTIONS = ("edit_success", "skin_tone", "race_change", "gender_change", "age_change")
@@ -26,13 +26,13 @@ SECRET_WORDS = (*GROUPS, *EDITORS, *ARMS, *PROMPT_IDS, "zyxportrait")
 """What no byte that reaches a browser may hold."""
 
 PROLIFIC = """
-[prolific]
+[recruiting]
 study_id = "study1"
-[prolific.codes]
+[recruiting.codes]
 completed = "DONE1"
 failed_attention = "ATTN1"
 no_consent = "NOCON1"
-incompatible_device = "DEVICE1"
+returned = "DEVICE1"
 other = "OTHER1"
 """
 
@@ -105,7 +105,7 @@ def write_study(
     pictures.pad()
     drawn = Drawn(study=secrets.token_hex(8), run="nowhere", audit="none", design={}, items=tuple(items))
     drawn.write(folder)
-    text = template.study_toml(drawn, prolific=False).replace("raters = 3", f"raters = {raters}")
+    text = study_toml(drawn).replace("raters = 3", f"raters = {raters}")
     text = text.replace('contact = ""', 'contact = "ask@study.example"')
     text = text.replace("[consent]", f"[consent]\n{consent}")
     (folder / "study.toml").write_text(text + (PROLIFIC if prolific else "") + extra)
@@ -142,8 +142,8 @@ RIGHT = (1, 3, 1, 1, 3)
 
 
 @contextmanager
-def small_study(folder: Path, database: str | None = None, **options: object) -> Iterator[Study]:
+def small_study(folder: Path, **options: object) -> Iterator[Study]:
     """Write and open a study."""
     write_study(folder, **options)  # type: ignore[arg-type]
-    with open_study(folder, database) as study:
+    with open_study(folder) as study:
         yield study

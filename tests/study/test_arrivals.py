@@ -39,7 +39,7 @@ def test_a_known_id_alone_resumes_nobodys_session(served: Served) -> None:
     assert len(owner.data()[0]["answers"]) > 0
 
 
-@pytest.mark.parametrize(("status", "title"), [("RETURNED", "You returned"), ("TIMED-OUT", "Your time on Prolific")])
+@pytest.mark.parametrize(("status", "title"), [("RETURNED", "You returned"), ("TIMED-OUT", "Your time ran out")])
 def test_whoever_left_reads_why_and_may_begin_again_with_a_new_submission(
     served: Served, status: str, title: str
 ) -> None:

@@ -17,10 +17,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from stillme.study import assignment, entry
 from stillme.study import schema as t
 from stillme.study.answers import Answers, SaveRequest, Seen, StalePage, SubmittedAnswer
-from stillme.study.assignment import Closed, Full, Held, PassedOn
+from stillme.study.assignment import BatchItem, Closed, Full, Held, PassedOn, order, swapped
+from stillme.study.entry import withdraw
 from stillme.study.opening import Study
-from stillme.study.presenting import BatchItem, order, swapped
-from stillme.study.withdrawal import withdraw
 from tests.study.studies import small_study
 
 LEASE = 3600.0

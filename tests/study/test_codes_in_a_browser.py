@@ -79,7 +79,7 @@ def test_the_code_is_readable_and_copied_and_every_last_page_passes_axe(
 
 def test_a_study_without_settings_for_prolific_shows_no_code(serve: Callable[..., Served]) -> None:
     served = serve(prolific=False)
-    assert config.load(served.study.folder).prolific is None
+    assert config.load(served.study.folder).recruiting is None
     from stillme.study.entry import invite
 
     (code,) = invite(served.study, 1)

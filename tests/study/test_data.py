@@ -27,12 +27,12 @@ from stillme.study.app import build
 from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
 from stillme.study.drawing import Design, new_study
+from stillme.study.entry import withdraw
 from stillme.study.export import export_study
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
-from stillme.study.overview import overview_of
+from stillme.study.progress import overview_of
 from stillme.study.submissions import apply_statuses
-from stillme.study.withdrawal import withdraw
 from stillme.tables.analyses import ANALYSES, Material
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT
@@ -320,7 +320,7 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
     run, served = from_run
     for value in (2, 4, 0):
         take_part_by_link(served, value)
-    done = close_study(served.study)
+    done = close_study(served.study, flagged="include")
     assert (done.added, done.raters, done.epochs) == (3 * 12, 3, 3)
     file = run / "audit.toml"
     file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
@@ -336,7 +336,7 @@ def test_ratings_become_assessments_that_the_report_reads(from_run: tuple[Path, 
     assert set(rated) == {3.0}
     origins = [json.loads(text) for text in effective if "rater" in text]
     assert len(origins) == 36
-    assert all(set(origin) == {"study", "rater", "side", "position"} for origin in origins)
+    assert all(set(origin) == {"study", "rater", "draw", "chance", "side", "position"} for origin in origins)
     assert not [score for score in gathered.scores if score.judge.startswith("ensemble")]
 
 
@@ -365,7 +365,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
     assert items.read(made.folder) == made.drawn
     with open_study(made.folder) as study:
         take_part_by_link(Served(study, build(study), made.password), 2)
-        close_study(study)
+        close_study(study, flagged="include")
     shutil.rmtree(made.folder)
     file.write_text(file.read_text() + '\n[[judges]]\nuse = "people"\n')
     run_stages(run, ("estimate",), Options())
@@ -402,8 +402,8 @@ def test_closing_again_adds_nothing_and_leaves_out_whom_the_researcher_left_out(
     with served.study.database.writing() as connection:
         who = connection.execute(sa.select(t.participant.c.id).limit(1)).scalar_one()
         exclude(connection, who, "guessed", time.time())
-    first, again = close_study(served.study), close_study(served.study)
-    assert (first.added, first.excluded) == (12, 1)
+    first, again = close_study(served.study, flagged="include"), close_study(served.study, flagged="include")
+    assert (first.added, first.excluded) == (12, {"guessed": 1})
     assert (again.added, again.already) == (0, 12)
     assert "The study has ended" in served_late(served)
 
@@ -421,7 +421,7 @@ def served_late(served: Served) -> str:
 def test_a_moved_run_must_be_named(from_run: tuple[Path, Served], tmp_path: Path) -> None:
     _, served = from_run
     with pytest.raises(StillmeError, match="--run"):
-        close_study(served.study, tmp_path / "elsewhere")
+        close_study(served.study, tmp_path / "elsewhere", flagged="include")
     assert served.study.is_open, "a failed closing must not close"
 
 
@@ -445,13 +445,11 @@ def test_every_command_prints_json_and_reports_mistakes_in_one_sentence(
     assert len(ask("invite", "3", folder, "--address", "https://study.example/")) == 3
     assert ask("status", folder)["progress"]["slots"]["done"] == 1
     assert len(ask("export", folder, "--to", str(tmp_path / "out"))["files"]) == 8
-    assert ask("close", folder)["added"] == 12
-    text = CliRunner().invoke(cli, ["study", "close", folder])
+    assert ask("close", folder, "--include-flagged")["added"] == 12
+    text = CliRunner().invoke(cli, ["study", "close", folder, "--include-flagged"])
     assert 'use = "people"' in text.output
     wrong = CliRunner().invoke(cli, ["study", "status", str(tmp_path)])
     assert isinstance(wrong.exception, StillmeError)
-    with pytest.raises(StillmeError, match="SQLite is for one worker"):
-        CliRunner().invoke(cli, ["study", "serve", folder, "--workers", "2"], catch_exceptions=False)
     new = CliRunner().invoke(cli, ["study", "password", folder]).stdout.strip()
     from stillme.study import keys
 

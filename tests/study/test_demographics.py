@@ -10,7 +10,7 @@ import pytest
 
 from stillme.errors import StillmeError
 from stillme.results import participants
-from stillme.study.demographics import describe
+from stillme.study.submissions import describe
 from tests.study.conftest import Served
 
 
@@ -34,7 +34,7 @@ def test_only_raters_who_finished_are_counted_and_nobody_is_named(serve: Callabl
     described = describe(served.study, export(tmp_path / "export.csv", [*names, "pid9", "stranger"]), tmp_path)
     assert (described.count, described.age_mean) == (6, 32.5)
     assert described.attributes["Sex"] == {"Female": 6}
-    assert described.attributes["Ethnicity simplified"] == {participants.RARE: 6}
+    assert described.attributes["Ethnicity simplified"] == {participants.RARE: 3, participants.MISSING: 3}
     kept = (tmp_path / participants.FILE).read_text()
     assert not any(name in kept for name in names)
 

@@ -11,10 +11,9 @@ import click
 import pytest
 
 from stillme.audit.config import JudgeSection
-from stillme.cli.prolific import prolific
 from stillme.cli.study import study_group
-from stillme.study import template
 from stillme.study.config import Config
+from stillme.study.drawing import study_toml
 from stillme.study.items import Drawn
 
 PAGE = (Path(__file__).parents[2] / "docs" / "study.md").read_text()
@@ -30,14 +29,11 @@ INLINE = [shlex.split(words) for words in re.findall(r"`(stillme study [^`]+)`",
 def test_every_command_of_the_page_parses(words: list[str]) -> None:
     assert words[:2] == ["stillme", "study"]
     command, rest = study_group.commands[words[2]], words[3:]
-    if isinstance(command, click.Group):
-        command, rest = command.commands[rest[0]], rest[1:]
     command.make_context(words[2], list(rest))
 
 
 def test_every_option_that_the_page_names_exists() -> None:
-    commands = [command for group in (study_group, prolific) for command in group.commands.values()]
-    known = {name for command in commands for option in command.params for name in option.opts}
+    known = {name for command in study_group.commands.values() for option in command.params for name in option.opts}
     assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) <= known
 
 
@@ -48,10 +44,10 @@ def test_the_examples_are_valid() -> None:
 
 def test_a_new_study_toml_shows_every_setting() -> None:
     drawn = Drawn(study="x", run="run", audit="", design={}, items=())
-    written = tomllib.loads(template.study_toml(drawn, prolific=True))
+    written = tomllib.loads(study_toml(drawn, recruit="prolific"))
     config = Config.model_validate(written)
-    rare = {"limits", "prolific"}
+    rare = {"limits"}
     assert set(written) >= set(Config.model_fields) - rare
-    for name in ("pay", "checks", "texts"):
+    for name in ("pay", "checks", "texts", "recruiting"):
         assert set(written[name]) == set(type(getattr(config, name)).model_fields)
     assert isinstance(study_group, click.Group)

@@ -15,8 +15,7 @@ from sqlalchemy import event
 from stillme import rubric
 from stillme.study import schema as t
 from stillme.study.assignment import expire
-from stillme.study.entry import invite
-from stillme.study.withdrawal import withdraw
+from stillme.study.entry import invite, withdraw
 from tests.study.conftest import Served
 
 

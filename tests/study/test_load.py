@@ -16,9 +16,7 @@ from stillme.study.opening import Study, open_study
 from tests.study.annotators import (
     Annotator,
     ServerProcess,
-    postgresql_binaries,
     serving,
-    throw_away_postgresql,
 )
 from tests.study.studies import write_study
 
@@ -57,7 +55,7 @@ def check(study: Study, people: Sequence[Annotator], tasks: int) -> None:
     kept = {(row.ext_hmac, row.position, row.side, row.question): (row.seq, row.value) for row in answers}
     acknowledged = 0
     for person in people:
-        name = study.keys.pseudonym("participant", f"prolific:{person.name}")
+        name = study.keys.pseudonym("participant", f"platform:{person.name}")
         for place, said in person.acknowledged.items():
             assert kept[(name, *place)] == said
             acknowledged += 1
@@ -89,16 +87,3 @@ def test_no_acknowledged_answer_is_lost_when_the_server_is_killed(tmp_path: Path
     assert sum(person.retries for person in people) > 0, "nobody noticed: the test would prove nothing"
     with open_study(tmp_path) as study:
         check(study, people, tasks)
-
-
-@pytest.mark.soak
-@pytest.mark.skipif(postgresql_binaries() is None, reason="no PostgreSQL on this machine")
-def test_postgresql_with_two_workers_holds_the_same(tmp_path: Path) -> None:
-    folder, tasks = tmp_path / "study", 34
-    write_study(folder, tasks=tasks, per_task=2, raters=RATERS, checks=False)
-    with throw_away_postgresql(tmp_path / "cluster") as database:
-        with serving(folder, database, workers=2) as server:
-            people = simulated(server.port, tasks, think=0.1)
-            asyncio.run(all_take_part_while_it_dies(people, server, times=1))
-        with open_study(folder, database) as study:
-            check(study, people, tasks)

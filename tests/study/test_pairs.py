@@ -14,15 +14,15 @@ from starlette.testclient import TestClient
 from stillme.errors import StillmeError
 from stillme.pipeline import Options, run_stages
 from stillme.results import Run
-from stillme.study import pairs
 from stillme.study.app import build
+from stillme.study.assignment import BatchItem, swapped
 from stillme.study.closing import close_study
 from stillme.study.drawing import Design, NewStudy, new_study
 from stillme.study.entry import invite
 from stillme.study.export import export_study
+from stillme.study.items import NEITHER_PERSON, ROLE_AXIS
 from stillme.study.opening import Study, open_study
-from stillme.study.overview import overview_of
-from stillme.study.presenting import BatchItem, swapped
+from stillme.study.progress import overview_of
 from tests import role_runs
 from tests.study.conftest import HOME, Browser
 
@@ -68,7 +68,7 @@ class PairRater(Browser):
         answers = []
         for place, item in enumerate(data["items"]):
             assert (item["sources"], len(item["pictures"]), item["questions"]) == (2, 3, ["role_target"])
-            value = pairs.NEITHER if "attention check" in item["prompt"] else self.recognised(item["pictures"])
+            value = NEITHER_PERSON if "attention check" in item["prompt"] else self.recognised(item["pictures"])
             answers.append({"seq": place + 1, "item": place, "side": 0, "question": 0, "value": value})
         return answers
 
@@ -76,8 +76,8 @@ class PairRater(Browser):
         a, _, scene = (self.ask("GET", f"/img/{picture}").content for picture in pictures)
         files = {(self.study.pictures / name).read_bytes(): name for name in self.names()}
         item = next(item for item in self.study.drawn.items if item.outputs[0].file == files[scene])
-        target = item.outputs[0].expected or {pairs.AXIS: (1, 1)}
-        shown = item.source if target[pairs.AXIS][0] == 1 else item.second
+        target = item.outputs[0].expected or {ROLE_AXIS: (1, 1)}
+        shown = item.source if target[ROLE_AXIS][0] == 1 else item.second
         letter = 1 if files[a] == shown else 2
         self.letters[f"{item.kind} {'AB'[letter - 1]}"] += 1
         return letter
@@ -116,7 +116,7 @@ def test_answers_come_back_as_people_on_who_is_the_target_whoever_was_a(study: S
     (axis,) = overview.agreements
     assert (axis.axis, axis.units, axis.ratings) == ("role_target", PROMPTS, 3 * PROMPTS)
     assert "nothing to agree on" in axis.reason
-    done = close_study(study)
+    done = close_study(study, flagged="include")
     assert (done.added, done.epochs) == (3 * PROMPTS, 3)
     audit = Path(done.run) / "audit.toml"
     audit.write_text(audit.read_text() + '\n[[judges]]\nuse = "people"\nepochs = 3\n')
@@ -141,7 +141,7 @@ def test_neither_and_cannot_tell_are_no_scores(study: Study) -> None:
         for answer, item in zip(answers, rater.data()[0]["items"], strict=True)
         if "attention" not in item["prompt"]
     ]
-    real[0]["value"], real[1]["value"] = pairs.NEITHER, 0
+    real[0]["value"], real[1]["value"] = NEITHER_PERSON, 0
     assert rater.save(answers).status_code == 200
     assert rater.save([{**answers[0], "seq": 99, "value": 4}]).status_code == 422, "there are three persons to name"
     assert rater.complete().json() == {"missing": []}

@@ -16,13 +16,14 @@ from click.testing import CliRunner
 from stillme.cli import cli
 from stillme.errors import StillmeError
 from stillme.store import Store
-from stillme.study import config, shredding
+from stillme.study import config
 from stillme.study import schema as t
+from stillme.study.app import ServeOptions, build, serve
 from stillme.study.closing import close_study
 from stillme.study.config import InvalidStudy
-from stillme.study.opening import open_study
-from stillme.study.overview import overview_of
-from stillme.study.serving import ServeOptions, serve
+from stillme.study.opening import is_pending, open_study
+from stillme.study.progress import ids_held, overview_of
+from stillme.study.submissions import apply_statuses, purge
 from tests.study.conftest import Browser, Served
 from tests.study.studies import write_study
 
@@ -90,7 +91,7 @@ def test_closing_ends_open_places_with_thanks_and_a_code(served: Served, run: Pa
     data, csrf = rating.data()
     answers = rating.answers()
     assert rating.save(answers[:5]).status_code == 200
-    done = close_study(served.study, run)
+    done = close_study(served.study, run, flagged="include")
     assert (done.raters, done.ended) == (1, 1)
     late = rating.api("PUT", "/api/answers", {"epoch": data["epoch"], "answers": answers[5:6]}, csrf)
     assert late.status_code == 409
@@ -101,7 +102,7 @@ def test_closing_ends_open_places_with_thanks_and_a_code(served: Served, run: Pa
     assert rating.ask("GET", "/finish").headers["location"].endswith("cc=OTHER1")
     newcomer = served.browser().enter("late").agree()
     assert "The study has ended" in newcomer.page()
-    again = close_study(served.study, run)
+    again = close_study(served.study, run, flagged="include")
     assert (again.added, again.ended) == (0, 0)
 
 
@@ -109,7 +110,7 @@ def test_withdrawal_works_until_the_answers_are_in_the_run_and_says_so(served: S
     finished = served.browser().take_part("finished")
     rating = served.browser().enter("rating").to_rating()
     rating.save(rating.answers()[:5])
-    close_study(served.study, run)
+    close_study(served.study, run, flagged="include")
     # Nothing of the unfinished task went into the run.
     assert "have been deleted" in withdraw(rating)
     page = withdraw(finished)
@@ -121,7 +122,7 @@ def test_withdrawal_works_until_the_answers_are_in_the_run_and_says_so(served: S
 
 def test_whose_answers_are_in_the_run_is_neither_excluded_nor_released(served: Served, run: Path) -> None:
     served.browser().take_part("finished")
-    close_study(served.study, run)
+    close_study(served.study, run, flagged="include")
     admin = served.admin()
     csrf = admin.ask("GET", "/admin").text.split('name="csrf" value="')[1].split('"')[0]
     (rater,) = overview_of(served.study).raters
@@ -138,13 +139,13 @@ def test_a_promised_day_keeps_answers_out_of_the_run(serve: Callable[..., Served
     served = serve(consent=f"withdraw_until = {today}")
     assert f"Until the end of {today:%-d %B %Y}." in served.browser().enter("x").page()
     browser = served.browser().take_part("finished")
-    done = close_study(served.study, run)
+    done = close_study(served.study, run, flagged="include")
     assert (done.added, done.raters, done.waits_until) == (0, 1, str(today))
     assert not served.study.is_open
     assert "have been deleted" in withdraw(browser)
     past = serve(consent=f"withdraw_until = {today - timedelta(days=1)}")
     past.browser().take_part("finished")
-    assert close_study(past.study, run).waits_until == ""
+    assert close_study(past.study, run, flagged="include").waits_until == ""
 
 
 def test_a_closing_that_fails_takes_nobodys_right(served: Served, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +153,7 @@ def test_a_closing_that_fails_takes_nobodys_right(served: Served, run: Path, mon
     with monkeypatch.context() as patch:
         patch.setattr(Store, "add_assessments", lambda *_: (_ for _ in ()).throw(StillmeError("disk full")))
         with pytest.raises(StillmeError, match="disk full"):
-            close_study(served.study, run)
+            close_study(served.study, run, flagged="include")
     assert "have been deleted" in withdraw(browser)
 
 
@@ -208,7 +209,7 @@ def test_withdrawal_is_pending_while_another_program_reads_and_is_finished_after
         served.browser().enter("another").to_rating()
     for _ in range(100):
         with served.study.database.reading() as connection:
-            if not shredding.is_pending(connection, served.study.id):
+            if not is_pending(connection, served.study.id):
                 break
         time.sleep(0.1)
     assert not overview_of(served.study).progress.deletion_pending
@@ -219,7 +220,7 @@ def test_withdrawal_is_pending_while_another_program_reads_and_is_finished_after
 
 def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> None:
     from stillme.study.entry import Arrival, enter
-    from stillme.study.withdrawal import withdraw as withdraw_participant
+    from stillme.study.entry import withdraw as withdraw_participant
 
     write_study(tmp_path)
     with another_reader_later(tmp_path) as hold, open_study(tmp_path) as study:
@@ -233,7 +234,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_p
         assert gone.ext_hmac.encode() in bytes_of(tmp_path)
         time.sleep(0.7)
     with open_study(tmp_path) as study, study.database.reading() as connection:
-        assert not shredding.is_pending(connection, study.id)
+        assert not is_pending(connection, study.id)
     assert gone.ext_hmac.encode() not in bytes_of(tmp_path)
 
 
@@ -255,6 +256,111 @@ def another_reader_later(folder: Path) -> Iterator[Callable[[], None]]:
 def test_the_command_says_what_closing_did(served: Served, run: Path) -> None:
     served.browser().take_part("finished")
     served.browser().enter("rating").to_rating()
-    said = CliRunner().invoke(cli, ["study", "close", str(served.study.folder), "--run", str(run)])
+    said = CliRunner().invoke(cli, ["study", "close", str(served.study.folder), "--run", str(run), "--include-flagged"])
     assert said.exit_code == 0, said.output
     assert "1 tasks were under way and have been ended" in said.output
+
+
+# -- ids --------------------------------------------------------------------------------------------------------------
+
+
+def files_of(folder: Path) -> bytes:
+    """Everything on disk of a study but its pictures: database, write-ahead log, codes, log."""
+    return b"\n".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+
+
+def test_purge_leaves_no_id_no_hash_and_no_link_in_database_and_log(served: Served, run: Path, tmp_path: Path) -> None:
+    study, names = served.study, ("ANNAprolificid0001", "BENNOprolificid0002")
+    for name in names:
+        served.browser().take_part(name)
+    export = tmp_path / "export.csv"
+    rows = "".join(f"{name},s{name},AWAITING REVIEW\n" for name in names)
+    export.write_text(f"Participant id,Submission id,Status\n{rows}")
+    apply_statuses(study, export)
+    with study.database.reading() as connection:
+        hashes = list(connection.execute(sa.select(t.participant.c.ext_hmac)).scalars())
+        hashes += connection.execute(sa.select(t.arrival.c.link_hmac)).scalars()
+        sealed = [bytes(pid) for pid in connection.execute(sa.select(t.identity.c.pid)).scalars()]
+    assert len(hashes) == 4
+    before = files_of(study.folder)
+    assert all(text.encode() in before for text in (*names, *hashes)), "else the search below would prove nothing"
+    assert "2 ids and keyed hashes of 2 participants are held, the oldest since" in overview_of(study).as_text()
+    with pytest.raises(StillmeError, match="Close it first"):
+        purge(study)
+    close_study(study, run, flagged="include")
+    shown = CliRunner().invoke(cli, ["study", "purge", str(study.folder)])
+    assert shown.exit_code == 0, shown.output
+    assert "Deleted 2 ids and the keyed hashes of 2 participants" in shown.output
+    after = files_of(study.folder)
+    for trace in (*names, *hashes):
+        assert trace.encode() not in after
+    assert not any(pid in after for pid in sealed)
+    assert not ids_held(study)
+    # What they answered stays, and the same id is a stranger now.
+    assert overview_of(study).progress.counting == 2
+    assert apply_statuses(study, export).done == {"unknown here": 2}
+
+
+def test_nothing_is_purged_while_participants_may_withdraw(serve: Callable[..., Served], run: Path) -> None:
+    day = datetime.now(UTC).date() + timedelta(days=3)
+    served = serve(consent=f"withdraw_until = {day}\n")
+    served.browser().take_part("one")
+    close_study(served.study, run, flagged="include")
+    with pytest.raises(StillmeError, match="Participants may withdraw until"):
+        purge(served.study)
+
+
+def test_own_ids_in_any_letter_case_leave_comments_and_a_nul_is_refused(served: Served) -> None:
+    browser = served.browser().enter("AbC123xyz").to_rating()
+    first = {"seq": 1, "item": 0, "text": "I am abc123XYZ, session SABC123xyz"}
+    assert browser.save([], comments=[first]).status_code == 200
+    assert browser.save([], comments=[{"seq": 2, "item": 1, "text": "a\x00b"}]).status_code == 422
+    browser.save(browser.answers())
+    browser.complete()
+    assert browser.form("/study/comment", comment="x\x00y").status_code == 400
+    with served.study.database.reading() as connection:
+        texts = list(connection.execute(sa.select(t.comment.c.text)).scalars())
+    assert texts == ["I am [id], session [id]"] or texts == ["I am [id], session S[id]"]
+
+
+def test_what_holds_answers_items_and_codes_is_readable_by_its_owner_only(two_editors: Path, tmp_path: Path) -> None:
+    drawn = CliRunner().invoke(
+        cli, ["study", "new", str(two_editors), "--items", "2", "--size", "64", "--out", str(tmp_path / "s")]
+    )
+    assert drawn.exit_code == 0, drawn.output
+    with open_study(tmp_path / "s"):
+        pass
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "s").iterdir() if path.is_file()}
+    assert set(modes) == {"items.json", "secrets.json", "study.toml", "study.sqlite"}
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize(("checks", "told"), [(True, True), (False, False)])
+def test_consent_speaks_of_checks_only_where_the_study_has_some(
+    serve: Callable[..., Served], checks: bool, told: bool
+) -> None:
+    page = serve(checks=checks).browser().enter().page()
+    assert ("check that you are looking" in page, "shown twice" in page) == (told, told)
+    assert "{checks}" not in page
+
+
+def test_full_is_asked_again_when_places_are_added(tmp_path: Path) -> None:
+    write_study(tmp_path, tasks=1, per_task=1, raters=1, checks=False)
+    with open_study(tmp_path) as study:
+        Served(study, build(study), "").browser().enter("one").agree()
+        late = Served(study, build(study), "").browser().enter("two").agree()
+        assert "All places are taken" in late.page()
+    file = tmp_path / "study.toml"
+    file.write_text(file.read_text().replace("raters = 1", "raters = 2"))
+    with open_study(tmp_path, renew=True) as study:
+        again = Served(study, build(study), "").browser()
+        again.client.cookies = late.client.cookies
+        assert "Is your screen ready?" in again.page()
+
+
+def test_a_remote_image_in_a_text_is_refused_before_anyone_sees_it(tmp_path: Path) -> None:
+    write_study(tmp_path)
+    file = tmp_path / "study.toml"
+    file.write_text(file.read_text().replace("guide = '''", "guide = '''\n![scale](https://elsewhere.example/x.png)\n"))
+    with pytest.raises(InvalidStudy, match=r"shows the image 'https://elsewhere\.example/x\.png'"):
+        config.load(tmp_path)

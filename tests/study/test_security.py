@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
-from pathlib import Path
 
-import jwt
 import pytest
 import sqlalchemy as sa
-from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -187,53 +183,6 @@ def test_guessing_the_admins_password_is_slow_and_logged(served: Served) -> None
 )
 def test_incomplete_and_foreign_entries_are_refused(served: Served, query: str) -> None:
     assert served.browser().ask("GET", f"/enter?{query}").status_code == 403
-
-
-# -- signed entries ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def signer() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-@pytest.fixture
-def signed(serve: Callable[..., Served], tmp_path: Path, signer: rsa.RSAPrivateKey) -> Served:
-    public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(signer.public_key()))
-    (tmp_path / "study0").mkdir()
-    (tmp_path / "study0" / "jwks.json").write_text(json.dumps({"keys": [{**public, "kid": "one", "alg": "RS256"}]}))
-    return serve(extra='[prolific.token]\nkeys = "jwks.json"\naudience = "https://study.example"\n')
-
-
-def claims(**changed: object) -> dict[str, object]:
-    person = {"PROLIFIC_PID": "pid1", "STUDY_ID": "study1", "SESSION_ID": "s1"}
-    return {"prolific": person, "aud": "https://study.example", "exp": time.time() + 60, **changed}
-
-
-def test_a_signed_entry_is_let_in_and_an_unsigned_one_is_not(signed: Served, signer: rsa.RSAPrivateKey) -> None:
-    token = jwt.encode(claims(), signer, algorithm="RS256", headers={"kid": "one"})
-    assert signed.browser().ask("GET", f"/enter?prolific_token={token}").status_code == 303
-    assert signed.browser().ask("GET", "/enter?PROLIFIC_PID=a&STUDY_ID=study1&SESSION_ID=s").status_code == 403
-
-
-def test_forged_tokens_are_refused(signed: Served, signer: rsa.RSAPrivateKey) -> None:
-    stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    kid = {"kid": "one"}
-    good = jwt.encode(claims(), signer, algorithm="RS256", headers=kid)
-    forged = [
-        jwt.encode(claims(), stranger, algorithm="RS256", headers=kid),
-        jwt.encode(claims(), signer, algorithm="RS256", headers={"kid": "two"}),
-        jwt.encode(claims(exp=time.time() - 10), signer, algorithm="RS256", headers=kid),
-        jwt.encode(claims(aud="https://other.example"), signer, algorithm="RS256", headers=kid),
-        jwt.encode({k: v for k, v in claims().items() if k != "exp"}, signer, algorithm="RS256", headers=kid),
-        jwt.encode(claims(prolific="x"), signer, algorithm="RS256", headers=kid),
-        jwt.encode(claims(), "x" * 40, algorithm="HS256", headers=kid),
-        jwt.encode(claims(), None, algorithm="none", headers=kid),
-        good[:-4] + "AAAA",
-        "x",
-    ]
-    for token in forged:
-        assert signed.browser().ask("GET", f"/enter?prolific_token={token}").status_code == 403
 
 
 # -- blinding ---------------------------------------------------------------------------------------------------------

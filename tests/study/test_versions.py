@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 import signal
@@ -16,18 +15,15 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-import sqlalchemy as sa
 from click.testing import CliRunner
 
 from stillme.cli import cli
 from stillme.errors import StillmeError
-from stillme.study import schema as t
-from stillme.study.app import build
+from stillme.study.app import ServeOptions, build, preview
 from stillme.study.entry import invite
 from stillme.study.export import export_study
 from stillme.study.opening import open_study
-from stillme.study.overview import overview_of
-from stillme.study.serving import ServeOptions, preview
+from stillme.study.progress import overview_of
 from tests.study.annotators import free_port
 from tests.study.conftest import Browser, Served
 from tests.study.studies import write_study
@@ -114,30 +110,6 @@ def test_status_and_export_work_whatever_study_toml_says(folder: Path, tmp_path:
         CliRunner().invoke(cli, ["study", "serve", str(folder)], catch_exceptions=False)
     with open_study(folder) as study:
         assert (study.version, overview_of(study).progress.counting) == (1, 1), "looking makes no version"
-
-
-def test_a_database_from_before_is_read(folder: Path) -> None:
-    with served(folder) as first:
-        first.browser().take_part("one")
-        with first.study.database.writing() as connection:
-            for table, column in (("slot", "version"), ("participant", "written"), ("study", "unshredded")):
-                connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column}")
-            for table in (t.version, t.comment, t.device):
-                connection.exec_driver_sql(f"DROP TABLE {table.name}")
-    with open_study(folder) as study:
-        assert overview_of(study).progress.counting == 1
-
-
-def test_a_version_recorded_by_another_release_is_read(folder: Path) -> None:
-    with served(folder) as first:
-        first.browser().take_part("one")
-        with first.study.database.writing() as connection:
-            recorded = json.loads(connection.execute(sa.select(t.version.c.config_json)).scalar_one())
-            recorded["font"] = "serif"
-            recorded["prolific"]["codes"]["bonus"] = "X"
-            connection.execute(t.version.update().values(config_json=json.dumps(recorded)))
-    with open_study(folder) as study:
-        assert overview_of(study).progress.counting == 1
 
 
 # -- preview ----------------------------------------------------------------------------------------------------------

@@ -157,7 +157,24 @@ def test_without_an_ensemble_the_first_judge_speaks_and_people_never_do(source: 
     only_people = replace(source, scores=tuple(score for score in source.scores if score.judge == "people"))
     for _, _, cell in cells(table_4(only_people)):
         assert isinstance(cell, Absent)
-        assert cell.reason.startswith("no judge of this audit rates")
+        assert re.match(r"only human raters score .*; `--judge people` shows their scores", cell.reason)
+    nobody = replace(source, scores=())
+    assert {cell.reason for _, _, cell in cells(table_4(nobody)) if isinstance(cell, Absent)} == {
+        f"no judge of this audit rates {title}" for title in table_4(nobody).head[1:]
+    }
+
+
+def test_people_alone_have_their_rows_in_table_6(source: Source):
+    people = replace(source, scores=tuple(score for score in source.scores if score.judge == "people"))
+    alone, both = table_6(people), table_6(source)
+    assert "Where no model rates an axis" in "".join(alone.notes)
+    assert "Where no model rates an axis" not in "".join(both.notes), "false where models rate"
+    for row, column, cell in cells(alone):
+        if row.section == "people":
+            assert value(cell) == pytest.approx(value(row_of(both, row.label, "people")[column]))
+        else:
+            assert isinstance(cell, Absent)
+            assert cell.reason == f"no model rates {column}"
 
 
 def test_numbers_of_a_judge_that_did_not_pass_calibration_are_marked(source: Source, tables: list[PaperTable]):
@@ -434,7 +451,7 @@ def test_the_command_writes_every_table_in_every_format(write_audit: Write):
     assert all(path.is_file() for path in files)
     assert {table["number"]: table["not_estimable"] for table in found if table["not_estimable"]} == {
         5: "the audit has no feature arm",
-        6: "no person has rated this audit's edits; add ratings with `stillme study` or `stillme import judgements`",
+        6: "no person has rated this audit's edits; add ratings with `stillme study` or `stillme import rows`",
         21: "the audit has no feature arm",
         24: "no rated edit of the baseline arm shows it",
         25: "no rated edit of the baseline arm shows it",

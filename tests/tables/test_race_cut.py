@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.exchange import ColumnMapping, import_judgements
+from stillme.exchange import ColumnMapping, RowsAsked, import_rows
 from stillme.pipeline import Options, run_stages
 from stillme.results import Run
 from stillme.tables.paper import Chosen, as_csv, make_tables
@@ -22,7 +22,7 @@ def test_the_cut_decides_whose_race_counts_as_changed(
     run_stages(folder, ("edit",), Options())
     rows = [f"p{index},O-01,{score},5" for index, score in enumerate((3, 2, 2, 1, 1, 1))]
     (folder / "scores.csv").write_text("\n".join(["portrait,prompt,race_change,edit_success", *rows]))
-    import_judgements(folder / "scores.csv", folder, "lab", ColumnMapping(), declare="model")
+    import_rows(folder / "scores.csv", folder, RowsAsked(models=("lab",)), ColumnMapping(fixed={"judge": "lab"}))
     with Run.open(folder) as run:
         by_editor, by_group = make_tables(run, Chosen(numbers=(19, 20)))
     assert f"race change: {cut} or more" in by_editor.caption

@@ -322,7 +322,16 @@ def test_an_answer_is_limited_in_size(
     assert isinstance(served.model.ask(question), Answered)
     monkeypatch.setattr("stillme.http_calls.client.MOST_BYTES", 2**20)
     reply = failed(served, question, Says(body=b" " * (2**20 + 1)))
-    assert reply.retryable
+    assert (reply.retryable, reply.effective) == (True, {"cost": "unknown"}), "it was answered, and perhaps charged"
+
+
+@every_provider
+def test_a_question_whose_answer_is_cut_off_may_have_been_charged(serve: Serve, wire: WireFormat, question: Question):
+    served = serve(wire, GOOD, timeout=0.5)
+    assert isinstance(served.model.ask(question), Answered)
+    assert failed(served, question, Says(body=b"{}  ", truncated=True)).effective == {"cost": "unknown"}
+    assert failed(served, question, Says(hangs=True)).effective == {"cost": "unknown"}
+    assert len(served.server.calls()) == 5, "each time once, and `failed` asks once more"
 
 
 @every_provider

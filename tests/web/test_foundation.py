@@ -22,13 +22,10 @@ from starlette.testclient import TestClient
 
 from stillme import web
 from stillme.errors import MissingExtra, StillmeError
-from stillme.web import events
-from stillme.web.app import Site, create_app
-from stillme.web.database import open_database
-from stillme.web.forms import number_in, read_form
+from stillme.web.app import Pages, Site, create_app, number_in, read_form
+from stillme.web.database import append_event, event_table, keep_append_only, open_database, read_events
+from stillme.web.guard import RequestLimit
 from stillme.web.hosts import is_loopback
-from stillme.web.pages import Pages
-from stillme.web.request_limits import RequestLimit
 from stillme.web.serving import Server
 from stillme.web.sessions import (
     Cookie,
@@ -240,22 +237,22 @@ def test_limits_slow_one_client_and_not_another() -> None:
 
 def test_the_log_is_append_only_and_part_of_the_transaction(tmp_path: Path) -> None:
     metadata = sa.MetaData()
-    log = events.event_table(metadata)
+    log = event_table(metadata)
     database = open_database(tmp_path / "x.sqlite")
     with database.writing() as connection:
         metadata.create_all(connection)
-        events.keep_append_only(connection, log)
-        events.append(connection, log, actor="me", kind="kept", portrait="p1")
+        keep_append_only(connection, log)
+        append_event(connection, log, actor="me", kind="kept", portrait="p1")
 
     def break_off() -> None:
         with database.writing() as connection:
-            events.append(connection, log, actor="me", kind="lost")
+            append_event(connection, log, actor="me", kind="lost")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         break_off()
     with database.reading() as connection:
-        (line,) = events.read(connection, log)
+        (line,) = read_events(connection, log)
     assert (line.actor, line.kind, line.detail) == ("me", "kept", {"portrait": "p1"})
     database.close()
     with sqlite3.connect(tmp_path / "x.sqlite") as raw:
@@ -265,10 +262,23 @@ def test_the_log_is_append_only_and_part_of_the_transaction(tmp_path: Path) -> N
     raw.close()
 
 
-@pytest.mark.parametrize("url", ["mysql://x/y", "nonsense", "postgresql://nobody@127.0.0.1:1/none"])
-def test_a_database_that_cannot_be_opened_is_reported_in_one_sentence(url: str) -> None:
-    with pytest.raises(StillmeError, match="database"):
-        open_database(url)
+def test_a_database_that_cannot_be_opened_is_reported_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for file in (tmp_path, tmp_path / "file" / "x.sqlite"):
+        with pytest.raises(StillmeError, match="Cannot open the database"):
+            open_database(file)
+
+
+def test_only_its_owner_may_read_a_database_and_its_log(tmp_path: Path) -> None:
+    file = tmp_path / "x.sqlite"
+    file.write_bytes(b"")
+    file.chmod(0o644)
+    database = open_database(file)
+    with database.writing() as connection:
+        connection.exec_driver_sql("CREATE TABLE t (x)")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("x.sqlite", "x.sqlite-wal", "x.sqlite-shm"), 0o600)
+    database.close()
 
 
 def test_a_missing_extra_names_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +309,7 @@ def test_half_open_connections_neither_stop_the_server_nor_stay() -> None:
         pytest.skip("this system permits too few files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
     script = (
-        "import sys; from stillme.web import patience; patience.REQUEST_SECONDS = 4.0\n"
+        "import sys; from stillme.web import serving; serving.REQUEST_SECONDS = 4.0\n"
         "from stillme.web.serving import Server; from tests.web.test_foundation import small_app\n"
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(7)[1]))\n"
         "server = Server.choose(port=0); print(server.address, flush=True); server.run(small_app())\n"
@@ -352,7 +362,7 @@ def _is_closed(connection: socket.socket) -> bool:
 
 def test_a_connection_that_asks_properly_is_kept() -> None:
     script = (
-        "from stillme.web import patience; patience.REQUEST_SECONDS = 1.0\n"
+        "from stillme.web import serving; serving.REQUEST_SECONDS = 1.0\n"
         "from stillme.web.serving import Server; from tests.web.test_foundation import small_app\n"
         "import time\n"
         "app = small_app()\n"

@@ -61,7 +61,7 @@ _TONES = (
 """The L* of each tone's skin, and its presets."""
 _CUTS = {"feminine": ("short", "bob", "shoulder", "pixie"), "masculine": ("crop", "short", "sidepart")}
 _LIGHTS = ("softbox-left", "softbox-right", "window", "overcast", "beauty")
-_ONLY_RENDERED = (("age", 20.0), ("gender", 1.0), ("hair", 1.0))
+_ONLY_RENDERED = (("hair", 1.0), ("age", 20.0), ("gender", 1.0))
 
 
 def _further() -> Iterator[Subject]:
@@ -79,6 +79,8 @@ def _further() -> Iterator[Subject]:
                 light=_LIGHTS[place % len(_LIGHTS)],
                 towards="B" if presets[place % len(presets)] == "A" else "A",
             )
+    # One more of darker skin.
+    yield Subject("t64", "A", "feminine", 42, 36, "bob", "overcast", "B")
 
 
 TONE_STEPS = (-12.0, -6.0, -3.0, 3.0, 6.0, 12.0)
@@ -221,13 +223,18 @@ def plan_calibration(quality: Quality) -> list[Change]:
 
 
 def plan_further(quality: Quality) -> list[Change]:
-    """More subjects, each with another age, gender presentation and haircut: enough of every tone for a limit."""
-    return [
-        change
-        for number, subject in enumerate(_further(), start=100)
-        for change in _changes(subject, number, quality)
-        if (change.axis, change.amount) in _ONLY_RENDERED
-    ]
+    """More subjects, each with another age, gender presentation and haircut: enough of every tone for a limit.
+
+    One axis after the other, tones in turn, so that what is rendered first can be measured first.
+    """
+    subjects = list(_further())
+    changes = {
+        (change.axis, change.amount, place): change
+        for place, subject in enumerate(subjects)
+        for change in _changes(subject, 100 + place, quality)
+    }
+    places = sorted(range(len(subjects)), key=lambda place: place % FURTHER)
+    return [changes[axis, amount, place] for axis, amount in _ONLY_RENDERED for place in places]
 
 
 COLUMNS = (

@@ -65,11 +65,17 @@ class SampleSection(Section):
     """Of the draw."""
     cells: str | None = None
     """Instead of `size`: a CSV with the columns `editor`, `portrait` and `prompt` that lists the cells."""
+    by: Literal["drift"] | None = None
+    """How the listed cells were selected: `drift` where an earlier run had changed the person. Not known unless set."""
 
     @model_validator(mode="after")
     def _is_drawn_in_one_way(self) -> SampleSection:
         if (self.size is None) == (self.cells is None):
             raise ValueError("needs either `size`, to draw by seed, or `cells`, a CSV file of what was drawn")
+        if self.by and self.cells is None:
+            raise ValueError(
+                "`by` says how listed cells were selected; a draw by seed is selected by nothing, remove it"
+            )
         return self
 
 
@@ -115,6 +121,8 @@ class EditorSection(Section):
     """Its name in tables and report; `use` unless set."""
     seeds: list[int] | None = Field(default=None, min_length=1)
     """One edit per seed; the editor's own unless set, else `[0]`."""
+    paper: str | None = None
+    """The paper's editor that it is, such as `flux2-dev`, where neither `use` nor `name` says so."""
     time_limit: float | None = Field(default=None, gt=0)
     """Seconds that one call may take; the executor's unless set."""
     parameters: dict[str, Any] = {}
@@ -147,6 +155,26 @@ class JudgeSection(Section):
     """Seconds that one call may take; the executor's unless set."""
     parameters: dict[str, Any] = {}
     """What `stillme list judges NAME` shows."""
+
+
+class ReaderSection(Section):
+    """One reader under one name."""
+
+    use: str
+    """A vision-language model of `stillme list judges`, or a function `python:./file.py:read`."""
+    name: Name | None = Field(default=None, min_length=1)
+    """Its name in tables and report; `use` unless set."""
+    parameters: dict[str, Any] = {}
+    """What `stillme list judges NAME` shows."""
+
+
+class ReadingsSection(Section):
+    """Who says what single pictures show, before and after the edit: apparent race, gender presentation, age."""
+
+    judges: list[str | ReaderSection] = Field(min_length=1)
+    """Names of [[judges]], or of `stillme list judges`, or tables with `use` and more."""
+    attribute: str = "race"
+    """The portraits' attribute whose values are the words for apparent race."""
 
 
 class EnsembleSection(Section):
@@ -271,6 +299,7 @@ class Config(Section):
     mitigation: MitigationSection | None = None
     editors: list[EditorSection] = Field(min_length=1)
     judges: list[JudgeSection] = Field(min_length=1)
+    readings: ReadingsSection | None = None
     ensemble: EnsembleSection = EnsembleSection()
     estimates: EstimatesSection = EstimatesSection()
     budget: BudgetSection = BudgetSection()

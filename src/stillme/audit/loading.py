@@ -22,19 +22,22 @@ from stillme.audit.config import (
     MitigationSection,
     PortraitsSection,
     PromptsSection,
+    ReaderSection,
+    ReadingsSection,
     RolesSection,
+    SentinelSection,
 )
+from stillme.audit.labels import levels_of
 from stillme.audit.places import Location, Places, explain
 from stillme.audit.plan import Audit, NamedEditor, NamedExtractor, NamedJudge, reads_features
 from stillme.audit.roles import sentence_of
 from stillme.design import FILE
 from stillme.errors import Invalid, InvalidAudit, InvalidParameters, NotReady, Problem, StillmeError, did_you_mean
 from stillme.mitigation import NEEDS_FEATURES, Extractor, extractor_named
+from stillme.paper import setting
 from stillme.portraits import folder as portrait_folder
-from stillme.protocols import ChecksMachine, Editor, Judge, NeedsPortraits, NeedsPrompts
+from stillme.protocols import ChecksMachine, ChecksRequests, Editor, Judge, NeedsCasts, NeedsPortraits, NeedsPrompts
 from stillme.types import Arm, Portrait, Prompt
-
-RESOLVED = "resolved.toml"
 
 M = TypeVar("M", bound=BaseModel)
 V = TypeVar("V")
@@ -126,11 +129,15 @@ class _Loader:
         editors = self._named("editors", EditorSection, self._editor)
         judges = self._named("judges", JudgeSection, self._judge)
         extractors = self._extractors(sections.get("mitigation"), sections.get("arms") or (), editors)
+        readers = self._readers(sections.get("readings"), portraits)
         factors = checks.factors_of(self._problem, sections.get("estimates") or EstimatesSection(), portraits)
         checks.check_specs_differ(self._problem_of_built, editors)
         checks.check_judges_differ(self._problem_of_built, judges)
         checks.check_ensemble(self._problem, sections.get("ensemble"), judges)
+        casts = checks.cast_roles(self._problem, roles, portraits, prompts, factors) if roles else ()
         for named in editors:
+            if isinstance(named.editor, NeedsCasts):
+                named.editor.set_casts([(cast.portraits, cast.prompt) for cast in casts])
             if isinstance(named.editor, NeedsPortraits):
                 named.editor.set_portraits(portraits)
             if isinstance(named.editor, NeedsPrompts):
@@ -141,7 +148,6 @@ class _Loader:
             checks.check_requests(say, "judges", [named.judge for named in judges], portraits, prompts)
             checks.check_seeds(say, editors)
             checks.check_reuse(self._problem, sections.get("reuse"), self._base)
-        casts = checks.cast_roles(self._problem, roles, portraits, prompts, factors) if roles else ()
         checks.check_inputs(self._problem_of_built, editors, casts)
         alone = [prompt for prompt in prompts if not (roles and prompt.target)]
         grid = checks.Grid(editors=editors, portraits=portraits, prompts=alone)
@@ -160,6 +166,7 @@ class _Loader:
             sample=sample,
             casts=casts,
             extractors=tuple(extractors),
+            readers=tuple(readers),
         )
 
     def _problem(self, location: Location, message: str) -> None:
@@ -297,8 +304,18 @@ class _Loader:
         seeds = section.seeds or [int(getattr(editor, "default_seed", 0))]
         if len(set(seeds)) < len(seeds):
             self._problem((*location, "seeds"), "names a seed twice; name each once")
+        if section.paper and setting().named(section.paper) is None:
+            known = ", ".join(paper.plugins[0] for paper in setting().editors)
+            self._problem((*location, "paper"), f"the paper has no editor {section.paper!r}; write one of {known}")
         recipe = None if name in self._given.editors else self._recipe("editor", section, editor)
-        return NamedEditor(name=name, editor=editor, seeds=tuple(seeds), recipe=recipe, time_limit=section.time_limit)
+        return NamedEditor(
+            name=name,
+            editor=editor,
+            seeds=tuple(seeds),
+            recipe=recipe,
+            time_limit=section.time_limit,
+            paper=section.paper or "",
+        )
 
     def _judge(self, section: JudgeSection, name: str, location: Location) -> NamedJudge | None:
         judge: Judge | None = self._given.judges.get(name) or self._plugin(
@@ -306,6 +323,8 @@ class _Loader:
         )
         if judge is None:
             return None
+        if "reads" in section.parameters:
+            self._problem((*location, "parameters", "reads"), f"is not yours to set; name {name!r} in [readings]")
         recipe = None if name in self._given.judges else self._recipe("judge", section, judge)
         return NamedJudge(
             name=name,
@@ -315,6 +334,70 @@ class _Loader:
             recipe=recipe,
             time_limit=section.time_limit,
         )
+
+    def _readers(self, section: ReadingsSection | None, portraits: Sequence[Portrait]) -> list[NamedJudge]:
+        """Judges of single pictures, with the values of an attribute as their words for apparent race."""
+        if section is None:
+            return []
+        known = levels_of(portraits)
+        levels = sorted(filter(None, known.get(section.attribute, ())))
+        if portraits and len(levels) < 2:
+            have = f"The portraits have {', '.join(known)}" if known else "The portraits have no attributes"
+            self._problem(
+                ("readings", "attribute"),
+                f"no two portraits differ in {section.attribute!r}.{did_you_mean(section.attribute, known)} {have}.",
+            )
+            return []
+        readers: dict[str, NamedJudge] = {}
+        for index, entry in enumerate(section.judges):
+            location = ("readings", "judges", index)
+            asked = self._reader_section(entry)
+            name = asked.name or asked.use
+            if name in readers:
+                self._problem(location, f"a second one is called {name!r}; give it another `name`")
+            if reader := self._reader(asked, name, levels, location):
+                same = [other.name for other in readers.values() if other.judge.spec.key == reader.judge.spec.key]
+                if same:
+                    self._problem(location, f"{name!r} would read exactly as {same[0]!r} does; remove one of them")
+                readers[name] = reader
+        return list(readers.values())
+
+    def _reader_section(self, entry: str | ReaderSection) -> ReaderSection:
+        """The section; a name stands for that judge of the audit, or for one of the registry."""
+        if isinstance(entry, ReaderSection):
+            return entry
+        given = cast("list[Any]", self._data.get("judges") or [])
+        for judge in (cast("Mapping[str, Any]", judge) for judge in given if isinstance(judge, Mapping)):
+            if (judge.get("name") or judge.get("use")) == entry:
+                return ReaderSection(use=judge["use"], name=entry, parameters=judge.get("parameters", {}))
+        return ReaderSection(use=entry)
+
+    def _reader(
+        self, section: ReaderSection, name: str, levels: Sequence[str], location: Location
+    ) -> NamedJudge | None:
+        try:
+            kind = registry.judge_class(section.use.partition(":")[0])
+        except StillmeError as error:
+            self._problem(location, str(error))
+            return None
+        if "reads" not in kind.Parameters.model_fields:
+            self._problem(
+                location, f"{name!r} cannot read single pictures; name a vision-language model, or a function"
+            )
+            return None
+        # Whatever a judge of pairs is told or shown twice: a reader sees one picture, once.
+        own = {key: value for key, value in section.parameters.items() if key not in ("disclosure", "order", "axes")}
+        parameters = {**own, "reads": levels}
+        judge: Judge | None = self._plugin("judge", section.use, parameters, location)
+        if judge is None:
+            return None
+        if self._ready and isinstance(judge, ChecksRequests):
+            for sentence in judge.problems((), ()):
+                self._problem(location, f"{name}: {sentence}")
+        recipe = registry.Recipe(
+            kind="judge", use=section.use, parameters=parameters, base=self._base, key=judge.spec.key
+        )
+        return NamedJudge(name=name, judge=judge, epochs=1, sentinel=SentinelSection(share=0), recipe=recipe)
 
     def _recipe(
         self, kind: registry.Buildable, section: EditorSection | JudgeSection, built: Editor | Judge

@@ -29,9 +29,18 @@ from stillme.design import (
 )
 from stillme.judges.ensemble import primary_of
 from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
-from stillme.protocols import Editor, Fingerprinted, HasProvider, HasValidityCards, Judge, KnowsAnswers, ValidityCard
+from stillme.protocols import (
+    Editor,
+    Fingerprinted,
+    HasNotes,
+    HasProvider,
+    HasValidityCards,
+    Judge,
+    KnowsAnswers,
+    ValidityCard,
+)
 from stillme.registry import Recipe
-from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, digest
+from stillme.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Spec, digest
 
 PLANTED_QUANTITIES = ("skin_delta_l", "unchanged")
 """Quantities that known-answer editors know in advance."""
@@ -51,6 +60,8 @@ class NamedEditor:
     """How to build it in another process; None for one that was built in Python."""
     time_limit: float | None = None
     """Seconds that one call may take, where audit.toml says."""
+    paper: str = ""
+    """The paper's editor that it is, where audit.toml says so."""
 
     def record(self, portraits: Sequence[Portrait]) -> EditorRecord:
         """What reading its rows needs."""
@@ -61,6 +72,7 @@ class NamedEditor:
             summary=_summary(self.editor),
             capabilities=self.editor.capabilities,
             answers=_planted(self.editor, portraits) if isinstance(self.editor, KnowsAnswers) else None,
+            paper=self.paper,
         )
 
 
@@ -134,6 +146,8 @@ class Audit:
     """Role prompts with their people."""
     extractors: tuple[NamedExtractor, ...] = ()
     """What describes the portraits; empty if no arm needs it."""
+    readers: tuple[NamedJudge, ...] = ()
+    """Who says what single pictures show."""
     features: Mapping[str, FeaturePrompt | NoFeaturePrompt] = field(default_factory=_nobody)
     """By portrait: the feature prompt, or why there is none; those not described yet are absent."""
 
@@ -145,6 +159,12 @@ class Audit:
                 continue
             words = self._instruction(named, portraits, arm, prompt)
             yield from self._seeded(named, portraits, arm, prompt, words)
+
+    def notes(self) -> Iterator[str]:
+        """What editors tell before their first edit."""
+        for named in self.editors:
+            if isinstance(named.editor, HasNotes):
+                yield from (f"{named.name}: {note}." for note in named.editor.notes(self.requests(named)))
 
     def requests_by_portrait(self) -> Iterator[Request]:
         """All requests to all editors, portrait by portrait, so that a judge can share work on one source."""
@@ -299,6 +319,7 @@ class Audit:
                 for named in self.judges
             ),
             extractors=tuple(ExtractorRecord(name=named.name, spec=named.extractor.spec) for named in self.extractors),
+            readers=tuple(named.record() for named in self.readers),
             analysis=Analysis(
                 factors=self.factors,
                 reference=dict(estimates.reference),
@@ -357,7 +378,7 @@ class Audit:
             spec = editor.editor.spec
             entry |= {"name": editor.name, "version": spec.version, "parameters": spec.stated}
             entry |= {"seeds": list(editor.seeds)}
-            entry.pop("time_limit")  # it changes no row of the run
+            del entry["time_limit"], entry["paper"]  # they change no row of the run
         for entry, judge in zip(plain["judges"], self.judges, strict=True):
             spec = judge.judge.spec
             del entry["sentinel"], entry["time_limit"]  # they change no row of the run
@@ -365,15 +386,13 @@ class Audit:
         primary = primary_of(self.config.ensemble.rule, self.ensemble)
         plain["ensemble"] |= {"combined": list(self.ensemble)} | ({"primary": primary} if primary else {})
         plain["mitigation"] = self._resolved_mitigation()
+        if self.config.readings:
+            plain["readings"]["judges"] = [_named_spec(named.name, named.judge.spec) for named in self.readers]
         return without_none(plain)
 
     def _resolved_mitigation(self) -> Json:
         """The extractors, if any is used; otherwise the section changes no row."""
-        described = [
-            {"name": named.name, "use": spec.use, "version": spec.version, "parameters": spec.stated}
-            for named in self.extractors
-            for spec in [named.extractor.spec]
-        ]
+        described = [_named_spec(named.name, named.extractor.spec) for named in self.extractors]
         return {"position": self._mitigation.position, "extractors": described} if described else None
 
     def kept_in(self, folder: Path) -> Audit:
@@ -393,6 +412,10 @@ class Audit:
     def hash(self) -> str:
         """Names the configuration."""
         return configuration_hash(self.resolved)
+
+
+def _named_spec(name: str, spec: Spec) -> dict[str, Json]:
+    return {"name": name, "use": spec.use, "version": spec.version, "parameters": spec.stated}
 
 
 def _content(editor: Editor, portraits: tuple[Portrait, ...], prompt: Prompt, arm: Arm, seed: int) -> str:

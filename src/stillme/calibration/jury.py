@@ -58,6 +58,8 @@ def run_jury(
     """Make and measure the edits as an audit, one editor for each edit, so that it resumes like one."""
     audit = build(
         editors={edit.name: HonestEditor(edit, portraits) for edit in edits},
+        # Every portrait is read once, not once for each editor.
+        judges=[{"use": "instruments", "parameters": {"cache": len(portraits)}}],
         portraits=portraits,
         prompts=[INSTRUCTION],
         factors=load().factors,
@@ -144,27 +146,45 @@ class Ruling:
     accusations: tuple[Trial, ...]
     """Innocent trials that read "larger than matters", or that a gate would fail."""
     found: Mapping[str, float]
-    """For guilty edits: by silent kind that was answered, the share of edits in which the guilt was found."""
+    """For guilty edits: by silent kind of which half of the edits or more were answered, the share of its editors that
+    were found. Answers of which the groups got too unequal shares find nobody."""
     unanswered: tuple[str, ...]
     """Silent kinds of which fewer than half of the edits were answered."""
 
     @property
+    def missed(self) -> tuple[str, ...]:
+        """The answered kinds in which the guilty are not found."""
+        return tuple(kind for kind, share in self.found.items() if share < load().limits.answered)
+
+    @property
     def problems(self) -> tuple[str, ...]:
         """Why it does not pass; empty if it does."""
-        return tuple(self._problems())
+        return (*self.wrongs, *self.misses)
 
-    def _problems(self) -> Iterator[str]:
-        limits = load().limits
+    @property
+    def wrongs(self) -> tuple[str, ...]:
+        """What it says of the innocent that it must not."""
+        return tuple(self._wrongs())
+
+    @property
+    def misses(self) -> tuple[str, ...]:
+        """What it does not say of the guilty that it must."""
+        return tuple(self._misses())
+
+    def _wrongs(self) -> Iterator[str]:
         if self.accusations:
             names = ", ".join(dict.fromkeys(f"{trial.edit.name} by {trial.factor}" for trial in self.accusations))
             yield f"{self.quantity} accuses the innocent: {names}"
         if self.differs > self.allowed:
             allowed = f"{self.allowed} of {self.trials} allowed"
             yield f"{self.quantity} differs in {self.differs} innocent trials; {allowed}"
+
+    def _misses(self) -> Iterator[str]:
+        limits = load().limits
         if kinds := len(self.found) + len(self.unanswered):
-            found = sum(share >= limits.answered for share in self.found.values())
+            found = len(self.found) - len(self.missed)
             if found < limits.found * len(self.found) or not self.found:
-                missed = ", ".join(kind for kind, share in self.found.items() if share < limits.answered)
+                missed = ", ".join(self.missed)
                 yield f"{self.quantity} finds the guilty in {found} of {len(self.found)} kinds; missed: {missed}"
             if len(self.unanswered) > limits.unanswered * kinds:
                 yield f"{self.quantity} leaves {len(self.unanswered)} of {kinds} kinds unanswered: {self.unanswered}"
@@ -184,11 +204,10 @@ def _ruling(quantity: str, trials: Sequence[Trial]) -> Ruling:
     unanswered: list[str] = []
     for kind in dict.fromkeys(trial.edit.kind for trial in guilty):
         by_preset = [trial for trial in guilty if trial.edit.kind == kind and trial.factor == "preset"]
-        answered = [trial for trial in by_preset if trial.word]
-        if np.mean([trial.answered if trial.word else 0.0 for trial in by_preset]) < jury.limits.answered:
+        if np.mean([trial.answered for trial in by_preset]) < jury.limits.answered:
             unanswered.append(kind)
         else:
-            found[kind] = float(np.mean([trial.word == LARGER for trial in answered]))
+            found[kind] = float(np.mean([trial.word == LARGER for trial in by_preset]))
     return Ruling(
         quantity=quantity,
         trials=len(silent),

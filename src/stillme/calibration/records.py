@@ -10,9 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stillme.calibration.stress import Moved, Stress, read_stress, table
 from stillme.design import Design, JudgeRecord
-from stillme.estimates.standing import CONTROL_PAIRS, Standing, blind_on, within
+from stillme.estimates.standing import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within
 from stillme.files import write_json
 from stillme.home import data_folder
 from stillme.results import Run
@@ -25,6 +24,43 @@ if TYPE_CHECKING:
     from stillme.audit import Audit
 
 EVERYONE = "everyone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """One axis under one variant, against the same pairs as they are."""
+
+    asked: int
+    scored: int
+    mean: float | None
+    """How far scores move, on average; None where no pair was scored both times."""
+    largest: float | None
+
+    def __str__(self) -> str:
+        if self.mean is None or self.largest is None:
+            return f"scored {self.scored} of {self.asked}"
+        return f"{self.mean:.2f} (at most {self.largest:g})"
+
+
+Stress = Mapping[str, Mapping[str, Moved]]
+"""By axis and variant."""
+
+
+def stress_table(moved: Stress) -> Iterator[str]:
+    """For people."""
+    if not moved:
+        return
+    forms = list(next(iter(moved.values())))
+    yield "Stress check: how far scores move, on average, when the same pair is shown in another form"
+    width = max(len(axis) for axis in moved) + 2
+    yield "  " + "axis".ljust(width) + "".join(form.ljust(24) for form in forms)
+    for axis, by_form in moved.items():
+        yield ("  " + axis.ljust(width) + "".join(str(by_form[form]).ljust(24) for form in forms)).rstrip()
+
+
+def read_stress(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Stress:
+    """What `asdict` made of it."""
+    return {axis: {form: Moved(**entry) for form, entry in by_form.items()} for axis, by_form in data.items()}
 
 
 class Verdict(StrEnum):
@@ -118,7 +154,7 @@ class Calibration:
                 first = group == EVERYONE
                 verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, Verdict.UNTESTED)
                 lines.append(_line(axis if first else "", group, result, str(verdict)))
-        stress = ["", *table(self.stress)] if self.stress else []
+        stress = ["", *stress_table(self.stress)] if self.stress else []
         return "\n".join([*lines, *self._invalid(), *stress])
 
     def invalid_after(self, axis: str, group: str) -> tuple[str, ...]:
@@ -231,9 +267,11 @@ def calibration_of_judge(judge: JudgeRecord) -> Calibration | None:
 def standing_of(run: Run) -> Standing:
     """What calibration says of a run's judges, for the skin tones of its people; judges never calibrated are absent.
 
+    People are not asked for a calibration: they are what judges are held against.
+
     An ensemble stands as its weakest member on each axis: it passed only if all of them did.
     """
-    standing: dict[str, dict[str, str]] = {}
+    standing: dict[str, dict[str, str]] = {name: {PEOPLE: "passed"} for name in run.design.people}
     tones = _Tones(run)
     for judge in run.judges:
         if known := calibration_of_judge(judge):

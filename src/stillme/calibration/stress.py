@@ -8,7 +8,6 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from stillme import images, registry
+from stillme.calibration.records import Moved, Stress
 from stillme.files import write_whole
 from stillme.judges.questions import AXES
 from stillme.protocols import Judge
@@ -35,26 +35,6 @@ _ABOUT_THE_EDIT = "edit_success"
 """The axis that means something else when the pictures are swapped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """One axis under one variant, against the same pairs as they are."""
-
-    asked: int
-    scored: int
-    mean: float | None
-    """How far scores move, on average; None where no pair was scored both times."""
-    largest: float | None
-
-    def __str__(self) -> str:
-        if self.mean is None or self.largest is None:
-            return f"scored {self.scored} of {self.asked}"
-        return f"{self.mean:.2f} (at most {self.largest:g})"
-
-
-Stress = Mapping[str, Mapping[str, Moved]]
-"""By axis and variant."""
-
-
 def stress(judge: str, parameters: Mapping[str, Any], folder: Path, *, pairs: int, second: str = "") -> Stress:
     """Ask a judge about the same pairs in several forms; `second` is the address of the same model elsewhere.
 
@@ -71,23 +51,6 @@ def stress(judge: str, parameters: Mapping[str, Any], folder: Path, *, pairs: in
         answers |= _answers(elsewhere, [(ELSEWHERE, pair) for pair in _in_form(shown, AS_IT_IS, folder)], folder)
         forms = (*forms, ELSEWHERE)
     return dict(_moved(here.capabilities.axes, forms[1:], len(shown), answers))
-
-
-def table(moved: Stress) -> Iterator[str]:
-    """For people."""
-    if not moved:
-        return
-    forms = list(next(iter(moved.values())))
-    yield "Stress check: how far scores move, on average, when the same pair is shown in another form"
-    width = max(len(axis) for axis in moved) + 2
-    yield "  " + "axis".ljust(width) + "".join(form.ljust(24) for form in forms)
-    for axis, by_form in moved.items():
-        yield ("  " + axis.ljust(width) + "".join(str(by_form[form]).ljust(24) for form in forms)).rstrip()
-
-
-def read_stress(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Stress:
-    """What `asdict` made of it."""
-    return {axis: {form: Moved(**entry) for form, entry in by_form.items()} for axis, by_form in data.items()}
 
 
 def _known_pairs(axes: Sequence[str]) -> Iterator[Pair]:

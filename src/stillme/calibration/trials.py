@@ -50,8 +50,11 @@ class Sources:
         return self.changed < FULL.changed or self.null < FULL.null
 
 
-FULL = Sources(changed=24, null=60)
-"""Enough for the limits where every answer is right. Where a set has fewer of a tone, all of them."""
+FULL = Sources(changed=32, null=60)
+"""Enough for the limits where every answer is right. Where a set has fewer of a tone, all of them.
+
+What changes one axis is a null edit of another, which takes 25 answers, and some sources abstain.
+"""
 QUICK = Sources(changed=4, null=4)
 """A first look."""
 
@@ -81,16 +84,19 @@ def calibrate(
     results = joined(pixels.results, _null_answers(folder / "null", judge, parameters, null, conditions).results)
     people = list({portrait.id: portrait for portrait in (*chosen, *null)}.values())
     subjects: list[Portrait] = []
-    for place, where in enumerate([renders] if renders else embedded_renders(), start=1):
+    # A first look takes the first folder alone; the further subjects are there for limits.
+    folders = [renders] if renders else embedded_renders()[: 1 if sources.is_first_look else None]
+    for place, where in enumerate(folders, start=1):
         scenes = folder / f"renders-{place}"
         answered = _answers(scenes, judge, parameters, _render_audit(where, scenes), conditions)
         results = joined(results, answered.results)
         subjects += load_folder(where)
     if AREA in axes:  # others could not tell what was skipped, and may cost money
         planted = folder / "planted"
-        answered = _answers(planted, judge, parameters, _planted_audit(chosen, planted), conditions)
+        answered = _answers(planted, judge, parameters, _planted_audit(null, planted), conditions)
         results = joined(results, answered.results)
-    tried = f"{len(people)} of the {len(everyone)} embedded portraits, {len(subjects)} rendered subjects"
+    rendered_people = len({subject.id for subject in subjects})
+    tried = f"{len(people)} of the {len(everyone)} embedded portraits, {rendered_people} rendered subjects"
     if photographs is not None:
         faces = [portrait for portrait in load_folder(photographs) if regions_of(portrait.image) is not None]
         some = _chosen(faces, sources.changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -58,13 +59,17 @@ def compare(
     from stillme.comparison import choose, match, pairs, showing
     from stillme.comparison import compare as compare_sides
     from stillme.comparison import markdown as writing
+    from stillme.comparison.readings import reading_changes
     from stillme.store.buckets import PicturesToShow
 
     with ExitStack() as stack:
         runs = [stack.enter_context(opened_run(path)) if path else None for path in (first, second)]
         one, other = choose(cast("Run", runs[0]), runs[1], editors)
         matched = match(one, other, common=common)
+        appears, missing = reading_changes(one, other, matched)
         comparison = compare_sides(matched)
+        notes = (*comparison.notes, *([missing] if missing else []))
+        comparison = replace(comparison, appears=appears, notes=notes)
         pictures = PicturesToShow(*(chosen.run.store.pictures for chosen in (one, other)))
         # While the runs are open: a bundle's pictures are gone after that.
         worst = pairs.worst_pairs(matched, comparison, pictures.path_of) if html else []

@@ -94,9 +94,16 @@ def use_one_blas_thread() -> None:
         del os.environ[name]  # programs that this process starts choose for themselves
 
 
+EDITED = (
+    "Note: audit.toml was changed after this run was recorded. The recorded configuration is used; `stillme run` "
+    "applies the new one."
+)
+
+
 @contextmanager
 def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writes: bool = False) -> Generator[Run]:
-    """The run that the command line names: a folder, or a sealed bundle. Differences from its record are printed."""
+    """The run that the command line names: a folder, or a sealed bundle. A changed audit.toml is noted."""
+    from stillme.design import is_edited
     from stillme.errors import StillmeError
     from stillme.files import is_bundle
     from stillme.results import Run, folder_of
@@ -110,9 +117,6 @@ def opened_run(path: Path, out: Path | None = None, *, quiet: bool = False, writ
             yield run
         return
     with Run.open(folder_of(path, out)) as run:
-        if not quiet:
-            from stillme.results.drift import drift, sentence
-
-            if differences := drift(run):
-                echo(sentence(differences), err=True)
+        if not quiet and is_edited(run.folder):
+            echo(EDITED, err=True)
         yield run

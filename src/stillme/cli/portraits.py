@@ -14,8 +14,7 @@ from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.cli.progress import Progress
-    from stillme.curation.squares import Crop
-    from stillme.curation.versions import Written
+    from stillme.curation.versions import Crop, Written
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -126,7 +125,7 @@ def curate(
 
     require("curate")
     from stillme.cli.progress import progress
-    from stillme.curation.pages.serving import serve
+    from stillme.curation.pages.app import serve
 
     with progress() as shown:
         serve(
@@ -207,7 +206,7 @@ def verify(home: Path, as_json: bool) -> None:
     DIR is one version or a folder of versions. Every file is compared with SHA256SUMS, and every picture is
     checked for size and metadata. Exits with 1 if anything is wrong.
     """
-    from stillme.curation.verifying import verify as check
+    from stillme.curation.versions import verify as check
 
     versions = check(home)
     if as_json:

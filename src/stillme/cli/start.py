@@ -12,7 +12,7 @@ from stillme.cli.options import json_option, print_json, print_next, print_open
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.audit.experiments import Experiment
+    from stillme.audit.experiments import Cases, Experiment
 
 
 @click.command()
@@ -43,6 +43,13 @@ if TYPE_CHECKING:
     help="For `mitigation`: the first experiment's run, whose baseline edits are taken over.",
 )
 @click.option(
+    "--cases",
+    type=click.Choice(["stratified", "drifted"]),
+    default="stratified",
+    show_default=True,
+    help="For `mitigation`: drawn before any result (§4.3, Appendix H), or those of --from that drifted (D.2).",
+)
+@click.option(
     "--plugin", metavar="NAME", help="A package with an editor and a judge of this name instead, to change and install."
 )
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
@@ -53,6 +60,7 @@ def new(
     like: str | None,
     portraits: Path | None,
     run: Path | None,
+    cases: Cases,
     plugin: str | None,
     force: bool,
 ) -> None:
@@ -72,7 +80,9 @@ def new(
         return
     from stillme.planning.starting import Start, start
 
-    wanted = Start(title=title, experiment=experiment, as_paper=like == "paper", portraits=portraits, run=run)
+    wanted = Start(
+        title=title, experiment=experiment, as_paper=like == "paper", portraits=portraits, run=run, cases=cases
+    )
     for sentence in start(folder, wanted, force=force):
         echo(sentence)
     print_next("plan" if experiment else "run", folder)

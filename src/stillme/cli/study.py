@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from stillme.cli.options import Command, json_option, opened_run, print_json, print_next
-from stillme.cli.prolific import prolific
 from stillme.cli.terminal import echo
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -17,12 +16,6 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 def _study_argument(command: Command) -> Command:
     return click.argument("study", type=_FOLDER, default=".", metavar="[STUDY]")(command)
-
-
-def _database_option(command: Command) -> Command:
-    return click.option(
-        "--database", envvar="STILLME_STUDY_DATABASE", help="postgresql://user@host/name; by default SQLite in STUDY."
-    )(command)
 
 
 _HELP = """Have raters score edits, blind, and compare them with models.
@@ -82,7 +75,11 @@ def study_group() -> None:
     show_default=True,
     help="Side of the square that every picture is fitted to, in pixels.",
 )
-@click.option("--prolific", is_flag=True, help="Add a [prolific] section to fill in.")
+@click.option(
+    "--recruit",
+    type=click.Choice(["prolific", "mturk", "class"]),
+    help="Add a [recruiting] section: participants enter by the study's address. Without it, by personal links.",
+)
 @click.option(
     "--disclosure",
     type=click.Choice(["blind", "paper"]),
@@ -99,6 +96,7 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
     """
     from stillme.study.drawing import Design, new_study
 
+    design["recruit"] = design["recruit"] or ""
     for name in ("items", "per_task", "gold", "attention", "repeats", "side"):
         least = 0 if name in ("gold", "attention", "repeats") else 1
         if design[name] < least:
@@ -128,24 +126,22 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
 
 @study_group.command()
 @_study_argument
-@_database_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 allows other machines.")
 @click.option("--port", type=int, help="By default the first free port from 8470.")
 @click.option("--public-url", default="", help="The https address of the proxy in front.")
 @click.option(
     "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="A proxy that is trusted to name the client."
 )
-@click.option("--workers", default=1, show_default=True, help="Processes; more than one needs PostgreSQL.")
-def serve(study: Path, database: str | None, proxies: tuple[str, ...], **options: Any) -> None:
+def serve(study: Path, proxies: tuple[str, ...], **options: Any) -> None:
     """Serve a study until interrupted.
 
     By default only this machine can connect. Every answer is on disk before the page confirms it. Changed texts or
     questions in study.toml are a new version, for people who have not begun.
     """
-    from stillme.study.serving import ServeOptions
-    from stillme.study.serving import serve as run
+    from stillme.study.app import ServeOptions
+    from stillme.study.app import serve as run
 
-    run(study, ServeOptions(database=database, proxies=proxies, **options), echo)
+    run(study, ServeOptions(proxies=proxies, **options), echo)
     print_next("study", "status", study)
 
 
@@ -158,8 +154,8 @@ def preview(study: Path, **options: Any) -> None:
 
     Every page from consent to the completion code, and the admin pages. Nothing of it is kept.
     """
-    from stillme.study.serving import ServeOptions
-    from stillme.study.serving import preview as run
+    from stillme.study.app import ServeOptions
+    from stillme.study.app import preview as run
 
     run(study, ServeOptions(**options), echo)
     print_next("study", "serve", study)
@@ -168,10 +164,9 @@ def preview(study: Path, **options: Any) -> None:
 @study_group.command()
 @click.argument("count", type=click.IntRange(1, 10_000))
 @_study_argument
-@_database_option
 @click.option("--address", default="", help="Printed in front of each link, such as https://study.example")
 @json_option
-def invite(study: Path, database: str | None, count: int, address: str, as_json: bool) -> None:
+def invite(study: Path, count: int, address: str, as_json: bool) -> None:
     """Make COUNT personal invitation links, for participants who are not from Prolific.
 
     Only their hashes are stored, so save the links now.
@@ -179,7 +174,7 @@ def invite(study: Path, database: str | None, count: int, address: str, as_json:
     from stillme.study.entry import invite as make
     from stillme.study.opening import open_study
 
-    with open_study(study, database) as opened:
+    with open_study(study) as opened:
         links = [f"{address.rstrip('/')}/i/{code}" for code in make(opened, count)]
     if as_json:
         print_json(links)
@@ -190,17 +185,16 @@ def invite(study: Path, database: str | None, count: int, address: str, as_json:
 
 @study_group.command()
 @_study_argument
-@_database_option
 @json_option
-def status(study: Path, database: str | None, as_json: bool) -> None:
+def status(study: Path, as_json: bool) -> None:
     """Show a study's progress: tasks, pay per hour, agreement, flags.
 
     Works while the study is served. Exits with 1 if the median pay is below the study's floor.
     """
     from stillme.study.opening import open_study
-    from stillme.study.overview import overview_of
+    from stillme.study.progress import overview_of
 
-    with open_study(study, database) as opened:
+    with open_study(study) as opened:
         overview = overview_of(opened)
     if as_json:
         print_json(overview.as_json())
@@ -213,7 +207,6 @@ def status(study: Path, database: str | None, as_json: bool) -> None:
 
 @study_group.command()
 @_study_argument
-@_database_option
 @click.option(
     "--format",
     "kind",
@@ -224,7 +217,7 @@ def status(study: Path, database: str | None, as_json: bool) -> None:
 )
 @click.option("--to", type=_FOLDER, help="By default `export` in the study.")
 @json_option
-def export(study: Path, database: str | None, kind: Any, to: Path | None, as_json: bool) -> None:
+def export(study: Path, kind: Any, to: Path | None, as_json: bool) -> None:
     """Write ratings, items, raters and exclusions as tables, with a codebook.
 
     Raters have pseudonyms, and times count from each rater's start.
@@ -232,7 +225,7 @@ def export(study: Path, database: str | None, kind: Any, to: Path | None, as_jso
     from stillme.study.export import export_study
     from stillme.study.opening import open_study
 
-    with open_study(study, database) as opened:
+    with open_study(study) as opened:
         written = export_study(opened, to or study / "export", kind)
     if as_json:
         print_json({"files": [str(path) for path in written]})
@@ -244,24 +237,47 @@ def export(study: Path, database: str | None, kind: Any, to: Path | None, as_jso
 @study_group.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @_study_argument
-@_database_option
 @json_option
-def submissions(study: Path, database: str | None, file: Path, as_json: bool) -> None:
-    """Apply the submission statuses of Prolific's export (FILE).
+def submissions(study: Path, file: Path, as_json: bool) -> None:
+    """Apply the submission statuses of a platform's export (FILE), and list whom to approve or reject there.
 
-    Returned, timed-out and screened-out submissions free their places. Rejected ones are excluded. The Prolific
-    IDs of approved ones are deleted.
+    Reads the CSV of Prolific, of MTurk, or one with the columns participant, submission and status. Returned, timed-out
+    and screened-out submissions free their places. Rejected ones are excluded. The ids of approved ones are deleted.
+    decisions.csv in STUDY has the approvals and rejections to paste back.
     """
     from stillme.study.opening import open_study
     from stillme.study.submissions import apply_statuses
 
-    with open_study(study, database) as opened:
-        done = apply_statuses(opened, file)
+    with open_study(study) as opened:
+        applied = apply_statuses(opened, file)
     if as_json:
-        print_json(dict(done))
-    else:
-        echo(", ".join(f"{count} {what}" for what, count in done.items()) or "nothing to do")
-        print_next("study", "status", study)
+        print_json({"done": dict(applied.done), "decisions": dict(applied.decisions), "file": str(applied.file or "")})
+        return
+    echo(", ".join(f"{count} {what}" for what, count in applied.done.items()) or "nothing to do")
+    if applied.file:
+        counts = ", ".join(f"{count} to {what}" for what, count in sorted(applied.decisions.items()))
+        echo(f"Wrote {applied.file}: {counts}. Read it before you paste it; it holds ids.")
+    print_next("study", "status", study)
+
+
+@study_group.command()
+@_study_argument
+@json_option
+def purge(study: Path, as_json: bool) -> None:
+    """Delete every participant's id, and the keyed hashes by which they could be found again.
+
+    For when all are paid: the study must be closed, and the last day to withdraw over. Answers stay, under pseudonyms.
+    """
+    from stillme.study.opening import open_study
+    from stillme.study.submissions import purge as purge_ids
+
+    with open_study(study) as opened:
+        gone = purge_ids(opened)
+    if as_json:
+        print_json(gone.as_json())
+        return
+    echo(f"Deleted {gone.ids} ids and the keyed hashes of {gone.hashes} participants, in the database and its log.")
+    print_next("study", "export", study)
 
 
 @study_group.command()
@@ -276,7 +292,6 @@ def password(study: Path) -> None:
 
 @study_group.command()
 @_study_argument
-@_database_option
 @click.option(
     "--run", "run_folder", type=_FOLDER, help="Where the run is now; by default where the study was drawn from."
 )
@@ -286,24 +301,53 @@ def password(study: Path) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Prolific's demographic export, for Table 17. Only counts are kept, and none below 5.",
 )
+@click.option("--exclude-flagged", "flagged", flag_value="exclude", help="Exclude raters who failed checks.")
+@click.option("--include-flagged", "flagged", flag_value="include", help="Count raters who failed checks.")
+@click.option("--dry-run", is_flag=True, help="Only show who will count; change nothing.")
 @json_option
 def close(
-    study: Path, database: str | None, run_folder: Path | None, wait: float, demographics: Path | None, as_json: bool
+    study: Path,
+    run_folder: Path | None,
+    wait: float,
+    demographics: Path | None,
+    flagged: Any,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Stop taking answers and add the ratings to the run, as the judge `people`.
 
-    Each finished rater's ratings of an edit become one assessment. Whose answers have been added can no longer
-    withdraw. Whoever is still rating is thanked and paid. Running it again adds only new ratings.
+    Raters who failed attention checks, known answers or answered straight down are listed first. Unless `exclude` in
+    study.toml says what becomes of them, you are asked. Each finished rater's ratings of an edit become one assessment.
+    Whose answers have been added can no longer withdraw. Whoever is still rating is thanked and paid. Running it again
+    adds only new ratings.
     """
-    from stillme.study.closing import close_study
-    from stillme.study.demographics import describe
+    from stillme.study.closing import UndecidedRaters, close_study
     from stillme.study.opening import open_study
+    from stillme.study.progress import ids_held
+    from stillme.study.submissions import describe
 
-    with open_study(study, database) as opened:
-        done = close_study(opened, run_folder, wait=wait)
-        described = describe(opened, demographics, Path(done.run)) if demographics else None
+    options: dict[str, Any] = {"wait": wait, "dry_run": dry_run}
+    with open_study(study) as opened:
+        try:
+            done = close_study(opened, run_folder, flagged=flagged or "ask", **options)
+        except UndecidedRaters as undecided:
+            if as_json or not sys.stdin.isatty():
+                raise
+            echo(str(undecided).rpartition("\n")[0], err=True)
+            leave_out = click.confirm("Exclude them?", err=True)
+            done = close_study(opened, run_folder, flagged="exclude" if leave_out else "include", **options)
+        described = describe(opened, demographics, Path(done.run)) if demographics and not dry_run else None
+        held = ids_held(opened)
     if as_json:
-        print_json(done.as_json())
+        print_json({**done.as_json(), "ids_held": held.as_json()})
+        return
+    for case in done.flagged:
+        echo(f"failed checks: {case}", err=True)
+    excluded = ", ".join(f"{count} {reason}" for reason, count in done.excluded.items())
+    who = f"{done.raters} raters count; {f'excluded: {excluded}' if excluded else 'no one is excluded'}. {done.rule}"
+    if dry_run:
+        echo(f"{who}\nNothing was changed.")
+        print_next("study", "close", study)
         return
     if done.ended:
         echo(f"{done.ended} tasks were under way and have been ended; their page says so and pays by code.", err=True)
@@ -316,14 +360,13 @@ def close(
         return
     echo(
         f"{done.added:,} assessments by {done.raters} raters added to {done.run}"
-        f"{f'; {done.already:,} were added before' if done.already else ''}"
-        f"{f'; {done.excluded} raters excluded' if done.excluded else ''}.\n"
+        f"{f'; {done.already:,} were added before' if done.already else ''}.\n"
+        f"{who}\n"
         f"To see them in the report, add to audit.toml:\n\n"
         f'[[judges]]\nuse = "people"\nepochs = {max(1, done.epochs)}\n'
     )
     if described:
         echo(f"Table 17 describes {described.count} of the raters; nothing about single people was kept.")
+    if held:
+        echo(str(held))
     print_next("run", done.run, "--only", "estimate")
-
-
-study_group.add_command(prolific)

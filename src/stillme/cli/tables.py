@@ -94,6 +94,9 @@ def tables(
     mitigation      each arm against the baseline, by group, with the asymmetry
     above_floor     each arm minus the no-op arm
     roles           how often role edits follow the stereotype
+    shifts          how much more often a group is read as another after the edit than before
+    transitions     what unedited portraits are read as, and what their edits are read as
+    readings        what readers say by group: doubts and refusals included
     agreement       between judges, and among people
     position_bias   a model that sees the edited picture first against the source first
     repeatability   the spread of a model's answers to the same question
@@ -165,6 +168,7 @@ def _chosen(names: Sequence[str], *, everything: bool) -> Sequence[str]:
 
 
 def _paper_tables(run: Run, chosen: Chosen, kind: str, *, as_json: bool) -> list[Mapping[str, Any]]:
+    from stillme.results.paper_names import missing_names
     from stillme.tables.paper import make_tables, write
     from stillme.tables.paper.writing import FORMATS
 
@@ -172,6 +176,8 @@ def _paper_tables(run: Run, chosen: Chosen, kind: str, *, as_json: bool) -> list
     entries = [_entry(table, write(table, run.folder)) for table in made]
     if not as_json:
         echo("\n".join(FORMATS[kind](table) for table in made), nl=False)
+        if hint := missing_names(run.design):
+            echo(f"\n{hint}", err=True)
         echo(f"\nWrote {run.folder / 'tables' / 'paper'}", err=True)
     return entries
 

@@ -33,7 +33,7 @@ def cells_of(chosen: Chosen, *, by_place: bool) -> dict[Cell, int]:
     rows: list[int] = np.flatnonzero(chosen.results.edits.editor == index).tolist()
     places = {seed: place for place, seed in enumerate(chosen.editor.seeds)}
     return {
-        _cell(recorded.request(design), places[recorded.seed] if by_place else recorded.seed): row
+        _cell(recorded.request(design), places.get(recorded.seed, 0) if by_place else recorded.seed): row
         for row, recorded in zip(rows, chosen.run.requests(chosen.editor.name), strict=True)
     }
 

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from stillme import estimates
 from stillme.comparison.direction import Worse, unchanged_value, worse_when
 from stillme.comparison.matching import Matched
-from stillme.estimates import EditState, GapChanges, PairedEffect, benjamini_hochberg
+from stillme.estimates import EditState, GapChanges, PairedEffect, RatingState, benjamini_hochberg
+from stillme.estimates.abstention import Abstention, uneven_among
 from stillme.estimates.cuts import rate_of
+from stillme.estimates.directions import Shift
 from stillme.estimates.gap_changes import GapVerdict
 from stillme.estimates.headlines import deciding, is_drift, is_headline, order_of
 from stillme.estimates.words import Word, smallest_effect, word_for
@@ -113,6 +117,8 @@ class Comparison:
     changes: tuple[Change, ...]
     """Headline quantities first."""
     gaps: tuple[GapChange, ...]
+    appears: tuple[Shift, ...] = ()
+    """By readers: how much more often the second editor's edits appear to be something than the first's."""
     untestable: int = 0
     """Headline comparisons in which so few portraits changed at all that no test could find anything."""
 
@@ -260,11 +266,13 @@ def _loss(quantity: str, worse: Worse, before: float, after: float) -> float:
 
 def _gap_changes(gaps: Sequence[GapChanges], changes: Sequence[Change], matched: Matched) -> Iterator[GapChange]:
     fewer_made = {(change.arm, change.factor) for change in changes if change.is_headline and _leaves_undone(change)}
+    silent = _uneven(matched)
     for gap in gaps:
         clearest, smallest = gap.clearest, smallest_effect(gap.quantity, matched.settings.smallest_effects)
         p = 1.0 if gap.verdict == "unclear" else 0.0  # the interval holds for all pairs together, so it is the test
         word = word_for(clearest.outcome, p=p, smallest=smallest, units=gap.portraits)
-        verdict = _said(word, _GAP_VERDICTS[gap.verdict])
+        uneven = silent.get((gap.judge, _axis_of(gap.quantity), gap.factor), "")
+        verdict = "unclear" if uneven else _said(word, _GAP_VERDICTS[gap.verdict])
         no_gain = verdict == "better" and is_drift(gap.quantity) and (gap.editor, gap.factor) in fewer_made
         yield GapChange(
             quantity=gap.quantity,
@@ -281,8 +289,34 @@ def _gap_changes(gaps: Sequence[GapChanges], changes: Sequence[Change], matched:
             verdict="changed" if no_gain else verdict,
             portraits=gap.portraits,
             pairs=gap.edits,
-            note=estimates.mark(matched.standing, gap.judge, gap.quantity),
+            note=uneven or estimates.mark(matched.standing, gap.judge, gap.quantity),
         )
+
+
+def _uneven(matched: Matched) -> Mapping[tuple[str, str, str], str]:
+    """By judge, axis and factor: that the judge abstains on some groups more than others."""
+    edits = matched.edits
+    return {
+        (judge, axis, factor): f"{sentence} ({label})"
+        for (axis, label, _, judge, factor), sentence in uneven_among(
+            Abstention(
+                quantity=score.axis,
+                editor=label,
+                arm="",
+                judge=score.judge,
+                factor=factor,
+                group=group,
+                answered=int(np.count_nonzero(inside & (score.state == RatingState.RATED))),
+                abstained=int(np.count_nonzero(inside & (score.state == RatingState.ABSTAINED))),
+            )
+            for score in matched.scores
+            for factor in matched.settings.factors
+            for groups, of_portrait in (edits.levels(factor),)
+            for side, label in enumerate(matched.labels)
+            for number, group in enumerate(groups)
+            for inside in ((edits.arm == side) & (of_portrait[edits.portrait] == number),)
+        ).items()
+    }
 
 
 def _place(change: Change | GapChange) -> tuple[bool, int, str, str, str, str, str]:

@@ -8,6 +8,8 @@ from typing import Any
 from stillme import numbers
 from stillme.comparison.changes import Change, Comparison, GapChange, Verdict
 from stillme.comparison.markdown import plain, table
+from stillme.estimates.directions import Shift
+from stillme.rubric.readings import TOWARD_REFERENCE
 from stillme.types import Interval, NotEstimable
 
 _TITLES: tuple[tuple[Verdict, str], ...] = (
@@ -25,6 +27,10 @@ _HEADS = ("quantity", "for whom", "before", "after", "change", "interval", "q", 
 _GAP_HEADS = ("gap in", "between", "before", "after", "change", "interval", "p", "further pairs", "judge")
 
 
+_INTO_WHAT = "Into what: share of edits that appear so to a reader"
+_APPEARS_HEADS = ("appears", "of portraits labelled", "before", "after", "change", "interval", "p", "", "reader")
+
+
 def as_text(comparison: Comparison) -> str:
     """For a terminal."""
     lines = [_head(comparison), *comparison.notes]
@@ -36,6 +42,8 @@ def as_text(comparison: Comparison) -> str:
         gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict == verdict]
         if gaps:
             lines += ["", title, *_aligned(_GAP_HEADS, [_gap_row(gap) for gap in gaps])]
+    if comparison.appears:
+        lines += ["", _INTO_WHAT, *_aligned(_APPEARS_HEADS, [_appears_row(shift) for shift in comparison.appears])]
     return "\n".join([*lines, "", _rest(comparison)])
 
 
@@ -51,6 +59,8 @@ def as_markdown(comparison: Comparison) -> str:
     gaps = [gap for gap in _headline_gaps(comparison) if gap.verdict != "unclear"]
     lines += ["", "## Gaps between groups that changed", ""]
     lines += table(_GAP_HEADS, map(_gap_row, gaps)) if gaps else ["None."]
+    if comparison.appears:
+        lines += ["", f"## {_INTO_WHAT}", "", *table(_APPEARS_HEADS, map(_appears_row, comparison.appears))]
     lines += ["", _rest(comparison), "", "## Every headline comparison", ""]
     lines += table(_HEADS, [_row(change) for change in comparison.changes if change.is_headline])
     return "\n".join(lines) + "\n"
@@ -69,7 +79,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "tested": comparison.tested,
         "changes": [_change_json(change) for change in comparison.changes],
         "gaps": [_gap_json(gap) for gap in comparison.gaps],
-    }
+    } | ({"appears": [_appears_json(shift) for shift in comparison.appears]} if comparison.appears else {})
 
 
 def _head(comparison: Comparison) -> str:
@@ -128,6 +138,19 @@ def _gap_row(gap: GapChange) -> tuple[str, ...]:
         "" if gap.p is None else numbers.p_number(gap.p),
         str(gap.others),
         gap.note,
+    )
+
+
+def _appears_row(shift: Shift) -> tuple[str, ...]:
+    arm = f" ({shift.arm})" if shift.arm != "baseline" else ""
+    return (
+        f"{shift.target}{arm}",
+        shift.group,
+        *(numbers.percent(share) for share in (shift.before, shift.after)),
+        *_interval(TOWARD_REFERENCE, shift.outcome),
+        "" if shift.holm is None else numbers.p_number(shift.holm),
+        shift.word or "",
+        shift.judge,
     )
 
 
@@ -194,6 +217,23 @@ def _gap_json(gap: GapChange) -> dict[str, Any]:
         "portraits": gap.portraits,
         "pairs": gap.pairs,
         "judge_note": gap.note,
+    }
+
+
+def _appears_json(shift: Shift) -> dict[str, Any]:
+    return {
+        "arm": shift.arm,
+        "judge": shift.judge,
+        "axis": shift.axis,
+        "group": shift.group,
+        "target": shift.target,
+        "before": shift.before,
+        "after": shift.after,
+        **_outcome_json(shift.outcome),
+        "p": shift.p,
+        "holm": shift.holm,
+        "word": shift.word,
+        "portraits": shift.units,
     }
 
 

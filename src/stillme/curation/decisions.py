@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from stillme.curation.pools import Pools
-from stillme.curation.sampling import Cell
+from stillme.curation.pools import Cell, Pools
 from stillme.errors import StillmeError
 from stillme.types import Json, digest
 
@@ -147,3 +148,206 @@ def has_log(folder: Path) -> bool:
 def _action(row: tuple[Any, ...]) -> Action:
     number, at, curator, cell, kind, detail = row
     return Action(id=number, at=at, curator=curator, cell=tuple(json.loads(cell)), kind=kind, detail=json.loads(detail))
+
+
+State = Literal["open", "agreed", "voted", "settled", "contested", "empty"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Opinion:
+    """What one curator has done in one cell, after all undoing."""
+
+    order: list[str] = field(default_factory=list[str])
+    """The order of the candidates on the screen."""
+    ticked: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    rejected: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict[str, tuple[tuple[str, ...], str]])
+    """Candidate → reasons, and words of the curator's own."""
+    chosen: list[str] = field(default_factory=list[str])
+    nobody: str | None = None
+    """Why no candidate fits; None where one does, or nothing was decided."""
+    compared: bool = False
+    """The curator has seen whether others agree; from then on the choice is final."""
+
+    def decided(self, per_cell: int) -> bool:
+        """Whether the curator has decided the cell."""
+        return self.nobody is not None or len(self.chosen) == per_cell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result for one cell over all curators."""
+
+    state: State
+    chosen: tuple[str, ...]
+    votes: Mapping[str, tuple[str, ...]]
+    """By curator who decided, the candidates; empty where none fits."""
+    reason: str = ""
+    """Why the cell stays empty, or the note of whoever settled it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How often curators chose the same, against chance."""
+
+    curators: tuple[str, ...]
+    cells: int
+    """Decided by at least two of them; counted once for every pair."""
+    observed: float
+    expected: float
+
+    @property
+    def kappa(self) -> float | None:
+        """1 is full agreement, 0 is what chance gives; None where there is nothing to compare."""
+        return (self.observed - self.expected) / (1 - self.expected) if self.cells and self.expected < 1 else None
+
+
+class Tally:
+    """The state of a curation, derived from its log."""
+
+    def __init__(self, pools: Pools, actions: Sequence[Action]) -> None:
+        self._pools = pools
+        undone = {number for action in actions if action.kind == "undo" for number in [int(action.detail["action"])]}
+        self._done = [action for action in actions if action.id not in undone and action.kind != "undo"]
+        self._opinions: dict[tuple[str, Cell], Opinion] = defaultdict(Opinion)
+        self._settled: dict[Cell, Action] = {}
+        self.needed = 1
+        """How many curators must have decided before a cell counts."""
+        invited: dict[str, None] = {}
+        for action in self._done:
+            if action.kind == "invite":
+                invited[str(action.detail["curator"])] = None
+            else:
+                self._apply(action)
+        per_cell = pools.design.per_cell
+        self.curators = tuple(dict.fromkeys(curator for curator, _ in self._opinions))
+        self.invited = tuple(invited | dict.fromkeys(self.curators))
+        """Who has a link, in order."""
+        self._by_cell: dict[Cell, dict[str, Opinion]] = {cell: {} for cell in pools.design.cells}
+        for (curator, cell), opinion in self._opinions.items():
+            self._by_cell.setdefault(cell, {})[curator] = opinion
+        self.outcomes: Mapping[Cell, Outcome] = {cell: self._outcome(cell, per_cell) for cell in pools.design.cells}
+
+    def opinion(self, curator: str, cell: Cell) -> Opinion:
+        """What this curator has done in this cell."""
+        return self._opinions.get((curator, cell)) or Opinion()
+
+    def last_action(self, curator: str, cell: Cell) -> Action | None:
+        """The action that undo reverts; a choice that was compared with others' is not taken back."""
+        undoable = frozenset({"settle"}) if self.opinion(curator, cell).compared else UNDOABLE
+        own = (action for action in reversed(self._done) if action.curator == curator and action.cell == cell)
+        return next((action for action in own if action.kind in undoable), None)
+
+    def comparable(self, curator: str) -> list[Cell]:
+        """Cells that this curator and enough others have decided, and that the curator has not compared yet."""
+        enough = max(2, self.needed)
+        return [
+            cell
+            for cell, outcome in self.outcomes.items()
+            if curator in outcome.votes and len(outcome.votes) >= enough and not self.opinion(curator, cell).compared
+        ]
+
+    def seen_state(self, curator: str, cell: Cell) -> State:
+        """A cell's state as far as this curator may know it."""
+        return self.outcomes[cell].state if self.opinion(curator, cell).compared else "open"
+
+    def agreement(self, cells: Collection[Cell] | None = None) -> Iterator[Agreement]:
+        """For every pair of curators, and for all together where there are more than two; over these cells, or all."""
+        over = self.outcomes if cells is None else {cell: self.outcomes[cell] for cell in cells}
+        pairs = list(combinations(self.curators, 2))
+        if len(pairs) > 1:
+            yield self._agreement(self.curators, pairs, over)
+        for pair in pairs:
+            yield self._agreement(pair, [pair], over)
+
+    def ticks(self, cell: Cell, candidate: str) -> Mapping[str, int]:
+        """How many of those who chose a candidate had ticked each criterion."""
+        counted: Counter[str] = Counter()
+        for curator in self.choosers(cell, candidate):
+            counted.update(self._opinions[curator, cell].ticked.get(candidate, ()))
+        return counted
+
+    def choosers(self, cell: Cell, candidate: str) -> tuple[str, ...]:
+        """Who chose a candidate; whoever settled the cell counts too."""
+        settled = self._settled.get(cell)
+        by_settling = (settled.curator,) if settled and candidate in settled.detail["candidates"] else ()
+        chose = (name for name in self.curators if candidate in self.opinion(name, cell).chosen)
+        return tuple(dict.fromkeys((*chose, *by_settling)))
+
+    def _apply(self, action: Action) -> None:
+        detail = action.detail
+        if action.kind == "rule":
+            self.needed = int(detail["curators"])
+            return
+        opinion = self._opinions[action.curator, action.cell]
+        who = str(detail.get("candidate", ""))
+        match action.kind:
+            case "open":
+                opinion.order = list(detail["order"])
+            case "tick":
+                opinion.ticked.setdefault(who, set()).add(detail["criterion"])
+            case "tick_all":
+                opinion.ticked.setdefault(who, set()).update(detail["criteria"])
+            case "untick":
+                opinion.ticked.setdefault(who, set()).discard(detail["criterion"])
+            case "reject":
+                opinion.rejected[who] = (tuple(detail["reasons"]), detail.get("note", ""))
+                opinion.chosen = [other for other in opinion.chosen if other != who]
+            case "restore":
+                opinion.rejected.pop(who, None)
+            case "choose":
+                opinion.nobody = None
+                opinion.rejected.pop(who, None)
+                kept = [other for other in opinion.chosen if other != who]
+                # Choosing one more than the cell takes replaces the first of them.
+                opinion.chosen = [*kept, who][-self._pools.design.per_cell :]
+            case "unchoose":
+                opinion.chosen = [other for other in opinion.chosen if other != who]
+            case "none":
+                opinion.chosen, opinion.nobody = [], str(detail.get("note", ""))
+            case "compare":
+                opinion.compared = True
+            case "settle":
+                self._settled[action.cell] = action
+            case "undo" | "invite":
+                pass
+
+    def _outcome(self, cell: Cell, per_cell: int) -> Outcome:
+        opinions = {curator: opinion for curator, opinion in self._by_cell[cell].items() if opinion.decided(per_cell)}
+        votes = {curator: tuple(sorted(opinion.chosen)) for curator, opinion in opinions.items()}
+        if not self._pools.cells[cell]:
+            return Outcome(state="empty", chosen=(), votes={}, reason="no picture was found")
+        if len(votes) < self.needed or not votes:
+            return Outcome(state="open", chosen=(), votes=votes)
+        if cell in self._settled:
+            detail = self._settled[cell].detail
+            chosen, note = tuple(sorted(detail["candidates"])), str(detail.get("note", ""))
+            return Outcome(state="settled" if chosen else "empty", chosen=chosen, votes=votes, reason=note)
+        half = len(votes) / 2
+        if sum(not chosen for chosen in votes.values()) > half:
+            reasons = sorted({opinion.nobody for opinion in opinions.values() if opinion.nobody})
+            return Outcome(state="empty", chosen=(), votes=votes, reason="; ".join(reasons))
+        counted = Counter(candidate for chosen in votes.values() for candidate in chosen)
+        approved = tuple(sorted(candidate for candidate, count in counted.items() if count > half))
+        if len(approved) != per_cell:
+            return Outcome(state="contested", chosen=(), votes=votes)
+        return Outcome(state="agreed" if len(set(votes.values())) == 1 else "voted", chosen=approved, votes=votes)
+
+    def _agreement(
+        self, curators: Sequence[str], pairs: Iterable[tuple[str, str]], over: Mapping[Cell, Outcome]
+    ) -> Agreement:
+        per_cell = self._pools.design.per_cell
+        same: list[float] = []
+        chance: list[float] = []
+        for first, second in pairs:
+            for cell, outcome in over.items():
+                if first in outcome.votes and second in outcome.votes:
+                    a, b = set(outcome.votes[first]), set(outcome.votes[second])
+                    same.append(float(a == b) if per_cell == 1 or not a or not b else len(a & b) / per_cell)
+                    chance.append(min(1.0, per_cell / max(len(self._pools.cells[cell]), 1)))
+        count = len(same)
+        return Agreement(
+            curators=tuple(curators),
+            cells=count,
+            observed=sum(same) / count if count else 0.0,
+            expected=sum(chance) / count if count else 0.0,
+        )

@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stillme.curation.candidate_pictures import inspect
-from stillme.curation.faults import Faults
-from stillme.curation.pools import NOT_STATED, PASSED_OVER, PICTURES, Candidate, Pools, load_pools, write_pools
-from stillme.curation.sampling import Cell, Design, draw, levels_of, restricted
-from stillme.curation.sources import Row, Source, add_unreadable
+from stillme.curation.pools import (
+    NOT_STATED,
+    PASSED_OVER,
+    PICTURES,
+    Candidate,
+    Cell,
+    Design,
+    Pools,
+    draw,
+    levels_of,
+    load_pools,
+    restricted,
+    write_pools,
+)
+from stillme.curation.sources import Faults, Row, Source, add_unreadable, inspect
 from stillme.errors import StillmeError, UnreadableImage
 from stillme.files import write_csv
 from stillme.types import digest

@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from stillme import __version__
-from stillme.curation.card import About, Curation
-from stillme.curation.checks import check_missing
-from stillme.curation.criteria import hints
-from stillme.curation.decisions import Action, Log, has_log
+from stillme.curation.decisions import Action, Log, Outcome, Tally, has_log
 from stillme.curation.drawing import SampleOptions, sample
-from stillme.curation.likeness import SimilarPair, find_similar
-from stillme.curation.outcomes import Outcome, Tally
-from stillme.curation.pools import NOT_STATED, Pools, load_pools
-from stillme.curation.sampling import Cell, Shortfall
+from stillme.curation.measuring import SimilarPair, check_missing, find_similar, hints
+from stillme.curation.pools import NOT_STATED, Cell, Pools, Shortfall, load_pools
 from stillme.curation.selection import Selected, read_own, select
 from stillme.curation.sources import Source
-from stillme.curation.squares import Crop
-from stillme.curation.versions import Written, write_version
+from stillme.curation.versions import About, Crop, Curation, Written, write_version
 from stillme.errors import StillmeError
 from stillme.portraits.folder import TERMS
 

@@ -13,15 +13,27 @@ Method, all from the 468-point mesh (its depth included) on the picture's most p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from stillme import faces
 from stillme.colour import Floats, linear_to_lab, to_linear
+from stillme.curation.pools import Candidate, Pools
+from stillme.errors import StillmeError, UnreadableImage
 from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, OVAL, RIGHT_EYE
 from stillme.faces.raster import Mask, Picture, fit, grow, hull, polygon
+from stillme.images import read_rgb
 from stillme.instruments.description import embed
 from stillme.instruments.quality import read_quality
 from stillme.instruments.scene import WORKING
@@ -180,3 +192,240 @@ def _background(rgb: Picture, mesh: faces.Mesh) -> float | None:
     if outside.mean() < 0.03:
         return None
     return float(linear_to_lab(np.median(to_linear(rgb[outside]), axis=0).astype(np.float32))[0])
+
+
+State = Literal["fine", "doubt", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """One number that bears on a criterion."""
+
+    key: str
+    title: str
+    unit: str
+    least: float
+    most: float
+
+    def shown(self, value: float) -> float:
+        """The value in the unit that people read; shares are measured as parts of 1."""
+        return 100 * value if self.unit == "%" else value
+
+    def text(self, value: float) -> str:
+        """`turned sideways 12°`."""
+        shown = self.shown(value)
+        number = f"{shown:.1f}" if abs(shown) < 10 and self.unit not in ("°", "%", "px", "") else f"{shown:.0f}"
+        number = "0" if number == "-0" else number.replace("-", "−")
+        gap = "" if self.unit in ("°", "") else " "
+        return f"{self.title} {number}{gap}{self.unit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """One requirement of a portrait."""
+
+    key: str
+    title: str
+    text: str
+    """The paper's own words."""
+    measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """All of `criteria.toml`."""
+
+    version: str
+    all: tuple[Criterion, ...]
+    reasons: Mapping[str, str]
+    """Why a candidate may be rejected: key → words, one per criterion first."""
+    same_picture: int
+    same_person: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """What the instruments say of one candidate on one criterion."""
+
+    criterion: Criterion
+    state: State
+    readings: tuple[tuple[str, bool], ...]
+    """Each number in words, and whether it is within its limits."""
+
+    @property
+    def text(self) -> str:
+        """The doubts, or all numbers where there are none."""
+        doubts = [words for words, fine in self.readings if not fine]
+        return "; ".join(doubts or [words for words, _ in self.readings]) or "not measured"
+
+
+@cache
+def load_criteria() -> Criteria:
+    """Read the criteria that ship with this version."""
+    data: dict[str, Any] = tomllib.loads(files("stillme.curation").joinpath("criteria.toml").read_text("utf-8"))
+    criteria = tuple(
+        Criterion(
+            key=entry["key"],
+            title=entry["title"],
+            text=entry["text"],
+            measures=tuple(
+                Measure(
+                    key=measure["key"],
+                    title=measure["title"],
+                    unit=measure["unit"],
+                    least=measure.get("least", -math.inf),
+                    most=measure.get("most", math.inf),
+                )
+                for measure in entry["measures"]
+            ),
+        )
+        for entry in data["criteria"]
+    )
+    own = {criterion.key: f"Not: {criterion.title.lower()}" for criterion in criteria}
+    return Criteria(
+        version=data["version"],
+        all=criteria,
+        reasons=own | {entry["key"]: entry["title"] for entry in data["reasons"]},
+        same_picture=data["duplicates"]["picture"],
+        same_person=data["duplicates"]["person"],
+    )
+
+
+def hints(values: Mapping[str, float]) -> tuple[Hint, ...]:
+    """What these measurements say of each criterion. Without a face only its absence is reported."""
+    return tuple(_hint(criterion, values) for criterion in load_criteria().all)
+
+
+def _hint(criterion: Criterion, values: Mapping[str, float]) -> Hint:
+    readings = tuple(
+        (measure.text(values[measure.key]), measure.least <= measure.shown(values[measure.key]) <= measure.most)
+        for measure in criterion.measures
+        if measure.key in values
+    )
+    state: State = "unknown" if not readings else "fine" if all(fine for _, fine in readings) else "doubt"
+    return Hint(criterion=criterion, state=state, readings=readings)
+
+
+_MIN_PRESENCE = 0.9
+"""The mesh's presence below which a face is too hidden to be compared with others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimilarPair:
+    """Two pictures, by their ids."""
+
+    first: str
+    second: str
+    kind: Literal["picture", "person"]
+    distance: float
+    """Bits of 64 for a picture, distance of embeddings for a person."""
+
+    @property
+    def words(self) -> str:
+        """What they seem to show, as text."""
+        return "one picture" if self.kind == "picture" else "perhaps one person"
+
+
+def find_similar(measured: Mapping[str, Measured]) -> tuple[SimilarPair, ...]:
+    """Pairs that show one picture (by its coarse shape) or perhaps one person (by the face's embedding)."""
+    return tuple(sorted(_pairs(measured), key=lambda pair: (pair.kind, pair.distance, pair.first)))
+
+
+def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
+    limits = load_criteria()
+    ids = list(measured)
+    if len(ids) < 2:
+        return
+    hashes = np.array([picture.hash for picture in measured.values()], dtype=np.uint64)
+    faces = np.stack([_face(picture) for picture in measured.values()])
+    for index, first in enumerate(ids[:-1]):
+        bits = np.bitwise_count(hashes[index + 1 :] ^ hashes[index])
+        apart = ((faces[index + 1 :] - faces[index]) ** 2).sum(axis=1) / 2
+        person = apart <= limits.same_person
+        # Portraits with the same framing share a coarse shape; where both show a face, it must be the same one too.
+        picture = (bits <= limits.same_picture) & (person | np.isnan(apart))
+        for place in np.flatnonzero(picture | person):
+            same = bool(picture[place])
+            yield SimilarPair(
+                first=first,
+                second=ids[index + 1 + int(place)],
+                kind="picture" if same else "person",
+                distance=float(bits[place]) if same else round(float(apart[place]), 3),
+            )
+
+
+def _face(measured: Measured) -> Floats:
+    """The embedding; NaN, which is near nothing, where no face is certain."""
+    if measured.embedding is None or measured.values.get("presence", 0.0) < _MIN_PRESENCE:
+        return np.full(128, np.nan, dtype=np.float32)
+    return measured.embedding
+
+
+CHECKS = "checks.jsonl"
+_METHOD = "2"
+"""Changes with `measuring.py`; measurements of another method are repeated."""
+
+
+def check_missing(pools: Pools, *, watch: Callable[[int, int], None] | None = None) -> Mapping[str, Measured]:
+    """Measure the candidates that have no measurements yet; each is kept as soon as it is measured."""
+    known = read_checks(pools.folder)
+    missing = {candidate.sha256: candidate for candidate in pools.candidates if candidate.sha256 not in known}
+    checks = dict(known)
+    if missing:
+        with (pools.folder / CHECKS).open("a", encoding="utf-8") as stream, ThreadPoolExecutor(_workers()) as workers:
+            # A line that a crash truncated must not swallow the next one.
+            stream.write("\n" if stream.tell() else "")
+            waiting = [workers.submit(_measure, candidate) for candidate in missing.values()]
+            for done, future in enumerate(as_completed(waiting), start=1):
+                sha256, measured = future.result()
+                stream.write(_line(sha256, measured) + "\n")
+                stream.flush()
+                checks[sha256] = measured
+                if watch:
+                    watch(done, len(missing))
+    return checks
+
+
+def read_checks(folder: Path) -> dict[str, Measured]:
+    """The stored measurements by the picture's SHA-256; unreadable lines are ignored, so measured again."""
+    checks: dict[str, Measured] = {}
+    try:
+        lines = (folder / CHECKS).read_text("utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return checks
+    for line in lines:
+        try:
+            row: dict[str, Any] = json.loads(line)
+            if row["method"] == _METHOD:
+                embedding = row["embedding"]
+                checks[row["sha256"]] = Measured(
+                    values=row["values"],
+                    embedding=None if embedding is None else np.array(embedding, dtype=np.float32),
+                    hash=int(row["hash"], 16),
+                )
+        except (ValueError, KeyError, TypeError):
+            continue
+    return checks
+
+
+def _measure(candidate: Candidate) -> tuple[str, Measured]:
+    try:
+        return candidate.sha256, measure(read_rgb(candidate.path))
+    except UnreadableImage as error:
+        raise StillmeError(f"A candidate's picture is missing or damaged: {error} Draw the pools again.") from None
+
+
+def _line(sha256: str, measured: Measured) -> str:
+    embedding = None if measured.embedding is None else [round(float(number), 5) for number in measured.embedding]
+    row = {
+        "sha256": sha256,
+        "method": _METHOD,
+        "values": dict(measured.values),
+        "hash": f"{measured.hash:016x}",
+        "embedding": embedding,
+    }
+    return json.dumps(row, separators=(",", ":"))
+
+
+def _workers() -> int:
+    return min(os.cpu_count() or 1, 8)

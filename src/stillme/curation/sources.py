@@ -6,16 +6,145 @@ A source lists all of its rows, cheaply, and reads single pictures when asked: s
 
 from __future__ import annotations
 
+import io
+import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
-from stillme.curation.faults import Faults
-from stillme.curation.taxonomy import Taxonomy, taxonomy
+from PIL import Image, UnidentifiedImageError
+
+from stillme import images
 from stillme.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
 from stillme.portraits.folder import TABLE, TERMS, attributes_of, table_rows
+
+Kind = Literal["empty", "missing", "special", "repeated", "listed again", "contradicted", "same id", "unusable"]
+
+_WORDS: dict[Kind, tuple[str, str]] = {
+    "empty": ("row has no value", "rows have no value"),
+    "missing": ("file does not exist", "files do not exist"),
+    "special": ("name is not a file's but a folder's or a device's", "names are not files' but folders' or devices'"),
+    "repeated": ("file is the same picture as another", "files are the same pictures as others"),
+    "listed again": ("row repeats another", "rows repeat others"),
+    "contradicted": ("file is listed twice, with different labels", "files are listed twice, with different labels"),
+    "same id": ("id is used twice; ids must differ in letters", "ids are used twice; ids must differ in letters"),
+    "unusable": ("picture cannot be used", "pictures cannot be used"),
+}
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One row or file that is left out, and why."""
+
+    kind: Kind
+    name: str
+    """The file, or where the row stands."""
+    why: str = ""
+    """What an example shows beyond the name."""
+    of: str = ""
+    """The column, where a value is missing."""
+
+
+class Faults:
+    """What was left out, in order."""
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        self._faults = list(faults)
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self._faults)
+
+    def __len__(self) -> int:
+        return len(self._faults)
+
+    def add(self, kind: Kind, name: str, why: str = "", *, of: str = "") -> None:
+        """Count one more."""
+        self._faults.append(Fault(kind=kind, name=name, why=why, of=of))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """One for every kind, with its number and the first examples."""
+        kinds: dict[tuple[Kind, str], list[Fault]] = {}
+        for fault in self._faults:
+            kinds.setdefault((fault.kind, fault.of), []).append(fault)
+        return tuple(_sentence(kind, of, faults) for (kind, of), faults in kinds.items())
+
+
+def _sentence(kind: Kind, of: str, faults: list[Fault]) -> str:
+    one, several = _WORDS[kind]
+    examples = [fault.why or fault.name for fault in faults[:_EXAMPLES]]
+    shown = ("; " if kind == "unusable" else ", ").join(example.rstrip(".") for example in examples)
+    column = f" for {of!r}" if of else ""
+    more = ", …" if len(faults) > _EXAMPLES else ""
+    return f"{len(faults):,} {one if len(faults) == 1 else several}{column}: {shown}{more}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taxonomy:
+    """What the labels of one data set are called, and what a sample takes of them by default."""
+
+    title: str
+    licence: str
+    label_origin: str
+    consent: str
+    levels: Mapping[str, tuple[str, ...]]
+    """Of each attribute, what is sampled unless told otherwise."""
+    labels: Mapping[str, Mapping[str, str]]
+    """Of each attribute, published label → level."""
+
+
+@cache
+def taxonomy(name: str) -> Taxonomy:
+    """Read one of the taxonomies that ship with this version."""
+    text = files("stillme.curation").joinpath("taxonomies", f"{name}.toml").read_text("utf-8")
+    data: dict[str, Any] = tomllib.loads(text)
+    return Taxonomy(
+        title=data["title"],
+        licence=data["licence"],
+        label_origin=data["label_origin"],
+        consent=data["consent"],
+        levels={attribute: tuple(levels) for attribute, levels in data["levels"].items()},
+        labels=data["labels"],
+    )
+
+
+SMALLEST = 64
+"""Pixels of the shorter side; less cannot show a face."""
+_FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "TIFF": ".tif", "BMP": ".bmp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """A picture that can be used."""
+
+    suffix: str
+    width: int
+    height: int
+
+
+def inspect(data: bytes, name: str) -> Inspected:
+    """Decode a file once. Animated, too large, too small and CMYK pictures are refused."""
+    try:
+        # The header; `read_rgb` below decodes.
+        with Image.open(io.BytesIO(data)) as picture:
+            kind, mode = picture.format or "", picture.mode
+            width, height = picture.size
+    except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning, OSError):
+        kind, mode, width, height = "", "", SMALLEST, SMALLEST  # read_rgb below reports the reason
+    if mode == "CMYK":
+        raise UnreadableImage(f"{name} is in CMYK, where skin has no defined colour; convert it to RGB.")
+    images.read_rgb(data, name=name)
+    if kind not in _FORMATS:
+        raise UnreadableImage(f"{name} is {kind}; portraits are {', '.join(_FORMATS)}.")
+    if min(width, height) < SMALLEST:
+        raise UnreadableImage(f"{name} has {width}×{height} pixels; at least {SMALLEST} each way are needed.")
+    return Inspected(suffix=_FORMATS[kind], width=width, height=height)
+
 
 FAIRFACE_TABLES = {"train": "fairface_label_train.csv", "val": "fairface_label_val.csv"}
 """FairFace's splits, and the tables of its published layout."""

@@ -16,32 +16,247 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.resources import files
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from filelock import FileLock, Timeout
+from jinja2 import Environment, StrictUndefined
 from PIL import Image
 
-from stillme.curation.card import About, Card, FinishedPortrait
-from stillme.curation.card_text import markdown
-from stillme.curation.measuring import measure
+from stillme import faces, images
+from stillme.curation.decisions import Action
+from stillme.curation.measuring import Measured, SimilarPair, find_similar, hints, load_criteria, measure
+from stillme.curation.pools import Cell
 from stillme.curation.selection import Selected, slug
-from stillme.curation.squares import METHODS, RESIZING, SIZE, Crop, make_square
 from stillme.errors import StillmeError, UnreadableImage
-from stillme.files import SUMS, sha256_of, sums_of, write_csv
+from stillme.faces.raster import Picture, fit
+from stillme.files import SUMS, read_sums, sha256_of, sums_of, write_csv
 from stillme.images import read_rgb
 from stillme.portraits.folder import TABLE, load
 from stillme.portraits.sheet import CARD, write_sheet
 from stillme.types import Json, digest
 
+SIZE = 1024
+"""Pixels each way, as in the paper."""
+
+Crop = Literal["face", "centre"]
+METHODS: dict[Crop, str] = {
+    "face": "the largest square within the picture whose centre is nearest to the face's",
+    "centre": "the largest square in the middle of the picture",
+}
+RESIZING = "Lanczos on 8-bit sRGB"
+_DETECTION_SIDE = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Square:
+    """A picture made square."""
+
+    rgb: Picture
+    box: tuple[int, int, int]
+    """Left, top and side of the crop, in the source's pixels."""
+    enlarged: float
+    """Pixels of the result per pixel of the source, one way; above 1 no detail was added."""
+    method: str
+    """`centre` also where a face was looked for and none was found."""
+
+
+def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> Square:
+    """Crop and resize one picture."""
+    height, width = rgb.shape[:2]
+    side = min(height, width)
+    middle = _face_centre(rgb) if crop == "face" else None
+    x, y = middle or (width / 2, height / 2)
+    left = int(np.clip(round(x - side / 2), 0, width - side))
+    top = int(np.clip(round(y - side / 2), 0, height - side))
+    part = Image.fromarray(rgb[top : top + side, left : left + side])
+    resized = part if side == size else part.resize((size, size), Image.Resampling.LANCZOS)
+    return Square(
+        rgb=np.asarray(resized),
+        box=(left, top, side),
+        enlarged=round(size / side, 3),
+        method=crop if crop == "centre" or middle else "centre",
+    )
+
+
+def _face_centre(rgb: Picture) -> tuple[float, float] | None:
+    small = fit(rgb, _DETECTION_SIDE)
+    detected = faces.find(small)
+    if not detected:
+        return None
+    scale = rgb.shape[1] / small.shape[1]
+    x, y = detected[0].centre
+    return x * scale, y * scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curation:
+    """What the card says about the curation."""
+
+    levels: Mapping[str, tuple[str, ...]]
+    pools: Mapping[int, int]
+    """How many portraits come from each pool."""
+    shortfalls: tuple[str, ...]
+    passed_over: tuple[str, ...]
+    missing: tuple[tuple[Cell, str], ...]
+    """Cells without a portrait, and why."""
+    curators: Mapping[str, int]
+    """How many cells each decided."""
+    agreement: tuple[tuple[str, int, float, float | None], ...]
+    """Curators, cells, share of equal choices, kappa."""
+    states: Mapping[str, int]
+    actions: tuple[Action, ...]
+    """The curators' log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """Title, version and origin of the set."""
+
+    title: str
+    version: str
+    made: str
+    stillme: str
+    source: str
+    method: str
+    curation: Curation | None = None
+    """None for a user's own pictures, which nobody curated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedPortrait:
+    """A finished portrait and its measurements."""
+
+    selected: Selected
+    sha256: str
+    measured: Measured
+    enlarged: float
+    crop: str
+    box: tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """The content of a card."""
+
+    about: About
+    portraits: Sequence[FinishedPortrait]
+    alike: tuple[SimilarPair, ...]
+
+    @classmethod
+    def of(cls, about: About, portraits: Sequence[FinishedPortrait]) -> Card:
+        """Look for similar pictures."""
+        alike = find_similar({portrait.selected.id: portrait.measured for portrait in portraits})
+        return cls(about=about, portraits=portraits, alike=alike)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        curation = self.about.curation
+        return {
+            "title": self.about.title,
+            "version": self.about.version,
+            "made": self.about.made,
+            "stillme": self.about.stillme,
+            "source": self.about.source,
+            "method": self.about.method,
+            "portraits": len(self.portraits),
+            "curation": None
+            if curation is None
+            else {
+                "curators": dict(curation.curators),
+                "agreement": [
+                    {"who": who, "cells": cells, "alike": alike, "kappa": kappa}
+                    for who, cells, alike, kappa in curation.agreement
+                ],
+                "outcomes": dict(curation.states),
+                "actions": len(curation.actions),
+                "pools": {str(pool): count for pool, count in sorted(curation.pools.items())},
+                "missing": [{"cell": list(cell), "why": why} for cell, why in curation.missing],
+                "shortfalls": list(curation.shortfalls),
+                "passed_over": list(curation.passed_over),
+                "criteria": {name: list(counts) for name, counts in self.criteria().items()},
+            },
+            "alike": [
+                {"first": pair.first, "second": pair.second, "kind": pair.kind, "distance": pair.distance}
+                for pair in self.alike
+            ],
+            "terms": [
+                {"licence": licence, "label_origin": origin, "consent": consent, "portraits": count}
+                for (licence, origin, consent), count in self.terms().items()
+            ],
+        }
+
+    def criteria(self) -> dict[str, tuple[int, int, int]]:
+        """By criterion: portraits for which all, some, none of the choosers ticked it."""
+        counts: dict[str, tuple[int, int, int]] = {}
+        for criterion in load_criteria().all:
+            shares = [
+                portrait.selected.criteria[criterion.key] / max(len(portrait.selected.chosen_by), 1)
+                for portrait in self.portraits
+                if portrait.selected.criteria is not None
+            ]
+            by_all, by_none = sum(share >= 1 for share in shares), sum(share == 0 for share in shares)
+            counts[criterion.key] = (by_all, len(shares) - by_all - by_none, by_none)
+        return counts
+
+    def terms(self) -> Counter[tuple[str, str, str]]:
+        """How many portraits have each combination of licence, label origin and consent."""
+        return Counter(
+            (portrait.selected.licence, portrait.selected.label_origin, portrait.selected.consent)
+            for portrait in self.portraits
+        )
+
+
 MANIFEST, PICTURES = "manifest.json", "pictures"
 _LOCK = ".finalize.lock"
 _PARTIAL = ".partial"
+
+
+def markdown(card: Card) -> str:
+    """The dataset card as people read it."""
+    curation, criteria = card.about.curation, load_criteria().all
+    values: dict[str, Any] = {}
+    if curation:
+        *rest, last = curation.levels
+        names, across = list(curation.levels), curation.levels[last]
+        counted = Counter(tuple(each.selected.attributes.get(name, "") for name in names) for each in card.portraits)
+        values = {
+            "heads": [*(rest or [""]), *across],
+            "table": [
+                [*(head or [last]), *(counted[*head, level] for level in across)]
+                for head in product(*(curation.levels[name] for name in rest))
+            ],
+            "lists": {
+                "Without a portrait": [f"{', '.join(cell)}: {why}" for cell, why in curation.missing],
+                "Fewer candidates than asked for": curation.shortfalls,
+                "Passed over when the pools were drawn": curation.passed_over,
+            },
+            "pools": sorted(curation.pools.items()),
+            "titles": {criterion.key: criterion.title for criterion in criteria},
+        }
+    source = files("stillme.curation").joinpath("card.md.jinja").read_text("utf-8")
+    template = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined).from_string(source)
+    return template.render(
+        card=card,
+        doubts={
+            criterion.title: [
+                each.selected.id for each in card.portraits if hints(each.measured.values)[place].state != "fine"
+            ]
+            for place, criterion in enumerate(criteria)
+        },
+        scales=[each.enlarged for each in card.portraits],
+        faceless=sum(each.crop == "centre" for each in card.portraits) if "face" in card.about.method else 0,
+        **values,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,3 +464,83 @@ def _content_of(folder: Path) -> str:
         return str(manifest["content"])
     except (OSError, ValueError, KeyError):
         return ""
+
+
+_NOT_METADATA = frozenset({"interlace", "gamma", "dpi"})
+"""What Pillow reports of every PNG."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """One version, and what is wrong with it."""
+
+    folder: Path
+    files: int
+    problems: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"folder": str(self.folder), "files": self.files, "problems": list(self.problems)}
+
+
+def verify(home: Path) -> list[Verified]:
+    """Check every version in `home`, or the one that it is."""
+    versions = versions_of(home)
+    if not versions:
+        raise StillmeError(f"{home} holds no finished portraits. `stillme portraits finalize` or `import` makes them.")
+    return [_verify(folder) for folder in versions]
+
+
+def _verify(folder: Path) -> Verified:
+    try:
+        hashes = read_sums((folder / SUMS).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError):
+        hashes = {}
+    except StillmeError as error:
+        return Verified(folder=folder, files=0, problems=(str(error),))
+    return Verified(folder=folder, files=len(hashes), problems=tuple(_problems(folder, hashes)))
+
+
+def _problems(folder: Path, hashes: Mapping[str, str]) -> Iterator[str]:
+    if not hashes:
+        yield f"{SUMS} is missing or empty."
+        return
+    for name, sha256 in hashes.items():
+        try:
+            now = sha256_of(folder / name)
+        except OSError as error:
+            yield f"{name} cannot be read ({error.strerror})."
+            continue
+        if now != sha256:
+            yield f"{name} has changed since it was written."
+    on_disk = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {SUMS}
+    yield from (f"{name} was added later." for name in sorted(on_disk - set(hashes)))
+    yield from _portraits(folder)
+
+
+def _portraits(folder: Path) -> Iterator[str]:
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text("utf-8"))
+        recorded = {entry["id"]: entry["sha256"] for entry in manifest["portraits"]}
+        size = int(manifest["size"])
+        portraits = load(folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        yield f"{MANIFEST} cannot be read ({error})."
+        return
+    except StillmeError as error:
+        yield str(error)
+        return
+    if {portrait.id: portrait.image.sha256 for portrait in portraits} != recorded:
+        yield f"{MANIFEST} and portraits.csv name different pictures."
+    for portrait in portraits:
+        try:
+            rgb = images.read_rgb(portrait.image.path)
+        except UnreadableImage as error:
+            yield str(error)
+            continue
+        if rgb.shape[:2] != (size, size):
+            yield f"{portrait.id} is {rgb.shape[1]} × {rgb.shape[0]}, not {size} × {size}."
+        # Not through `images`: what else the file holds.
+        with Image.open(portrait.image.path) as picture:
+            if kept := sorted(str(name) for name in set(picture.info) - _NOT_METADATA):
+                yield f"{portrait.id} carries metadata ({', '.join(kept)})."

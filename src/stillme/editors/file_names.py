@@ -22,6 +22,15 @@ _FRESH = 2.0
 """Seconds in which a folder may change again without another time of modification."""
 
 
+Cell = tuple[Sequence[Portrait], Prompt]
+"""Whom an edit shows, and what was asked: one portrait, or two for a role prompt."""
+
+
+def names_of(portraits: Sequence[Portrait]) -> str:
+    """How the people of one edit are written: `anna`, or `anna+ben`."""
+    return "+".join(portrait.id for portrait in portraits)
+
+
 class NamePattern:
     """A path with fields, such as `{race}/{portrait}_{prompt_index:02d}.*`."""
 
@@ -51,19 +60,18 @@ class NamePattern:
         except ValueError as error:
             raise ValueError(f"the pattern {self.text!r} cannot be filled in ({error})") from None
 
-    def cells(self, root: Path, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> set[tuple[str, str]]:
-        """The portraits and prompts with a file of any arm and seed below a folder."""
-        numbered = self._numbered(prompts)
+    def existing(self, root: Path, asked: Sequence[Cell]) -> set[tuple[str, str]]:
+        """The people and prompts, of those that are asked for, with a file of any arm and seed below a folder."""
+        numbered = self._numbered(asked)
         cells: dict[tuple[str, ...], tuple[str, str]] = {}
         choices: dict[str, set[str]] = {"arm": {arm.value for arm in Arm}}
         fields = [(name, spec) for _, name, spec in self._parts() if name and name not in _VARYING]
-        for portrait in portraits:
-            for prompt in prompts:
-                values = numbered._values((portrait,), prompt)
-                written = tuple(_formatted(name, spec, values) for name, spec in fields)
-                cells[written] = (portrait.id, prompt.id)
-                for (name, spec), value in zip(fields, written, strict=True):
-                    choices.setdefault(f"{name}:{spec}", set()).add(value)
+        for portraits, prompt in asked:
+            values = numbered._values(portraits, prompt)
+            written = tuple(_formatted(name, spec, values) for name, spec in fields)
+            cells[written] = (names_of(portraits), prompt.id)
+            for (name, spec), value in zip(fields, written, strict=True):
+                choices.setdefault(f"{name}:{spec}", set()).add(value)
         expression = self._expression(choices)
         existing: set[tuple[str, str]] = set()
         for file in files_below(root):
@@ -73,9 +81,9 @@ class NamePattern:
                     existing.add(cell)
         return existing
 
-    def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+    def problems(self, asked: Sequence[Cell]) -> Iterator[str]:
         """Unknown fields, portraits or prompts that would share a file, and names that leave the folder."""
-        attributes = {name for portrait in portraits for name in portrait.attributes}
+        attributes = {name for portraits, _ in asked for portrait in portraits for name in portrait.attributes}
         known = (*_FIELDS, *sorted(attributes - set(_FIELDS)))
         listed = ", ".join(f"{{{name}}}" for name in known)
         try:
@@ -83,28 +91,30 @@ class NamePattern:
             for name in sorted({name for _, name, _, _ in parsed if name is not None} - set(known)):
                 yield f"`pattern` has the unknown field {name!r}.{did_you_mean(name, known)} Known: {listed}"
                 return
-            paths = self._paths(portraits, prompts)
+            paths = self._paths(asked)
         except ValueError as error:
             yield f"`pattern` {self.text!r} is invalid ({error}); use braces only for {listed}"
             return
-        for name, count in (("portrait", len(portraits)), ("prompt", len(prompts))):
-            if count > 1 and name in self._shared(paths):
+        shared = self._shared(paths)
+        counts = (len({names_of(portraits) for portraits, _ in asked}), len({prompt.id for _, prompt in asked}))
+        for name, count in zip(("portrait", "prompt"), counts, strict=True):
+            if name in shared:
                 yield f"`pattern` has no {{{name}}}, so {count:,} {name}s would share a file; add it"
         leaving = {cell: path for path, cells in paths.items() for cell in cells[:1] if not stays_below(path)}
         for (portrait, prompt), path in list(leaving.items())[:1]:
             yield f"{portrait!r} and {prompt!r} make the path {path!r}, which leaves the folder; rename them"
 
-    def _paths(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> dict[str, list[tuple[str, str]]]:
-        numbered = self._numbered(prompts)
+    def _paths(self, asked: Sequence[Cell]) -> dict[str, list[tuple[str, str]]]:
+        numbered = self._numbered(asked)
         paths: dict[str, list[tuple[str, str]]] = {}
-        for portrait in portraits:
-            for prompt in prompts:
-                path = numbered.filled((portrait,), prompt, Arm.BASELINE, 0)
-                paths.setdefault(path, []).append((portrait.id, prompt.id))
+        for portraits, prompt in asked:
+            path = numbered.filled(portraits, prompt, Arm.BASELINE, 0)
+            paths.setdefault(path, []).append((names_of(portraits), prompt.id))
         return paths
 
-    def _numbered(self, prompts: Sequence[Prompt]) -> NamePattern:
-        return self if all(prompt.id in self._numbers for prompt in prompts) else self.numbering(prompts)
+    def _numbered(self, asked: Sequence[Cell]) -> NamePattern:
+        prompts = {prompt.id: prompt for _, prompt in asked}
+        return self if prompts.keys() <= self._numbers.keys() else self.numbering(list(prompts.values()))
 
     @staticmethod
     def _shared(paths: Mapping[str, Sequence[tuple[str, str]]]) -> set[str]:
@@ -120,7 +130,7 @@ class NamePattern:
         attributes = {name: "+".join(p.attributes.get(name, "") for p in portraits) for name in portraits[0].attributes}
         values: dict[str, object] = {
             **attributes,
-            "portrait": "+".join(portrait.id for portrait in portraits),
+            "portrait": names_of(portraits),
             "prompt": prompt.id,
         }
         if (index := self._numbers.get(prompt.id)) is not None:

@@ -27,7 +27,7 @@ from typing import ClassVar
 from pydantic import BaseModel, Field, model_validator
 
 from stillme import images
-from stillme.editors.file_names import NamePattern, files_below, same_but_for_case, stays_below
+from stillme.editors.file_names import Cell, NamePattern, files_below, names_of, same_but_for_case, stays_below
 from stillme.editors.manifest import Entry, Manifest
 from stillme.errors import UnreadableImage
 from stillme.files import sha256_of
@@ -73,6 +73,7 @@ class Folder:
         self._pattern = NamePattern(parameters.pattern)
         self._manifest = Manifest(table) if table else None
         self._complete = parameters.complete
+        self._casts: Sequence[Cell] = ()
         spec = spec_of("folder", "1", parameters)
         # Only where there is one: what was read by a pattern keeps its key.
         self.spec = (
@@ -94,17 +95,23 @@ class Folder:
         """Number the prompts in the audit's order."""
         self._pattern = self._pattern.numbering(prompts)
 
+    def set_casts(self, casts: Sequence[Cell]) -> None:
+        """Role prompts with their people: no other portraits are edited with them."""
+        self._casts = casts
+
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Errors in the pattern or the manifest; otherwise, if no file exists or all must, how many are missing."""
-        mistakes = list(self._mistakes(portraits, prompts))
+        cast = {prompt.id for _, prompt in self._casts}
+        alone = [((portrait,), prompt) for portrait in portraits for prompt in prompts if prompt.id not in cast]
+        cells: Sequence[Cell] = [*alone, *self._casts]
+        mistakes = list(self._mistakes(cells))
         if mistakes or not prompts:
             yield from mistakes
             return
-        cells = [(portrait, prompt) for portrait in portraits for prompt in prompts]
-        existing = self._existing(portraits, prompts)
-        missing = [(portrait, prompt) for portrait, prompt in cells if (portrait.id, prompt.id) not in existing]
+        existing = self._existing(cells)
+        missing = [(people, prompt) for people, prompt in cells if (names_of(people), prompt.id) not in existing]
         if missing and (self._complete or len(missing) == len(cells)):
-            shown = ", ".join(f"{portrait.id} × {prompt.id}" for portrait, prompt in missing[:_SHOWN])
+            shown = ", ".join(f"{names_of(people)} × {prompt.id}" for people, prompt in missing[:_SHOWN])
             more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
             yield f"{len(missing):,} of {len(cells):,} files are missing ({shown}{more}); {self._remedy(*missing[0])}"
 
@@ -163,7 +170,7 @@ class Folder:
             entry = self._entry(portraits, prompt, arm, seed)
             if entry is None:
                 raise NoFile(
-                    f"{self._manifest.path} has no row for {_names(portraits)} × {prompt.id}, {arm}, seed {seed}"
+                    f"{self._manifest.path} has no row for {names_of(portraits)} × {prompt.id}, {arm}, seed {seed}"
                 )
             if not entry.file:
                 raise NoFile(f"{self._manifest.path} says that it was refused (line {entry.line})")
@@ -208,7 +215,7 @@ class Folder:
     def _entry(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Entry | None:
         if self._manifest is None:
             return None
-        return self._manifest.entries.get((_names(portraits), prompt.id, arm.value, seed))
+        return self._manifest.entries.get((names_of(portraits), prompt.id, arm.value, seed))
 
     def _file(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Path:
         path = self.expected_file(portraits, prompt, arm, seed)
@@ -219,37 +226,33 @@ class Folder:
             raise NoFile(f"{' and '.join(map(str, files))} both exist; keep one")
         return files[0]
 
-    def _existing(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> set[tuple[str, str]]:
+    def _existing(self, cells: Sequence[Cell]) -> set[tuple[str, str]]:
         """Portraits and prompts with a file for any arm and seed; which arms and seeds are needed is not known here."""
         if self._manifest is None:
-            return self._pattern.cells(self._root, portraits, prompts)
+            return self._pattern.existing(self._root, cells)
         return {
             (portrait, prompt)
             for (portrait, prompt, _, _), entry in self._manifest.entries.items()
             if entry.refused or (stays_below(entry.file) and same_but_for_case(self._root / entry.file))
         }
 
-    def _remedy(self, portrait: Portrait, prompt: Prompt) -> str:
+    def _remedy(self, portraits: Sequence[Portrait], prompt: Prompt) -> str:
         if self._manifest is not None:
             return f"add their rows to {self._manifest.path}, and the files to {self._root}"
-        example = self._root / self._pattern.filled((portrait,), prompt, Arm.BASELINE, 0)
+        example = self._root / self._pattern.filled(portraits, prompt, Arm.BASELINE, 0)
         return f"the first would be {example}. Correct `folder` or `pattern`, or add the files"
 
-    def _mistakes(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
+    def _mistakes(self, cells: Sequence[Cell]) -> Iterator[str]:
         if self._manifest is not None:
             yield from self._manifest.problems()
         else:
-            yield from self._pattern.problems(portraits, prompts)
+            yield from self._pattern.problems(cells)
         if not self._root.is_dir():
             yield f"`folder` {self._root} does not exist; correct its path"
 
 
 class NoFile(ValueError):
     """A request without a file, for a reason that the user can change."""
-
-
-def _names(portraits: Sequence[Portrait]) -> str:
-    return "+".join(portrait.id for portrait in portraits)
 
 
 @lru_cache(maxsize=100_000)

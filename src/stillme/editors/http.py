@@ -10,17 +10,18 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
+from stillme.addresses import key_in
 from stillme.editors.hosted.catalogue import Price, Usage
 from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.faults import CallFailed, unexpected_answer
-from stillme.editors.hosted.json_client import Content, File, JsonClient, Reply
-from stillme.editors.hosted.queued import Mark, Queue, Queued, ResumingParameters
+from stillme.editors.hosted.json_client import File, JsonClient, Reply
+from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
 from stillme.editors.revisions import revision_note
-from stillme.endpoints import Address, EndpointParameters, variable
+from stillme.endpoints import Address, EndpointParameters
 from stillme.http_calls.replies import origin_of
 from stillme.json_paths import follow, leaves
 from stillme.placeholders import fill_json, names_in
-from stillme.protocols import Capabilities, Needs, spec_of
+from stillme.protocols import Capabilities, spec_of
 from stillme.types import Json, Portrait, Prompt, Request
 
 PLACEHOLDERS = ("source", "source_data_uri", "source2", "source2_data_uri", "instruction", "seed")
@@ -29,6 +30,8 @@ _NEVER = "\0"
 """A state that no job has: where the audit names none that is bad, every one but `done` is waited for."""
 _SHOWN = 8
 """Fields of an answer that a message names."""
+_SHORT = 60
+"""Characters of a field's value that a message shows."""
 
 
 class HttpEditorParameters(EndpointParameters):
@@ -61,7 +64,6 @@ class HttpEditor(Queued):
     """Any server that takes JSON or an upload form and returns a picture: by `url`, `template` and `picture`."""
 
     Parameters: ClassVar[type[BaseModel]] = HttpEditorParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
     service: ClassVar[str] = "http"
     key_variable: ClassVar[str] = ""
     key_required: ClassVar[bool] = False
@@ -116,7 +118,7 @@ class HttpEditor(Queued):
         return self._place.server
 
     def _secrets(self) -> Sequence[str]:
-        return [variable(name) for name in self._place.variables]
+        return [key_in(name) for name in self._place.variables]
 
     def _key(self, url: str | None = None) -> str:
         for problem in self._place.problems():
@@ -137,7 +139,7 @@ class HttpEditor(Queued):
             self._has_answered = True
             return answer
 
-    def _submission(self, call: Call) -> Content:
+    def _submission(self, client: JsonClient, call: Call) -> Reply:
         address = urlsplit(self._http.url)
         path = f"{address.path}?{address.query}" if address.query else address.path
         # A request with one portrait leaves the second place empty.
@@ -146,7 +148,7 @@ class HttpEditor(Queued):
             values |= {name: picture.base64, f"{name}_data_uri": picture.data_uri}
         fields = fill_json(self._http.template, values | {"instruction": call.instruction, "seed": call.seed})
         if not self._http.files:
-            return Content(path=path, body=fields, method=self._http.method)
+            return client.send(self._http.method, path, body=fields)
         files: list[File] = []
         for field, place in self._http.files.items():
             number = _PLACES.index(place.strip("{}"))
@@ -154,50 +156,61 @@ class HttpEditor(Queued):
                 picture = call.pictures[number]
                 files.append((field, (picture.file_name, picture.data, picture.mime)))
         form = {name: str(value) for name, value in cast("dict[str, Json]", fields).items() if value is not None}
-        return Content(path=path, files=files, form=form, method=self._http.method)
+        return client.send(self._http.method, path, files=files, form=form)
 
     def _submit(self, client: JsonClient, call: Call) -> str | Answer:
         if not self._http.job:
             return super()._submit(client, call)
-        reply = self._checked(client.post(self._submission(call)))
+        reply = self._checked(self._submission(client, call))
         name = follow(reply.body, self._http.job)
         if not isinstance(name, str | int):
-            raise self._misread(f"no job at {self._http.job!r}", reply)
+            raise self._misread("job", reply)
         return str(name)
+
+    def _state(self, reply: Reply) -> Json:
+        state = super()._state(reply)
+        if state is None and not self._has_answered:
+            raise self._misread("status", reply)
+        return state
 
     def _link(self, reply: Reply) -> Json:
         """The picture of an answer as a link or a data URI: it is the answer itself, or stands at `picture`."""
         if not self._http.picture:
             if isinstance(reply.body, dict | list):
-                raise self._misread("the answer is JSON, not a picture", reply)
+                raise self._misread("picture", reply)
             return f"data:;base64,{base64.b64encode(reply.content).decode()}"
         found = follow(reply.body, self._http.picture)
         if not isinstance(found, str) or not found:
-            raise self._misread(f"no picture at {self._http.picture!r}", reply)
+            if self._http.job and self._http.picture in dict(leaves(reply.body)):
+                return None  # the job's own end
+            raise self._misread("picture", reply)
         if found.startswith(("http://", "https://", "data:")):
             return found
         return f"data:;base64,{''.join(found.split())}"
 
-    def _misread(self, problem: str, reply: Reply) -> CallFailed:
-        """An answer in which the picture is not where the audit says. The first one stops the editor."""
-        fields = [path for path, _ in leaves(reply.body) if path]
-        if not fields or self._has_answered:
-            return unexpected_answer(problem, reply.text, usage=Usage(images=1))
+    def _misread(self, setting: str, reply: Reply) -> CallFailed:
+        """An answer that does not have what the audit says. The first one stops the editor if the path is wrong."""
+        path: str = getattr(self._http, setting)
+        problem = f"there is no {setting} at {path!r}" if path else "the answer is JSON, not a picture"
+        charged, waits = Usage(images=1), Usage()
+        fields = {name: value for name, value in leaves(reply.body) if name}
+        if not fields or path in fields or self._has_answered:
+            followed = self._http.job and setting != "job"
+            return unexpected_answer(problem, reply.text, usage=waits if followed else charged)
+        shown = [f"{name} = {text}" if len(text := repr(value)) <= _SHORT else name for name, value in fields.items()]
         more = f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
-        error = f"{problem}; the answer has {', '.join(fields[:_SHOWN])}{more}: {reply.text}"
+        error = f"{problem}; the answer has {', '.join(shown[:_SHOWN])}{more}; correct `{setting}` in the audit"
         self._wrong = CallFailed(error, retryable=True, fatal=True)
-        return CallFailed(error, retryable=True, fatal=True, usage=Usage(images=1))
+        # Another path of the picture is another cache key, so this job is not asked for again.
+        return CallFailed.of(self._wrong.failed, waits if setting == "status" else charged)
 
 
 def _queue(parameters: HttpEditorParameters) -> Queue:
-    refusal = Mark(
-        path=parameters.refusal, values=parameters.refusal_values, words=parameters.refusal_message, pictures=1
-    )
     return Queue(
         look=parameters.status_url or "{job}",
         result=parameters.result_url,
         state=parameters.status,
         done=parameters.done,
         failed=parameters.failed or (_NEVER,),
-        refusals=(refusal,) if parameters.refusal else (),
+        refusals=parameters.marks,
     )

@@ -61,8 +61,13 @@ def abstentions(estimates: Iterable[Estimate]) -> list[Abstention]:
 
 def uneven(estimates: Iterable[Estimate]) -> Mapping[Place, str]:
     """The numbers whose abstentions differ between groups by more than a comparison bears, each with the sentence."""
+    return uneven_among(abstentions(estimates))
+
+
+def uneven_among(rows: Iterable[Abstention]) -> Mapping[Place, str]:
+    """The same, from the counts."""
     by_place: dict[Place, list[Abstention]] = {}
-    for row in abstentions(estimates):
+    for row in rows:
         by_place.setdefault(row.place, []).append(row)
     return dict(_sentences(by_place))
 

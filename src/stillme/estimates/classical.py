@@ -52,7 +52,7 @@ class RowTest:
 def row_tests(
     edits: Edits, scores: Sequence[Scores], settings: Settings, *, quantities: Collection[str] | None = None
 ) -> list[RowTest]:
-    """Kruskal–Wallis over each factor, and Mann–Whitney of each level against the reference or the rest, per axis."""
+    """Kruskal–Wallis over each factor, and Mann–Whitney of each level against the rest and the reference, per axis."""
     columns = Columns.of(edits)
     tests: list[RowTest] = []
     for measured in columns.measured(scores):
@@ -113,12 +113,13 @@ def _between_groups(columns: Columns, measured: Measured, factor: str, reference
 
     yield tested("Kruskal–Wallis", "", list(groups.values()), everyone)
     for name in groups:
-        if name == reference:
-            continue
         members = level == names.index(name)
-        other = level == names.index(reference) if reference in names else everyone & ~members
-        against = reference if reference in names else REST
-        yield tested("Mann–Whitney", f"{name} - {against}", [value[members], value[other]], members | other)
+        # Against the rest also where there is a reference: the paper's "White vs. non-White" is such a test.
+        others = {REST: everyone & ~members}
+        if reference in names and name != reference:
+            others[reference] = level == names.index(reference)
+        for against, other in others.items():
+            yield tested("Mann–Whitney", f"{name} - {against}", [value[members], value[other]], members | other)
 
 
 def _wilcoxon(pair: Paired) -> RowTest:

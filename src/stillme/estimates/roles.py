@@ -131,10 +131,12 @@ class _RoleRows:
         places: tuple[Place, ...] = ("", "first", "second") if orders > 1 else ("",)
         for place in places:
             at_place = here if not place else here & (self._matching == (1 if place == "first" else 2))
-            for pronoun in ("", *pronouns):
+            # Unless pronouns are crossed, sentences with another pronoun are other sentences, and no comparison.
+            crossed = {"pro", "anti"} <= set(pronouns)
+            for pronoun in ("", *pronouns) if crossed else ("",):
                 rows = at_place if not pronoun else at_place & (self._pronoun == pronoun)
                 yield self._share(series, plan, rows, pronoun, place, settings)
-            if {"pro", "anti"} <= set(pronouns):
+            if crossed:
                 yield self._difference(series, plan, at_place, place, settings)
 
     def _share(

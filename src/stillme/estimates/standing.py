@@ -16,6 +16,9 @@ The axis stands for all people of the run, `within` for those of one group where
 CONTROL_PAIRS = "*"
 """The name under which a `Standing` keeps how many control pairs a judge got wrong, if that raised the alarm."""
 
+PEOPLE = "people"
+"""The name under which a `Standing` keeps that a judge is people: they are what judges are held against."""
+
 FAILED_CONTROL_PAIRS = "failed its control pairs"
 """How the note begins of a judge whose answers in this run are not to be relied on."""
 
@@ -43,6 +46,8 @@ def mark(standing: Standing, judge: str, quantity: str, estimate: Estimate | Non
     axes = standing.get(judge)
     if axes is None:
         return "not calibrated"
+    if PEOPLE in axes:
+        return ""
     if wrong := axes.get(CONTROL_PAIRS):
         return f"{FAILED_CONTROL_PAIRS} ({wrong})"
     rate = rate_of(quantity)

@@ -6,16 +6,18 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from stillme import rubric
 from stillme.audit.config import RolesSection
 from stillme.audit.grid import grid_of
 from stillme.audit.roles import expected_place
 from stillme.audit.sampling import Sample
-from stillme.design import RecordedRequest, assessment_key
+from stillme.design import RecordedRequest, assessment_key, reading_key
 from stillme.evidence.differences import Difference
 from stillme.mitigation import NEEDS_FEATURES
 from stillme.results import Run
+from stillme.rubric.readings import AXES
 from stillme.store.exported import EDITS, JUDGEMENTS, Table, rows_of
 from stillme.store.ledger_copy import row_count
 from stillme.types import Json, Request, Spec
@@ -152,9 +154,11 @@ def _edit(number: int, row: Mapping[str, Json], request: Request) -> Iterator[Di
 
 
 def _judgements(run: Run, images: Mapping[str, Sequence[str]]) -> Iterator[Difference]:
-    axes = {judge.spec.key: (*judge.capabilities.axes, *judge.capabilities.partial) for judge in run.judges}
+    judges = (*run.judges, *run.design.readers)
+    axes = {judge.spec.key: (*judge.capabilities.axes, *judge.capabilities.partial) for judge in judges}
+    readable = {image for pictures in images.values() for image in pictures}
     for number, row in enumerate(_rows(run, JUDGEMENTS), start=1):
-        yield from _judgement(number, row, images)
+        yield from _reading(number, row, readable) if row["axis"] in AXES else _judgement(number, row, images)
         known = axes.get(row["judge_key"])
         if known is not None and row["axis"] not in known:
             yield Difference(
@@ -162,13 +166,28 @@ def _judgements(run: Run, images: Mapping[str, Sequence[str]]) -> Iterator[Diffe
             )
 
 
-def _judgement(number: int, row: Mapping[str, Json], images: Mapping[str, Sequence[str]]) -> Iterator[Difference]:
+def _answer(number: int, row: Mapping[str, Json]) -> Iterator[Difference]:
     file = JUDGEMENTS.name
     spec = Spec(use=row["judge"], version=row["judge_version"], parameters=row["judge_parameters"])
     yield from _unless_equal(file, number, "judge_key", spec.key, row["judge_key"])
     if (row["outcome"] == "rated") != (row["score"] is not None):
         what = f"{row['outcome']}, but with or without a score"
         yield Difference(file=file, row=number, column="score", what=what)
+
+
+def _reading(number: int, row: Mapping[str, Json], readable: AbstractSet[str]) -> Iterator[Difference]:
+    """What a reader said of one picture, which is named by its hash instead of an edit's key."""
+    yield from _answer(number, row)
+    key = reading_key(row["edit"], row["judge_key"], row["epoch"])
+    yield from _unless_equal(JUDGEMENTS.name, number, "assessment", key, row["assessment"])
+    if row["edit"] not in readable:
+        what = "not a picture of this run"
+        yield Difference(file=JUDGEMENTS.name, row=number, column="edit", what=what, found=row["edit"])
+
+
+def _judgement(number: int, row: Mapping[str, Json], images: Mapping[str, Sequence[str]]) -> Iterator[Difference]:
+    file = JUDGEMENTS.name
+    yield from _answer(number, row)
     axis = rubric.load().axes.get(row["axis"])
     if axis and axis.is_scale and row["score"] is not None and not 1 <= row["score"] <= len(axis.scale):
         yield Difference(file=file, row=number, column="score", what="off its scale", found=str(row["score"]))

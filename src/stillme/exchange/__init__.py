@@ -2,19 +2,16 @@
 
 from stillme.exchange.columns import ColumnMapping, InvalidJudgements
 from stillme.exchange.exporting import KINDS, export_run, write_rows
-from stillme.exchange.importing import ImportSummary, import_judgements
 from stillme.exchange.row_table import RowsAsked
 from stillme.exchange.rows import RowsSummary, import_rows
 
 __all__ = [
     "KINDS",
     "ColumnMapping",
-    "ImportSummary",
     "InvalidJudgements",
     "RowsAsked",
     "RowsSummary",
     "export_run",
-    "import_judgements",
     "import_rows",
     "write_rows",
 ]

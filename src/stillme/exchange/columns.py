@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -11,12 +11,16 @@ from stillme import rubric
 from stillme.errors import Invalid, Problem, StillmeError, did_you_mean
 from stillme.exchange.table_files import Row
 from stillme.rubric import Axis
-from stillme.types import Abstained, Failed, Rated, Rating
+from stillme.types import Abstained, Arm, Failed, Rated, Rating
 
 EDIT_COLUMNS = ("edit", "portrait", "prompt", "editor", "arm", "seed")
 """Columns that name the edit: by its key, or by what was requested."""
 REPEAT_COLUMNS = ("epoch", "rater")
 """Columns that tell several answers about one edit apart."""
+PROMPT_COLUMNS = ("prompt_text", "category", "subcategory", "years", "target", "stereotype", "pronoun")
+"""Columns that describe the prompt; the paper's own prompts need none."""
+OTHER_COLUMNS = ("judge", "block", "state")
+"""`state` says what became of the edit."""
 LONG_COLUMNS = ("axis", "score", "outcome", "reason")
 """Columns of a file with one row per axis. Otherwise an axis is a column."""
 
@@ -46,7 +50,10 @@ class ColumnMapping:
     """What the user says about the file's columns."""
 
     names: Mapping[str, str] = field(default_factory=_no_names)
-    """Our name to the file's: a column, or in a file with one row per axis the word for an axis."""
+    """Our name to the file's: a column, or in a file with one row per axis the word for an axis.
+
+    `feature.race_change` is the column of that axis for the arm `feature`, in a file with both arms in one row.
+    """
     fixed: Mapping[str, str] = field(default_factory=_no_names)
     """Values that hold for every row and are in no column."""
     where: Mapping[str, tuple[str, ...]] = field(default_factory=_no_values)
@@ -57,38 +64,27 @@ class ColumnMapping:
     """The file's columns that are not read, although their names are close to known ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One score in the file."""
-
-    place: str
-    which: Mapping[str, str]
-    """Those of `EDIT_COLUMNS` that have a value."""
-    epoch: int | None
-    rater: str
-    axis: str
-    rating: Rating
-
-
 class Layout:
     """The file's columns under our names."""
 
     def __init__(
-        self, columns: Sequence[str], mapping: ColumnMapping, source: str, *, more: Sequence[str] = ()
+        self, columns: Sequence[str], mapping: ColumnMapping, source: str, *, groups: Sequence[str] = ()
     ) -> None:
         self._axes = rubric.load().axes
-        self._source, self._mapping, self._more = source, mapping, tuple(more)
+        self._source, self._mapping, self._groups = source, mapping, tuple(groups)
         self.columns = list(columns)
+        self._by_arm = {name: tuple(name.split(".", 1)) for name in mapping.names if "." in name}
         self._check_mapping()
         self._long = all(self._column(name) for name in ("axis", "score"))
         self._axis_by_word = {mapping.names.get(axis, axis): axis for axis in self._axes}
-        self._axis_columns = {} if self._long else {axis: name for axis in self._axes if (name := self._column(axis))}
+        self._axis_columns = {} if self._long else self._columns_by_arm()
         self.unread = self._unread()
         """Columns that say nothing to us, for a note."""
         if not self._long and not self._axis_columns:
             raise StillmeError(
                 f"{source} has no column named like an axis, nor the columns axis and score; it has "
-                f"{_list(self.columns)}. Name one, as in --map race_change=COLUMN."
+                f"{_list(self.columns)}. Name one, as in --map race_change=COLUMN, or --map feature.race_change=COLUMN "
+                "where a row has the scores of two arms."
             )
 
     def selects(self, row: Row) -> bool:
@@ -98,22 +94,28 @@ class Layout:
             row.cells.get(name, "") in values for name, values in unwanted.items()
         )
 
-    def read(self, rows: Iterable[Row], problems: list[Problem]) -> Iterator[Answer]:
-        """Every score of these rows; a row that cannot be read becomes a problem."""
-        for row in rows:
-            try:
-                yield from self._answers(row)
-            except Unreadable as error:
-                problems.append(Problem(place=row.place, message=str(error)))
-
     @property
     def _known(self) -> tuple[str, ...]:
-        return (*EDIT_COLUMNS, *REPEAT_COLUMNS, *LONG_COLUMNS, *self._more, *self._axes)
+        others = (*EDIT_COLUMNS, *REPEAT_COLUMNS, *LONG_COLUMNS, *PROMPT_COLUMNS, *OTHER_COLUMNS)
+        return (*others, *self._groups, *self._axes)
+
+    def _columns_by_arm(self) -> dict[str, dict[str, str]]:
+        """Arm to axis to column; the arm is empty where the row names it."""
+        plain = {axis: name for axis in self._axes if (name := self._column(axis))}
+        by_arm: dict[str, dict[str, str]] = {"": plain} if plain else {}
+        for name, (arm, axis) in self._by_arm.items():
+            by_arm.setdefault(arm, {})[axis] = self._mapping.names[name]
+        return by_arm
 
     def _check_mapping(self) -> None:
         mapping = self._mapping
+        for ours, (arm, axis) in self._by_arm.items():
+            if arm not in tuple(Arm) or axis not in self._axes:
+                raise StillmeError(
+                    f"{ours!r} is not ARM.AXIS. Arms: {_list(tuple(Arm))}. Axes: {_list(tuple(self._axes))}."
+                )
         for ours in (*mapping.names, *mapping.fixed):
-            if ours not in self._known:
+            if ours not in self._known and ours not in self._by_arm:
                 near = did_you_mean(ours, self._known)
                 raise StillmeError(f"{ours!r} is no name that is read.{near} Known: {_list(self._known)}.")
         has_axes = "axis" in self.columns or "axis" in mapping.names
@@ -128,7 +130,7 @@ class Layout:
     def _unread(self) -> tuple[str, ...]:
         """Columns without a meaning. One that is close to a name without a column is an error: it may hold scores."""
         expected = [name for name in self._known if not self._long or name not in self._axes]
-        read = {column for name in expected if (column := self._column(name))}
+        read = {column for name in (*expected, *self._by_arm) if (column := self._column(name))}
         unread = [
             name
             for name in self.columns
@@ -165,49 +167,25 @@ class Layout:
         column = self._column(ours)
         return (row.cells.get(column, "") if column else "") or self._mapping.fixed.get(ours, "")
 
-    def _answers(self, row: Row) -> Iterator[Answer]:
-        which = {name: value for name in EDIT_COLUMNS if (value := self.cell(row, name))}
-        epoch = self.cell(row, "epoch") if self.said_by(row) else ""
-        if self._column("rater") and not self.cell(row, "rater"):
-            raise Unreadable("no rater; fill it in, or remove the column if there was only one")
-        for axis, rating in self.ratings(row):
-            yield Answer(
-                place=row.place,
-                which=which,
-                epoch=int(epoch) if epoch else None,
-                rater=self.cell(row, "rater"),
-                axis=axis,
-                rating=rating,
-            )
-
-    def said_by(self, row: Row) -> str:
-        """What tells this answer about an edit from others: its rater, or its number."""
-        rater, epoch = self.cell(row, "rater"), self.cell(row, "epoch")
-        if epoch and not epoch.isdecimal():
-            raise Unreadable(f"epoch = {epoch!r} is not a whole number; number answers from 0")
-        return rater or epoch
-
-    def has_scores(self, row: Row) -> bool:
-        """Whether a row says anything on an axis."""
+    def parts(self, row: Row) -> Iterator[tuple[str, Mapping[str, Rating]]]:
+        """What a row says of each arm: the arm, empty where the row names it, and ratings by axis."""
         if self._long:
-            return bool(self.cell(row, "score") or self.cell(row, "outcome"))
-        return any(row.cells.get(name, "") for name in self._axis_columns.values())
-
-    def ratings(self, row: Row) -> Iterator[tuple[str, Rating]]:
-        """Every axis that a row has a score on."""
-        if not self._long:
-            scores = {axis: score for axis, name in self._axis_columns.items() if (score := row.cells.get(name, ""))}
-            if not scores:
-                raise Unreadable("no score at all; remove the row")
-            yield from ((axis, _rating(self._axes[axis], score, "", "")) for axis, score in scores.items())
+            has_score = self.cell(row, "score") or self.cell(row, "outcome")
+            yield "", dict([self._long_rating(row)] if has_score else [])
             return
+        for arm, columns in self._axis_columns.items():
+            scores = {axis: score for axis, name in columns.items() if (score := row.cells.get(name, ""))}
+            if scores or len(self._axis_columns) == 1:
+                yield arm, {axis: _rating(self._axes[axis], score, "", "") for axis, score in scores.items()}
+
+    def _long_rating(self, row: Row) -> tuple[str, Rating]:
         word = self.cell(row, "axis")
         axis = self._axis_by_word.get(word)
         if axis is None:
             near = did_you_mean(word, self._axis_by_word)
             raise Unreadable(f"no axis {word!r}.{near} Name it with --map AXIS={word!r}, or leave it out with --where")
         outcome, reason = self.cell(row, "outcome"), self.cell(row, "reason")
-        yield axis, _rating(self._axes[axis], self.cell(row, "score"), outcome, reason)
+        return axis, _rating(self._axes[axis], self.cell(row, "score"), outcome, reason)
 
 
 class Unreadable(ValueError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
 
 import tomli_w
 
@@ -12,8 +11,6 @@ from stillme.audit import load
 from stillme.errors import Invalid, StillmeError
 from stillme.files import whole
 from stillme.judges.imported import ImportedParameters
-
-Kind = Literal["model", "instrument", "person"]
 
 
 def judge_table(name: str, parameters: ImportedParameters, epochs: int) -> str:

@@ -3,191 +3,196 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Literal, Protocol
 
 from stillme import rubric
 from stillme.exchange.columns import Layout, Unreadable
 from stillme.exchange.table_files import Row
-from stillme.types import Abstained, Arm, Failed, ImageFile, Portrait, Prompt, Rated, Rating
+from stillme.types import Abstained, Failed, Rated, Rating, digest
 
-_PROMPT_COLUMNS = ("prompt_text", "category", "subcategory")
-MORE_COLUMNS = ("judge", "block", "state", *_PROMPT_COLUMNS)
-"""Columns of rows that need no audit, beside those of judgements: `state` says what became of the edit."""
-STATES = ("edited", "refused", "failed")
+Kind = Literal["model", "instrument", "person"]
+JUDGE = "judge"
+"""The judge of a file that names none."""
 RATED, ABSTAINED, FAILED = range(3)
-
-_DEFAULTS = {"prompt": "all", "editor": "editor", "arm": "baseline", "seed": "0", "judge": "judge", "state": "edited"}
-_EDITED = STATES.index("edited")
-
-Identity = tuple[str, str, str, str, int]
-"""Editor, portrait, prompt, arm and seed of an edit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsAsked:
-    """What the user says about the rows."""
+    """What the user says about the rows. What is left out stays as it is in a run that exists."""
 
-    groups: tuple[str, ...]
+    groups: tuple[str, ...] = ()
     """Columns of the portraits' attributes, whose groups are compared."""
     people: tuple[str, ...] = ()
     """The judges that are people."""
+    instruments: tuple[str, ...] = ()
+    """The judges that measure."""
+    models: tuple[str, ...] = ()
+    """The judges that are models: all others too, but an audit takes only judges whose kind is said."""
     reference: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
     title: str = ""
-    confidence: float = 0.95
-    seed: int = 0
+    confidence: float | None = None
+    rule: str = ""
+    """How models are combined."""
+    primary: str = ""
+    """The model that decides where two are more than a point apart, under the paper's rule."""
+    paper: Mapping[str, str] = field(default_factory=lambda: dict[str, str]())
+    """Editor to the paper's editor that it is, such as `flux2-dev`."""
+    race_cut: int | None = None
+    """From which score on the paper's Tables 19 and 20 count a race as changed."""
+
+    def kind(self, judge: str) -> Kind | None:
+        """What a judge is; None where it is not said."""
+        named: Mapping[Kind, Collection[str]] = {
+            "person": self.people,
+            "instrument": self.instruments,
+            "model": self.models,
+        }
+        return next((kind for kind, names in named.items() if judge in names), None)
+
+
+class RatedEdits(Protocol):
+    """The edits that rows are about: those of a run, or new ones."""
+
+    def find(self, row: Row, arm: str, *, has_scores: bool) -> int | None:
+        """The number of the edit; None for one without a picture. Raises `Unreadable` with what is wrong."""
+        ...
+
+    def subcategory(self, edit: int) -> str:
+        """Of its prompt; empty where that is not known."""
+        ...
+
+
+def pseudonym(rater: str) -> str:
+    """A rater's name for ledgers and exports: the same for the same person, and no participant id."""
+    return f"R{digest(['rater', rater])[:8]}" if rater else ""
 
 
 class RowTable:
-    """The rows as codes and numbers."""
+    """Who said what of which edit."""
 
-    def __init__(self, layout: Layout, asked: RowsAsked) -> None:
-        self._layout, self._asked = layout, asked
-        self.portraits: dict[str, Portrait] = {}
-        self.prompts: dict[str, Prompt] = {}
-        self.editors: dict[str, int] = {}
-        self.arms: dict[str, int] = {}
+    def __init__(self, layout: Layout, edits: RatedEdits) -> None:
+        self._layout, self._found = layout, edits
         self.judges: dict[str, set[str]] = {}
         """By name: the axes that the judge answers."""
-        self.raters: dict[str, dict[str, int]] = {}
-        """By judge: its raters, or its numbered answers."""
-        self.requests: dict[Identity, int] = {}
-        self.states = array("b")
+        self.epochs: dict[str, int] = {}
+        """By judge: how many answers there are about one edit at most."""
+        self._raters: dict[tuple[str, int], dict[str, int]] = {}
+        """By judge and edit: the place of each rater among those who rated it, by pseudonym."""
+        self._names_raters: dict[str, bool] = {}
         self.axes = tuple(rubric.load().axes)
         self._axis_codes = {axis: code for code, axis in enumerate(self.axes)}
-        self._judge_codes: dict[str, int] = {}
         # One entry a score.
-        self.edits, self.by, self.rater = array("i"), array("h"), array("i")
+        self.edits, self.by, self.epoch, self.line = array("i"), array("h"), array("i"), array("i")
         self.axis, self.outcome, self.scores = array("h"), array("b"), array("d")
-        self._seen: set[int] = set()
-        self._described: dict[str, dict[str, str]] = {}
-        """By prompt: what its first row says about it."""
-        self._prompts_described = any(layout.has(column) for column in _PROMPT_COLUMNS)
+        self._reasons: dict[int, str] = {}
+        self._seen: dict[int, int] = {}
+
+    def known_raters(self, judge: str, edit: int, epoch: int, name: str) -> None:
+        """Remember who has rated an edit already, so that the next rater gets the next place."""
+        self._raters.setdefault((judge, edit), {})[name] = epoch
+
+    def rater(self, entry: int) -> str:
+        """The pseudonym of who gave a score; empty where raters are not named."""
+        places = self._raters.get((self._judge_of(entry), self.edits[entry]), {})
+        return next((name for name, place in places.items() if place == self.epoch[entry]), "")
+
+    def _judge_of(self, entry: int) -> str:
+        return list(self.judges)[self.by[entry]]
 
     def add(self, row: Row) -> None:
         """Take a row in, or raise `Unreadable`."""
-        layout = self._layout
-        cells = {name: layout.cell(row, name) or default for name, default in _DEFAULTS.items()}
-        portrait = self._portrait(row)
-        self._prompt(cells["prompt"], row)
-        if cells["arm"] not in tuple(Arm):
-            raise Unreadable(f"no arm {cells['arm']!r}; arms are {', '.join(Arm)}. Rename it in the file")
-        if not cells["seed"].lstrip("-").isdecimal():
-            raise Unreadable(f"seed = {cells['seed']!r} is not a whole number")
-        if cells["state"] not in STATES:
-            raise Unreadable(f"state = {cells['state']!r}; write {', '.join(STATES)}")
-        self.editors.setdefault(cells["editor"], len(self.editors))
-        self.arms.setdefault(cells["arm"], len(self.arms))
-        identity = (cells["editor"], portrait, cells["prompt"], cells["arm"], int(cells["seed"]))
-        edit = self.requests.setdefault(identity, len(self.requests))
-        state = STATES.index(cells["state"])
-        if edit == len(self.states):
-            self.states.append(state)
-        elif self.states[edit] != state:
-            raise Unreadable(f"this edit is {cells['state']} here and {STATES[self.states[edit]]} in an earlier row")
-        if state == _EDITED:
-            self._rate(row, edit, cells["judge"])
-        elif layout.has_scores(row):
-            raise Unreadable(
-                f"the edit is {cells['state']} and has scores; there is no picture that they could be about"
-            )
+        for arm, ratings in self._layout.parts(row):
+            edit = self._found.find(row, arm, has_scores=bool(ratings))
+            if edit is None:
+                continue
+            if not ratings:
+                raise Unreadable("no score at all; remove the row")
+            self._rate(row, edit, ratings)
 
-    def _rate(self, row: Row, edit: int, judge: str) -> None:
-        layout = self._layout
-        code = self._judge_codes.setdefault(judge, len(self._judge_codes))
-        axes, raters = self.judges.setdefault(judge, set()), self.raters.setdefault(judge, {})
-        name = layout.said_by(row)
-        if raters and ("" in raters) == bool(name):
-            raise Unreadable(
-                f"some rows of {judge!r} name a rater or epoch and others do not; fill it in for all of them"
-            )
-        rater = raters.setdefault(name, len(raters))
-        for axis, rating in layout.ratings(row):
+    def _rate(self, row: Row, edit: int, ratings: Mapping[str, Rating]) -> None:
+        judge = self._layout.cell(row, "judge") or JUDGE
+        axes = self.judges.setdefault(judge, set())
+        code = list(self.judges).index(judge)
+        epoch = self._epoch(row, judge, edit)
+        self.epochs[judge] = max(self.epochs.get(judge, 1), epoch + 1)
+        line = int(row.place.rpartition(" ")[2])
+        for axis, rating in ratings.items():
+            only = rubric.load().axes[axis].only
+            if only and (subcategory := self._found.subcategory(edit)) and subcategory != only:
+                raise Unreadable(f"{axis} is asked only of {only} prompts, and this prompt is {subcategory}; remove it")
             place = self._axis_codes[axis]
-            answer = hash((edit, code, rater, place))
+            answer = hash((edit, code, epoch, place))
             if answer in self._seen:
                 how = "name the raters in a column `rater`, or number the answers in `epoch`"
-                raise Unreadable(f"{axis} of this edit by {judge!r} is in an earlier row; {how}")
-            self._seen.add(answer)
+                word = row.place.rpartition(" ")[0]
+                raise Unreadable(f"{axis} of this edit by {judge!r} is already in {word} {self._seen[answer]}; {how}")
+            self._seen[answer] = line
             axes.add(axis)
+            if reason := _reason(rating):
+                self._reasons[len(self.edits)] = reason
             self.edits.append(edit)
             self.by.append(code)
-            self.rater.append(rater)
+            self.epoch.append(epoch)
+            self.line.append(line)
             self.axis.append(place)
             self.outcome.append(_outcome(rating))
             self.scores.append(rating.score if isinstance(rating, Rated) else float("nan"))
 
-    @property
-    def unlabelled(self) -> dict[str, int]:
-        """How many portraits have no group, by the columns that have such."""
-        counts = {
-            group: sum(group not in portrait.attributes for portrait in self.portraits.values())
-            for group in self._asked.groups
-        }
-        return {group: count for group, count in counts.items() if count}
-
-    @property
-    def has_states(self) -> bool:
-        """Whether rows say what became of an edit; otherwise only edits that were made are in the file."""
-        return self._layout.has("state") or "state" in self._layout.fixed
-
-    @property
-    def has_raters(self) -> bool:
-        """Whether answers are told apart by who gave them."""
-        return self._layout.has("rater")
+    def _epoch(self, row: Row, judge: str, edit: int) -> int:
+        """Which of the answers about an edit this is: by its number, or by its rater's place among the raters."""
+        rater, epoch = pseudonym(self._layout.cell(row, "rater")), self._layout.cell(row, "epoch")
+        if epoch and not epoch.isdecimal():
+            raise Unreadable(f"epoch = {epoch!r} is not a whole number; number answers from 0")
+        if self._names_raters.setdefault(judge, bool(rater or epoch)) != bool(rater or epoch):
+            raise Unreadable(
+                f"some rows of {judge!r} name a rater or epoch and others do not; fill it in for all of them"
+            )
+        if not rater:
+            return int(epoch or 0)
+        places = self._raters.setdefault((judge, edit), {})
+        return places.setdefault(rater, len(places))
 
     def rating(self, entry: int) -> Rating:
         """One entry as it is kept in the ledger."""
-        outcome = self.outcome[entry]
-        if outcome == RATED:
-            return Rated(score=self.scores[entry], evidence="")
-        if outcome == ABSTAINED:
-            return Abstained(reason="no reason given")
-        return Failed(error="no reason given", retryable=False)
+        reason = self._reasons.get(entry, "")
+        match self.outcome[entry]:
+            case 0:
+                return Rated(score=self.scores[entry], evidence=reason)
+            case 1:
+                return Abstained(reason=reason or _NO_REASON)
+            case _:
+                return Failed(error=reason or _NO_REASON, retryable=False)
 
-    def _portrait(self, row: Row) -> str:
-        layout = self._layout
-        name = layout.cell(row, "portrait")
-        if not name:
-            raise Unreadable("no portrait; name its column with --map portrait=COLUMN")
-        labels = {group: value for group in self._asked.groups if (value := layout.cell(row, group))}
-        known = self.portraits.get(name)
-        if known is None:
-            self.portraits[name] = Portrait(
-                id=name,
-                image=ImageFile(path=Path(), sha256=""),
-                attributes=labels,
-                label_origin="given with the rows",
-                licence="not stated",
-                block=layout.cell(row, "block"),
-            )
-        else:
-            before = {**known.attributes, "block": known.block}
-            now = {**labels, "block": layout.cell(row, "block")}
-            _same(f"portrait {name!r}", before, now, "a portrait belongs to one group and one block")
-        return name
+    def assessments(self) -> Iterator[tuple[int, str, int, list[int]]]:
+        """Edit, judge, epoch and the entries of every assessment: all that one rater says of one edit."""
+        import numpy as np
 
-    def _prompt(self, name: str, row: Row) -> None:
-        if name in self.prompts and not self._prompts_described:
-            return
-        cells = {column: self._layout.cell(row, column) for column in _PROMPT_COLUMNS}
-        if name not in self.prompts:
-            self.prompts[name] = Prompt(
-                id=name,
-                text=cells["prompt_text"] or name,
-                category=cells["category"] or "rows",
-                subcategory=cells["subcategory"] or "rows",
-            )
-            self._described[name] = cells
-        _same(f"prompt {name!r}", self._described[name], cells, "give another prompt another name")
+        edits, judges, epochs = (np.asarray(column) for column in (self.edits, self.by, self.epoch))
+        order = np.lexsort((np.asarray(self.axis), epochs, judges, edits))
+        first = np.ones(len(order), dtype=np.bool_)
+        if len(order):
+            columns = np.stack([edits[order], judges[order].astype(np.int32), epochs[order]])
+            first[1:] = (np.diff(columns, axis=1) != 0).any(axis=0)
+        starts = np.flatnonzero(first)
+        names = list(self.judges)
+        for entries in np.split(order, starts[1:]) if len(order) else ():
+            entry = int(entries[0])
+            yield self.edits[entry], names[self.by[entry]], self.epoch[entry], entries.tolist()
 
 
-def _same(what: str, before: Mapping[str, str], now: Mapping[str, str], why: str) -> None:
-    for column in (*before, *now):
-        was, now_is = before.get(column, ""), now.get(column, "")
-        if was != now_is:
-            raise Unreadable(f"{what} has {column} {now_is!r}, and {was!r} in an earlier row; {why}")
+_NO_REASON = "no reason given"
+
+
+def _reason(rating: Rating) -> str:
+    match rating:
+        case Rated(evidence=evidence):
+            return evidence
+        case Abstained(reason=reason):
+            return reason if reason != _NO_REASON else ""
+        case Failed(error=error):
+            return error if error != _NO_REASON else ""
 
 
 def _outcome(rating: Rating) -> int:

@@ -1,22 +1,31 @@
-"""A run from rows of scores alone: no audit.toml, no editor and no picture is needed.
+"""Scores made elsewhere become rows of a run: of an audit's run, or of one that is made of rows alone.
 
-Every reader works on such a run: estimates, tables, report (without pictures), compare and gate.
+A run of rows needs no audit.toml, no editor and no picture. Every reader works on it: estimates, tables, report
+(without pictures), compare and gate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stillme.audit.loading import FILE
 from stillme.errors import Problem, StillmeError, did_you_mean
+from stillme.exchange.audit_run import append_rows
 from stillme.exchange.columns import ColumnMapping, InvalidJudgements, Layout, Unreadable
-from stillme.exchange.row_run import write_run
-from stillme.exchange.row_table import ABSTAINED, MORE_COLUMNS, RATED, STATES, RowsAsked, RowTable
+from stillme.exchange.matching import RunEdits
+from stillme.exchange.new_edits import STATES, NewEdits, is_papers
+from stillme.exchange.row_run import RunOfRows, imported_as
+from stillme.exchange.row_table import ABSTAINED, RATED, RowsAsked, RowTable
 from stillme.exchange.table_files import columns_of, read
+from stillme.results import Run, folder_of
+from stillme.stages.changes import adopt
+from stillme.store import Store
 
 
 def _no_watch(_rows: int) -> None:
@@ -30,53 +39,56 @@ class RowsSummary:
     file: Path
     into: Path
     edits: int
-    refused: int
-    failed: int
+    """Edits that the rows are about."""
     scores: int
     abstained: int
-    portraits: int
-    unlabelled: Mapping[str, int]
-    """By group column: how many portraits say nothing there. They are in no group."""
-    editors: tuple[str, ...]
     judges: tuple[str, ...]
-    has_states: bool
-    """Whether the rows say which edits were refused or failed."""
     left_out: int
     unread: tuple[str, ...]
-    already: bool
-    """Whether the run was there already, made of the same rows."""
+    new: int = 0
+    """Assessments that were added; the others were there with the same scores."""
+    portraits: int = 0
+    editors: tuple[str, ...] = ()
+    refused: int = 0
+    failed: int = 0
+    has_states: bool = False
+    """Whether the rows say which edits were refused or failed."""
+    already: bool = False
+    """Whether the run holds exactly this import already."""
+    declared: tuple[str, ...] = ()
+    """Judges that were added to audit.toml."""
+    notes: tuple[str, ...] = ()
+    """What the user should know, each as a sentence."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
-        names = ("edits", "refused", "failed", "scores", "abstained", "portraits", "has_states", "left_out", "already")
-        return {name: getattr(self, name) for name in names} | {
+        names = ("edits", "refused", "failed", "scores", "abstained", "new", "portraits", "has_states", "left_out")
+        return {name: getattr(self, name) for name in (*names, "already")} | {
             "file": str(self.file),
             "into": str(self.into),
             "editors": list(self.editors),
             "judges": list(self.judges),
+            "declared": list(self.declared),
             "unread_columns": list(self.unread),
-            "unlabelled": dict(self.unlabelled),
+            "notes": list(self.notes),
         }
 
     def as_text(self) -> str:
-        """For people."""
+        """For the terminal."""
         if self.already:
             return f"{self.into} holds exactly these rows already; nothing was changed."
         lost = f" ({self.refused:,} refused, {self.failed:,} failed)" if self.has_states else ""
+        by = ", ".join(self.judges) or "no judge"
         lines = [
             f"{self.edits:,} edits of {self.portraits:,} portraits by {', '.join(self.editors)}{lost}",
-            f"{self.scores:,} scores by {', '.join(self.judges) or 'nobody'} ({self.abstained:,} abstained)",
+            f"{self.scores:,} scores by {by} ({self.abstained:,} abstained); {self.new:,} assessments are new",
+            *self.notes,
         ]
-        lines += [
-            f"{count:,} of {self.portraits:,} portraits have no {group}; they count for everyone and in no group of it."
-            for group, count in self.unlabelled.items()
-        ]
-        if not self.has_states:
-            lines.append("There is no column `state`, so refusals and failures are not known and not estimated.")
         if self.left_out:
             lines.append(f"{self.left_out:,} rows were left out by --where.")
         if self.unread:
             lines.append(f"Columns that were not read: {', '.join(self.unread)}.")
+        lines += [f"The judge {judge!r} was added to audit.toml." for judge in self.declared]
         return "\n".join(lines)
 
 
@@ -86,65 +98,180 @@ def import_rows(
     asked: RowsAsked,
     mapping: ColumnMapping,
     *,
+    out: Path | None = None,
+    wait: float = 0.0,
     watch: Callable[[int], None] = _no_watch,
 ) -> RowsSummary:
-    """Make the run `into` of the rows in `file`: all of them, or none."""
-    layout = Layout(columns_of(file), mapping, str(file), more=(*MORE_COLUMNS, *asked.groups))
-    for group in asked.groups:
-        if group not in layout.columns and group not in mapping.names:
-            near = did_you_mean(group, layout.columns)
-            raise StillmeError(f"{file} has no column {group!r}.{near} It has {', '.join(layout.columns)}.")
-    table = RowTable(layout, asked)
-    problems: list[Problem] = []
-    rows = left_out = 0
-    for row in read(file):
-        if not layout.selects(row):
-            left_out += 1
-            continue
-        rows += 1
-        try:
-            table.add(row)
-        except Unreadable as error:
-            problems.append(Problem(place=row.place, message=str(error)))
-        if rows % 100_000 == 0:
-            watch(rows)
-    if not rows:
-        raise StillmeError(f"{file} has no rows" + (" that match --where." if left_out else "."))
-    if problems:
-        raise InvalidJudgements(str(file), problems)
-    _require_names(table, asked)
-    written = write_run(table, file, into, asked, mapping)
-    states, outcomes = np.asarray(table.states), np.asarray(table.outcome)
-    return RowsSummary(
-        file=file,
-        into=into,
-        edits=len(states),
-        refused=int((states == STATES.index("refused")).sum()),
-        failed=int((states == STATES.index("failed")).sum()),
-        scores=int((outcomes == RATED).sum()),
-        abstained=int((outcomes == ABSTAINED).sum()),
-        portraits=len(table.portraits),
-        unlabelled=table.unlabelled,
-        editors=tuple(table.editors),
-        judges=tuple(table.judges),
-        has_states=table.has_states,
-        left_out=left_out,
-        unread=layout.unread,
-        already=not written,
+    """Import the rows of `file` into the run or audit `into`: all of them, or none.
+
+    Where there is no run, and no audit.toml, a run is made of the rows.
+    """
+    reading = _Reading(file, asked, mapping, watch)
+    folder = out or (folder_of(into) if into.exists() and not _is_empty(into) else into)
+    if not Store.exists(folder):
+        if (folder / FILE).is_file():
+            raise StillmeError(f"{folder} has no run yet. `stillme run {folder} --only edit` makes the edits to rate.")
+        return _into_rows(reading, folder, None, wait)
+    with Store.reading(folder) as store:
+        latest = store.latest_audit()
+        of_rows = latest is not None and "rows" in latest.resolved
+        if of_rows:
+            run = Run(store) if store.designs.latest() is not None else None
+            return _into_rows(reading, folder, run, wait)
+    with Store.writing(folder, wait=wait) as store:
+        # A judge that was just added to audit.toml is known from here on.
+        adopt(folder, store)
+        return _into_audit(reading, store, Run(store))
+
+
+def _is_empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())
+
+
+class _Reading:
+    """A file with what the user says of it."""
+
+    def __init__(self, file: Path, asked: RowsAsked, mapping: ColumnMapping, watch: Callable[[int], None]) -> None:
+        self.file, self.asked, self.mapping, self._watch = file, asked, mapping, watch
+        self.layout = Layout(columns_of(file), mapping, str(file), groups=asked.groups)
+        self.left_out = 0
+
+    def fill(self, table: RowTable) -> None:
+        """Read every row into the table; one that cannot be read stops the import."""
+        problems: list[Problem] = []
+        rows = 0
+        for row in read(self.file):
+            if not self.layout.selects(row):
+                self.left_out += 1
+                continue
+            rows += 1
+            try:
+                table.add(row)
+            except Unreadable as error:
+                problems.append(Problem(place=row.place, message=str(error)))
+            if rows % 100_000 == 0:
+                self._watch(rows)
+        if not rows:
+            raise StillmeError(f"{self.file} has no rows" + (" that match --where." if self.left_out else "."))
+        if problems:
+            raise InvalidJudgements(str(self.file), problems)
+        for name in (*self.asked.people, *self.asked.instruments, *self.asked.models):
+            if name not in table.judges:
+                near = did_you_mean(name, table.judges)
+                raise StillmeError(f"No row is by a judge {name!r}.{near} The rows have {', '.join(table.judges)}.")
+
+    def summary(self, table: RowTable, folder: Path) -> RowsSummary:
+        """What was read."""
+        outcomes = np.asarray(table.outcome)
+        return RowsSummary(
+            file=self.file,
+            into=folder,
+            edits=len(set(table.edits)),
+            scores=int((outcomes == RATED).sum()),
+            abstained=int((outcomes == ABSTAINED).sum()),
+            judges=tuple(table.judges),
+            left_out=self.left_out,
+            unread=self.layout.unread,
+        )
+
+
+def _into_audit(reading: _Reading, store: Store, run: Run) -> RowsSummary:
+    for option, given in (("--group", reading.asked.groups), ("--reference", reading.asked.reference)):
+        if given:
+            raise StillmeError(f"{run.folder} is an audit's run: {option} is in its audit.toml. Leave the option out.")
+    edits = RunEdits(reading.layout, run)
+    table = RowTable(reading.layout, edits)
+    for judge in run.judges:
+        _remember(table, store, judge.spec.key, judge.name, edits.place)
+    reading.fill(table)
+    new, declared = append_rows(table, edits, reading.file, store, reading.asked, run)
+    rated = [edits.requests[edit] for edit in set(table.edits)]
+    return replace(
+        reading.summary(table, run.folder),
+        new=new,
+        declared=declared,
+        portraits=len({name for request in rated for name in request.portraits}),
+        editors=tuple(dict.fromkeys(request.editor for request in edits.requests)),
     )
 
 
-def _require_names(table: RowTable, asked: RowsAsked) -> None:
+def _into_rows(reading: _Reading, folder: Path, run: Run | None, wait: float) -> RowsSummary:
+    edits = NewEdits(reading.layout, reading.asked.groups, run)
+    table = RowTable(reading.layout, edits)
+    _require_groups(reading)
+    known = len(edits.requests)
+    if run:
+        keys = {request.key: place for place, request in enumerate(run.requests())}
+        for judge in run.judges:
+            _remember(table, run.store, judge.spec.key, judge.name, keys.get)
+    reading.fill(table)
+    _require_reference(edits, reading.asked)
+    already = run is not None and imported_as(reading.file, reading.mapping) in run.design.resolved["rows"]
+    new = 0
+    if not already:
+        made = RunOfRows(table, edits, reading.file, reading.asked, reading.mapping, run.design if run else None)
+        folder.mkdir(parents=True, exist_ok=True)
+        with Store.writing(folder, wait=wait) as store:
+            new = made.write(store)
+    states = np.asarray(edits.states)[known:]
+    return replace(
+        reading.summary(table, folder),
+        edits=len(states) or len(set(table.edits)),
+        refused=int((states == STATES.index("refused")).sum()),
+        failed=int((states == STATES.index("failed")).sum()),
+        new=new,
+        portraits=len(edits.portraits),
+        editors=tuple(edits.editors),
+        has_states=edits.has_states,
+        already=already,
+        notes=tuple(_notes(edits)),
+    )
+
+
+def _remember(table: RowTable, store: Store, judge_key: str, judge: str, place: Callable[[str], int | None]) -> None:
+    """Who has rated which edit as which of its raters."""
+    for key, epoch, said in store.answers_by(judge_key):
+        edit = place(key)
+        if edit is not None and (rater := str(said.get("rater", ""))):
+            table.known_raters(judge, edit, epoch, rater)
+
+
+def _notes(edits: NewEdits) -> Iterator[str]:
+    """What the rows leave open, or may not mean."""
+    total = len(edits.portraits)
+    for group, count in edits.unlabelled.items():
+        yield f"{count:,} of {total:,} portraits have no {group}; they count for everyone and in no group of it."
+    if not edits.has_states:
+        yield "There is no column `state`, so refusals and failures are not known and not estimated."
+    papers = sum(is_papers(prompt) for prompt in edits.prompts.values())
+    if papers:
+        yield f"{papers:,} of {len(edits.prompts):,} prompts are the paper's, by id or text."
+    people = Counter(name for _, names, *_ in edits.requests for name in names)
+    if max(people.values()) == 1 and (len(edits.prompts) > 1 or len(edits.editors) > 1):
+        yield (
+            f"Is `portrait` the person? Each of {total:,} portraits has one edit, although there are "
+            f"{len(edits.prompts):,} prompts and {len(edits.editors):,} editors. If it names the edit, intervals are "
+            "too narrow: name the person's column with --map portrait=COLUMN."
+        )
+
+
+def _require_groups(reading: _Reading) -> None:
+    for group in reading.asked.groups:
+        if not reading.layout.has(group):
+            near = did_you_mean(group, reading.layout.columns)
+            raise StillmeError(
+                f"{reading.file} has no column {group!r}.{near} It has {', '.join(reading.layout.columns)}."
+            )
+
+
+def _require_reference(edits: NewEdits, asked: RowsAsked) -> None:
     """What the user names must be in the rows: a run whose reference does not exist could never be estimated."""
-    for name in asked.people:
-        if name not in table.judges:
-            near = did_you_mean(name, table.judges)
-            raise StillmeError(f"No row is by a judge {name!r}.{near} The rows have {', '.join(table.judges)}.")
     for factor, level in asked.reference.items():
-        if factor not in asked.groups:
-            near = did_you_mean(factor, asked.groups)
-            raise StillmeError(f"--reference names {factor!r}, which is no --group.{near}")
-        levels = sorted({portrait.attributes.get(factor, "") for portrait in table.portraits.values()} - {""})
+        if factor not in edits.groups:
+            raise StillmeError(
+                f"--reference names {factor!r}, which is no --group.{did_you_mean(factor, edits.groups)}"
+            )
+        levels = sorted({portrait.attributes.get(factor, "") for portrait in edits.portraits.values()} - {""})
         if level not in levels:
             near = did_you_mean(level, levels)
             raise StillmeError(f"No portrait has {factor} {level!r}.{near} The rows have {', '.join(levels)}.")

@@ -1,4 +1,4 @@
-"""Read CSV, JSON lines or Parquet row by row, each with its place in the file."""
+"""Read CSV, JSON, JSON lines or Parquet row by row, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(path: Path) -> Iterator[Row]:
 def _safely(path: Path) -> Iterator[Row]:
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a .csv, .jsonl or .parquet file.")
+        raise StillmeError(f"{path} ends in {path.suffix or 'nothing'!r}; give a .csv, .json, .jsonl or .parquet file.")
     try:
         yield from reader(path)
     except OSError as error:
@@ -75,10 +75,26 @@ def _json_lines(path: Path) -> Iterator[Row]:
                 entry = json.loads(line)
             except json.JSONDecodeError as error:
                 raise StillmeError(f"{path}, line {number}: is not JSON ({error.msg}).") from None
-            if not isinstance(entry, dict):
-                raise StillmeError(f"{path}, line {number}: is not a JSON object.")
-            cells = cast("dict[str, Any]", entry)
-            yield Row(f"line {number}", {name: _text(value) for name, value in cells.items()})
+            yield _json_row(path, f"line {number}", entry)
+
+
+def _json(path: Path) -> Iterator[Row]:
+    """An array of objects."""
+    try:
+        entries = json.loads(path.read_text("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        how = "; one object a line is .jsonl" if error.msg == "Extra data" else ""
+        raise StillmeError(f"{path} is not JSON ({error.msg}, line {error.lineno}){how}.") from None
+    if not isinstance(entries, list):
+        raise StillmeError(f"{path} is not an array of rows; write [{{...}}, {{...}}], or one object a line as .jsonl.")
+    for number, entry in enumerate(cast("list[Any]", entries), start=1):
+        yield _json_row(path, f"row {number}", entry)
+
+
+def _json_row(path: Path, place: str, entry: Any) -> Row:
+    if not isinstance(entry, dict):
+        raise StillmeError(f"{path}, {place}: is not a JSON object.")
+    return Row(place, {name: _text(value) for name, value in cast("dict[str, Any]", entry).items()})
 
 
 def _parquet(path: Path) -> Iterator[Row]:
@@ -108,6 +124,7 @@ def _text(value: Any) -> str:
 
 _READERS: Mapping[str, Callable[[Path], Iterator[Row]]] = {
     ".csv": _csv,
+    ".json": _json,
     ".jsonl": _json_lines,
     ".parquet": _parquet,
 }

@@ -37,6 +37,7 @@ from stillme.gate.verdicts import (
     without_number,
 )
 from stillme.results import Run
+from stillme.results.gathering import chosen_how
 from stillme.types import Arm, Interval, NotEstimable
 
 
@@ -93,7 +94,8 @@ class Baseline:
                 margin.sign,
                 margin.limit,
                 incomplete=_incomplete(matched, change.judge, quantity) or caught(change.note),
-                unvalidated="" if self._accept else unvalidated(change.note),
+                unvalidated=self._chosen_by_outcome(matched, change.judge, quantity, candidate)
+                or ("" if self._accept else unvalidated(change.note)),
             )
             yield Check(
                 editor=candidate.label,
@@ -108,6 +110,18 @@ class Baseline:
                 portraits=change.portraits,
                 edits=change.pairs,
             )
+
+    def _chosen_by_outcome(self, matched: Matched, judge: str, quantity: str, candidate: Chosen) -> str:
+        """Why people's ratings of a part of the edits decide nothing: the part was not drawn at random in both runs."""
+        edited = matched.edits.state == EditState.EDITED
+        for score in _on(matched.scores, quantity):
+            unrated = edited & (score.state == RatingState.MISSING)
+            if score.judge == judge and score.kind == "person" and unrated.any():
+                for run in (self._run, candidate.run):
+                    how, stands_for_all = chosen_how(run.results.draws.get(judge, ()))
+                    if not stands_for_all:
+                        return f"people rated a part of the edits, {how}"
+        return ""
 
     def _before(self, candidate: Chosen) -> Chosen:
         """The editor of the same name, else the only one."""

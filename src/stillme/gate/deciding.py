@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 from pydantic import ValidationError
 
 from stillme import estimates, numbers, rubric
@@ -19,6 +20,7 @@ from stillme.design import Claim
 from stillme.errors import StillmeError, UnknownName, did_you_mean
 from stillme.estimates import Disparity
 from stillme.estimates.abstention import uneven
+from stillme.estimates.agreement import corrected as correct_by_people
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.quantities import EDIT_RATES, Exclusion
 from stillme.files import is_bundle
@@ -36,9 +38,13 @@ from stillme.gate.verdicts import (
     without_number,
 )
 from stillme.results import Run
+from stillme.results.gathering import chosen_how
+from stillme.results.readings import NOT_READ
+from stillme.rubric.readings import SHIFTS
 from stillme.types import Arm, Estimate, Interval
 
 _RATE = "_rate"
+_UNSEEN = Exclusion.NOT_JUDGED
 
 
 class _NoNumber(Exception):
@@ -172,7 +178,7 @@ class _Deciding:
         axes = {axis for judge in run.judges for axis in judge.capabilities.axes}
         axes |= {score.axis for score in run.results.scores}
         rates = [name for name, rate in rubric.load().rates.items() if rate.axis in axes]
-        self._known = [*EDIT_RATES, *sorted(axes), *rates]
+        self._known = [*EDIT_RATES, *sorted(axes), *rates, *(SHIFTS if run.design.readers else ())]
 
     def quantity(self, rule: Rule) -> str:
         """The table's name of what a rule is about; `race_change_rate` also means the axis's first rate."""
@@ -191,14 +197,17 @@ class _Deciding:
         require_meant(rule, quantity)
         try:
             chosen = self._chosen(rule, self._estimates(quantity, confidence))
+            sampled = [self._sampled(estimate, confidence) for estimate in chosen]
         except _NoNumber as error:
             return Decision(rule=rule, quantity=quantity, against="", checks=(without_number(str(error)),))
         return Decision(
-            rule=rule, quantity=quantity, against="", checks=tuple(self._check(rule, estimate) for estimate in chosen)
+            rule=rule, quantity=quantity, against="", checks=tuple(self._check(rule, *each) for each in sampled)
         )
 
     def _estimates(self, quantity: str, confidence: float | None = None) -> list[Estimate]:
         """Only what the rule's axis gives: numbers do not depend on which others are computed."""
+        if quantity in SHIFTS:
+            return self._shifts(quantity, confidence or self._run.settings.confidence)
         axis, settings = _axis_of(quantity), self._run.settings
         key = axis, confidence or settings.confidence
         if key not in self._by_axis:
@@ -206,6 +215,11 @@ class _Deciding:
             scores = [score for score in results.scores if score.axis == axis]
             self._by_axis[key] = estimates.estimate(results.edits, scores, replace(settings, confidence=key[1]))
         return [estimate for estimate in self._by_axis[key] if estimate.quantity == quantity]
+
+    def _shifts(self, quantity: str, confidence: float) -> list[Estimate]:
+        """Of readers, who are their own control: no calibration is asked of them."""
+        readings = self._run.readings
+        return readings.estimates(quantity, confidence) if readings else []
 
     def _chosen(self, rule: Rule, offered: Sequence[Estimate]) -> list[Estimate]:
         scope = "all" if rule.statistic == "mean" else rule.statistic
@@ -219,19 +233,48 @@ class _Deciding:
         kept = _narrowed(kept, "group", rule.group, _level)
         if not rule.arm and any(estimate.arm == Arm.BASELINE for estimate in kept):
             kept = [estimate for estimate in kept if estimate.arm == Arm.BASELINE]
-        if not rule.judge:
+        if not rule.judge and kept[0].quantity not in SHIFTS:
             axis = _axis_of(kept[0].quantity)
             kept = [estimate for estimate in kept if not estimate.judge or (estimate.judge, axis) in self._headline]
         return kept
 
-    def _check(self, rule: Rule, estimate: Estimate) -> Check:
-        note = estimates.mark(self._standing, estimate.judge, estimate.quantity, estimate)
+    def _sampled(self, estimate: Estimate, confidence: float) -> tuple[Estimate, str, str]:
+        """What people's ratings of a part of the edits say of all, with words for it, or why they say nothing."""
+        results, missing = self._run.results, estimate.excluded.get(Exclusion.NOT_JUDGED, 0)
+        if estimate.judge not in self._run.design.people or not missing:
+            return estimate, "", ""
+        how, stands_for_all = chosen_how(results.draws.get(estimate.judge, ()))
+        part = f"rated {estimate.edits:,} of {estimate.edits + missing:,}, {how}"
+        if not stands_for_all:
+            return estimate, "", part
+        axis = _axis_of(estimate.quantity)
+        if estimate.scope == "disparity" or rubric.load().is_nominal(axis):
+            unequal = results.chances is not None
+            return estimate, part, f"{part}; this number cannot be corrected for them" if unequal else ""
+        rated = next(score for score in results.scores if (score.judge, score.axis) == (estimate.judge, axis))
+        helper = estimates.one_judge(results.scores, axis)
+        # Without a model, the same for every edit: its weight is 0, and people alone remain.
+        judge = helper or replace(rated, judge="", kind="model", value=np.ones(len(rated.value)))
+        settings = replace(self._run.settings, confidence=confidence)
+        for number in correct_by_people(
+            results.edits, judge, rated, settings, quantities=[estimate.quantity], chances=results.chances
+        ):
+            same = ("scope", "editor", "arm", "factor", "group")
+            if all(getattr(number, name) == getattr(estimate, name) for name in same):
+                by = f", corrected with {helper.judge}" if helper and number.weight else ""
+                return replace(estimate, outcome=number.outcome), part + by, ""
+        return estimate, part, f"{part}; no corrected number could be estimated"
+
+    def _check(self, rule: Rule, estimate: Estimate, part: str, chosen: str) -> Check:
+        note = ""
+        if estimate.quantity not in SHIFTS:
+            note = estimates.mark(self._standing, estimate.judge, estimate.quantity, estimate)
         verdict, reason = against_limit(
             estimate.outcome,
             rule.sign,
             rule.limit,
             incomplete=self._incomplete(estimate) or caught(note),
-            unvalidated=self._uneven(estimate) or self._unvalidated(estimate, note),
+            unvalidated=chosen or self._uneven(estimate) or self._unvalidated(estimate, note),
         )
         return Check(
             editor=estimate.editor,
@@ -245,13 +288,12 @@ class _Deciding:
             note=note,
             portraits=estimate.portraits,
             edits=estimate.edits,
-            detail=_extremes(estimate),
-            excluded=estimate.excluded,
+            detail="; ".join(filter(None, (part, _extremes(estimate)))),
+            excluded={reason: count for reason, count in estimate.excluded.items() if not part or reason != _UNSEEN},
         )
 
     def _unvalidated(self, estimate: Estimate, note: str) -> str:
-        # People are what judges are held against: no calibration on known changes is asked of them.
-        return "" if self._accept or estimate.judge in self._run.design.people else unvalidated(note)
+        return "" if self._accept else unvalidated(note)
 
     def _uneven(self, estimate: Estimate) -> str:
         """Why groups do not compare: the judge is silent about some more than about others."""
@@ -261,7 +303,7 @@ class _Deciding:
 
     def _incomplete(self, estimate: Estimate) -> str:
         """What is still missing, in words; judges that rate only a part by design do not count."""
-        waiting = ["edit missing"]
+        waiting = ["edit missing", NOT_READ]
         if estimate.judge not in self._partial_judges():
             waiting.append("not judged")
         left = {reason: estimate.excluded[reason] for reason in waiting if reason in estimate.excluded}

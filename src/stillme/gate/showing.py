@@ -8,7 +8,7 @@ from typing import Any
 from stillme import numbers
 from stillme.comparison.markdown import plain, table
 from stillme.estimates.rounding import rounded
-from stillme.gate.verdicts import Check, Decision, Verdict, Verdicts
+from stillme.gate.verdicts import Check, Decision, Verdict, Verdicts, caught
 from stillme.types import Interval
 
 _MARKS = {verdict: verdict.upper() for verdict in Verdict}
@@ -70,11 +70,13 @@ def _warnings(verdicts: Verdicts) -> Iterator[str]:
         yield sentence
     yield from verdicts.notes
     if verdicts.count(Verdict.NO_DATA):
-        yield "No data is not a pass. Finish the run (`stillme run`) or correct the rule. Exit code 3."
+        yield "No data is not a pass; the reason stands with the number. Exit code 3."
     if verdicts.count(Verdict.INCONCLUSIVE):
         accepted = "accepted here by --allow-inconclusive" if verdicts.allow_inconclusive else "Exit code 4"
-        yield f"Inconclusive is not a pass ({accepted}). More portraits narrow an interval."
-    doubtful = sum(any(check.note for check in decision.checks) for decision in verdicts.decisions)
+        yield f"Inconclusive is not a pass ({accepted}). More portraits narrow an interval that includes its limit."
+    doubtful = sum(
+        any(check.note and not caught(check.note) for check in decision.checks) for decision in verdicts.decisions
+    )
     if doubtful:
         rules = "1 rule uses" if doubtful == 1 else f"{doubtful} rules use"
         yield f"{rules} a judge that is not validated for this number; test it with `stillme calibrate`."
@@ -144,8 +146,12 @@ def check_text(decision: Decision, check: Check) -> str:
     parts = [subject(check), ": ", _value(decision, check)]
     if check.verdict is not Verdict.PASSED and isinstance(check.outcome, Interval):
         parts.append(f" {check.verdict}")
-    details = [*filter(None, (check.reason, check.detail, check.note and f"judge: {check.note}", _excluded(check)))]
+    details = [*filter(None, (check.reason, check.detail, _judge(check), _excluded(check)))]
     return "".join(parts) + (f" ({'; '.join(details)})" if details else "")
+
+
+def _judge(check: Check) -> str:
+    return f"judge: {check.note}" if check.note and check.note not in check.reason else ""
 
 
 def subject(check: Check) -> str:

@@ -21,7 +21,7 @@ MOST_BYTES = 64 * 2**20
 """Of one answer, unpacked. A picture of 4096 by 4096 pixels in base64 has fewer."""
 _CONNECT = 20.0
 """Seconds for a connection, which takes long only where no server answers."""
-_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 """Errors after which the server cannot have got the request."""
 _OF_THE_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
@@ -91,7 +91,7 @@ class Connection:
         except TimeoutError:
             raise Unanswered(f"no complete answer within {self._timeout:g} s", sent=True) from None
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            raise Unanswered(_described(error), sent=not isinstance(error, _UNSENT)) from error
+            raise Unanswered(_described(error), sent=not isinstance(error, UNSENT)) from error
         return Reply(response.status_code, dict(response.headers), response.content)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _THREAD = "stillme-http"
+_STARTING = threading.Lock()
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -18,7 +19,9 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     if threading.current_thread().name == _THREAD:
         coroutine.close()
         raise RuntimeError("the event loop cannot wait for itself")
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop()).result()
+    with _STARTING:  # a cache lets several threads in at first, and each would have its own loop
+        loop = _loop()
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
 @cache

@@ -141,7 +141,7 @@ def _opened(source: bytes | Path, name: str) -> Generator[Image.Image]:
     except UnidentifiedImageError:
         raise UnreadableImage(f"{label} is not a picture in a format that Pillow reads.") from None
     except _DAMAGED as error:
-        raise UnreadableImage(f"{label} is damaged or truncated ({error}).") from None
+        raise UnreadableImage(f"{label} is damaged or truncated ({' '.join(str(error).split())}).") from None
 
 
 def _is_heic(source: bytes | Path) -> bool:

@@ -1,8 +1,9 @@
-"""Whether a face is drawn or photographed: estimators of people were trained and tried on photographs alone.
+"""Whether an edit may have drawn a face: estimators of people were trained and tried on photographs alone.
 
 Texture and colour of the skin are described by 46 numbers; a linear rule tells drawings of the styles that it has seen
-from photographs. Of a drawing, what is read from faces (age, gender, race, identity) is withheld. Colour is still
-measured: it is the drawing's.
+from photographs. It takes some photographs for drawings. So the edited face is held against its source: only where it
+looks drawn, and far more so than the source, is what is read from faces (age, gender, race, identity) withheld. Colour
+is still measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ from stillme.colour import to_lab
 from stillme.faces.landmarks import LEFT_EYE_CORNER, RIGHT_EYE_CORNER
 from stillme.faces.raster import Mask, Picture, blur, warp
 from stillme.instruments.quantities import DESCRIBED
+from stillme.instruments.thresholds import load_thresholds
 from stillme.types import Json
 
 Floats = NDArray[np.float32]
@@ -55,7 +58,7 @@ class Rule:
 
 
 def drawn(rgb: Picture, mesh: faces.Mesh) -> float:
-    """How surely a face is drawn; up to 0 it passes for a photograph."""
+    """How much a face looks drawn; up to 0 it passes for a photograph."""
     return rule().score(describe(rgb, mesh))
 
 
@@ -66,12 +69,14 @@ def withhold(
     abstained: MutableMapping[str, str],
     details: MutableMapping[str, Json],
 ) -> None:
-    """Take back what was read from the faces if one of them is a drawing, by its `drawn`."""
+    """Take back what was read from the faces if the edit may have drawn one, by the `drawn` of both."""
     details["drawn"] = round(edited, 2)
     if max(source, edited) <= 0:
         return
-    which = "the edited image" if edited > 0 else "the source"
-    reason = f"{which} looks like a drawing; age, gender, race and identity are read from photographs only"
+    if edited <= 0 or edited - source <= load_thresholds().drawing.rise:
+        details["doubts"] = [*cast("list[str]", details.get("doubts", [])), "perhaps drawn"]
+        return
+    reason = "the edited image may be a drawing; age, gender, race and identity are read from photographs only"
     for name in DESCRIBED:
         values.pop(name, None)
         abstained[name] = reason

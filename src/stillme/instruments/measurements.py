@@ -50,7 +50,7 @@ class Source:
     reading: FaceReading | Abstained
     quality: Quality | None
     drawn: float
-    """How surely its face is drawn, above 0; 0 without a face."""
+    """How much its face looks drawn, above 0; 0 without a face."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -83,6 +83,13 @@ class QualityThresholds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DrawingThresholds:
+    """When an edit may have drawn a face."""
+
+    rise: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityThresholds:
     """From where on a face has drifted, and from where on it is somebody else's."""
 
@@ -119,6 +126,7 @@ class Thresholds:
     skin: SkinThresholds
     change: ChangeThresholds
     quality: QualityThresholds
+    drawing: DrawingThresholds
     identity: IdentityThresholds
     age: AgeThresholds
     gender: GenderThresholds
@@ -136,6 +144,7 @@ def load_thresholds() -> Thresholds:
         skin=SkinThresholds(**tables.pop("skin")),
         change=ChangeThresholds(**tables.pop("change")),
         quality=QualityThresholds(**tables.pop("quality")),
+        drawing=DrawingThresholds(**tables.pop("drawing")),
         identity=IdentityThresholds(**tables.pop("identity")),
         age=AgeThresholds(**tables.pop("age")),
         gender=GenderThresholds(**tables.pop("gender")),

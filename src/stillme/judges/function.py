@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, cast
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from stillme import images
 from stillme.errors import InvalidParameters, Refusal, UnreadableImage
 from stillme.functions import Function, FunctionParameters, name_of
+from stillme.judges.readings import ratings_of_reading
 from stillme.judges.stated_scores import NO_REASON, WrongScores, ratings_of
 from stillme.protocols import JudgeCapabilities, Needs
+from stillme.rubric.readings import AXES
 from stillme.types import Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 
 SUPPLIED = ("source", "sources", "edited", "instruction", "prompt", "epoch")
 """What a function may ask for, by the names of its parameters."""
+SUPPLIED_TO_READERS = ("image", "sha256", "epoch")
+"""What a function may ask for that reads single pictures; by the hash it finds readings that were made elsewhere."""
 
 Kind = Literal["model", "instrument", "person", "ensemble"]
 
@@ -28,6 +33,16 @@ class JudgeFunctionParameters(FunctionParameters):
     """The axes that it answers for every pair: the rubric's, or names of your own."""
     kind: Kind = "model"
     """Only models are combined to an ensemble, unless the audit names its judges."""
+    reads: tuple[str, ...] = Field(default=(), exclude=True)
+    """Set by [readings]: the words for apparent race. The function is then `def read(image)` and says what one picture
+    shows, as a dict of `race`, `gender` (masculine, feminine, androgynous) and `age`; None is what it cannot tell."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _readers_answer_the_axes_of_readings(cls, given: Any) -> Any:
+        if isinstance(given, dict) and cast("dict[str, Any]", given).get("reads"):
+            return {**cast("dict[str, Any]", given), "axes": AXES}
+        return cast("Any", given)
 
 
 class FunctionJudge:
@@ -44,7 +59,10 @@ class FunctionJudge:
             if function is None
             else Function.of(function, parameters, name=parameters.function)
         )
-        self.spec = self._function.spec(parameters)
+        self._reads = parameters.reads
+        spec = self._function.spec(parameters)
+        reads = {"reads": list(self._reads)} if self._reads else {}
+        self.spec = replace(spec, parameters={**spec.parameters, **reads})
         self.capabilities = JudgeCapabilities(
             kind=parameters.kind, axes=parameters.axes, concurrency=parameters.concurrency
         )
@@ -68,7 +86,7 @@ class FunctionJudge:
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Parameters of the function that nobody supplies, and arguments that it does not have."""
-        yield from self._function.problems(SUPPLIED)
+        yield from self._function.problems(SUPPLIED_TO_READERS if self._reads else SUPPLIED)
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
         """One call per pair."""
@@ -84,14 +102,13 @@ class FunctionJudge:
             edited = images.read_picture(pair.edited.path)
         except UnreadableImage as error:
             return self._alike(Failed(error=str(error), retryable=False))
-        supplied = {
-            "source": sources[0],
-            "sources": sources,
-            "edited": edited,
-            "instruction": pair.prompt.text,
-            "prompt": pair.prompt.text,
-            "epoch": pair.epoch,
-        }
+        pictures = (
+            {"image": edited, "sha256": pair.edited.sha256}
+            if self._reads
+            else {"source": sources[0], "sources": sources, "edited": edited}
+        )
+        words = {} if self._reads else {"instruction": pair.prompt.text, "prompt": pair.prompt.text}
+        supplied = {**pictures, **words, "epoch": pair.epoch}
         try:
             answer = self._function(supplied)
         except Refusal as refusal:
@@ -99,11 +116,17 @@ class FunctionJudge:
         except (Exception, SystemExit) as error:
             return self._alike(Failed(error=f"{type(error).__name__}: {error}", retryable=True))
         try:
-            ratings = ratings_of(answer, axes=self.capabilities.axes, prompt=pair.prompt, who=repr(self._function.name))
+            ratings = self._ratings(answer, pair)
         except WrongScores as error:
             # Not final: with a fixed `version`, a corrected function has the same key.
             return self._alike(Failed(error=str(error), retryable=True, retry_after=0.0))
         return Assessment(ratings=ratings, raw=json.dumps(answer, default=str, ensure_ascii=False))
+
+    def _ratings(self, answer: object, pair: Pair) -> dict[str, Rating]:
+        who = repr(self._function.name)
+        if self._reads:
+            return ratings_of_reading(answer, self._reads, who=who)
+        return ratings_of(answer, axes=self.capabilities.axes, prompt=pair.prompt, who=who)
 
     def _alike(self, rating: Rating) -> Assessment:
         return Assessment(ratings=dict.fromkeys(self.capabilities.axes, rating))

@@ -1,4 +1,4 @@
-"""A judge whose scores were made elsewhere and imported with `stillme import judgements`.
+"""A judge whose scores were made elsewhere and imported with `stillme import rows`.
 
     [[judges]]
     use = "imported"
@@ -47,7 +47,7 @@ class ImportedParameters(Parameters):
 
 
 class Imported:
-    """Scores made elsewhere, imported with `stillme import judgements`."""
+    """Scores made elsewhere, imported with `stillme import rows`."""
 
     Parameters: ClassVar[type[BaseModel]] = ImportedParameters
     needs: ClassVar[Needs] = Needs()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import ClassVar, assert_never
 
 from pydantic import BaseModel
 
 from stillme.judges.questions import AXES, Form, form_of, missing_labels
+from stillme.judges.readings import ReadingForm
 from stillme.judges.settings import JudgeSettings, OpenSettings, settings_of
 from stillme.protocols import JudgeCapabilities, Needs, spec_of
 from stillme.rubric.judging import judging
+from stillme.rubric.readings import reading_text
 from stillme.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models, prices
 from stillme.vlm.settings import KEYS, retired_on
@@ -31,10 +34,15 @@ class ModelJudge:
         text = judging()
         self.settings = parameters
         self.model = Model(parameters)
-        self.spec = spec_of(name, f"{_VERSION}.{text.version}-{text.digest}", parameters)
+        self._reading = ReadingForm(parameters.reads) if parameters.reads else None
+        version = f"{text.version}-{text.digest}" if self._reading is None else f"reading-{reading_text().version}"
+        spec = spec_of(name, f"{_VERSION}.{version}", parameters)
+        # A judge that reads nothing has the key that it had before there were readings.
+        reads = {"reads": list(parameters.reads)} if parameters.reads else {}
+        self.spec = replace(spec, parameters={**spec.parameters, **reads})
         self.capabilities = JudgeCapabilities(
             kind="model",
-            axes=AXES,
+            axes=AXES if self._reading is None else self._reading.axes,
             concurrency=parameters.concurrency,
             labels=parameters.disclosure == "paper",
             views=2 if parameters.order == "both" else 1,
@@ -69,11 +77,11 @@ class ModelJudge:
 
     def question(self, pair: Pair) -> Question:
         """What the model is asked about a pair."""
-        return _form(pair).question(pair, disclosure=self.settings.disclosure, swapped=self._swapped(pair))
+        return self._form(pair).question(pair, disclosure=self.settings.disclosure, swapped=self._swapped(pair))
 
     def assessment(self, pair: Pair, reply: Reply) -> Assessment:
         """Turn a reply into ratings. Nothing is filled in: every axis is rated, abstained or failed."""
-        form = _form(pair)
+        form = self._form(pair)
         match reply:
             case Answered(value=value):
                 return _assessment(form.ratings(value, swapped=self._swapped(pair)), reply)
@@ -95,11 +103,14 @@ class ModelJudge:
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one question, by the price list and a typical number of tokens."""
-        return prices.expected(self.settings)
+        return prices.expected(self.settings, pictures=1 if self._reading else 2)
 
     def close(self) -> None:
         """Close the connections."""
         self.model.close()
+
+    def _form(self, pair: Pair) -> Form:
+        return self._reading or form_of(pair.prompt, len(pair.sources))
 
     def _swapped(self, pair: Pair) -> bool:
         return self.capabilities.views == 2 and pair.epoch % 2 == 1
@@ -133,10 +144,6 @@ def preset_judge(title: str, name: str) -> type[ModelJudge]:
     PresetJudge.__name__ = PresetJudge.__qualname__ = title
     PresetJudge.__module__ = "stillme.judges.named"
     return PresetJudge
-
-
-def _form(pair: Pair) -> Form:
-    return form_of(pair.prompt, len(pair.sources))
 
 
 def _assessment(ratings: Mapping[str, Rating], reply: Answered | ModelDeclined | Malformed) -> Assessment:

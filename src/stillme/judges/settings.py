@@ -21,6 +21,8 @@ class JudgeSettings(ModelSettings):
     """`paper` tells the judge the subject's race, gender and age, as the paper did."""
     order: Literal["source_first", "both"] = "source_first"
     """`both` asks every question twice, once with the edited image first, to expose position bias."""
+    reads: tuple[str, ...] = Field(default=(), exclude=True)
+    """Set by [readings]: the words for apparent race. The model is then asked about single pictures, and blind."""
 
 
 class PresetSettings(JudgeSettings):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,18 +40,26 @@ class Setting:
     portraits: int
     portrait_source: str
     prompts: int
+    gpu_gb: int
+    """Memory of the GPUs that the paper used."""
     editors: tuple[PaperEditor, ...]
     judges: tuple[PaperJudge, ...]
     groups: Mapping[str, tuple[str, ...]]
     """The paper's groups, each with other spellings."""
 
-    def editor(self, name: str, plugin: str) -> PaperEditor | None:
-        """The paper's editor behind an audit's: by its plugin, or by a name that the user chose."""
+    def named(self, name: str) -> PaperEditor | None:
+        """The paper's editor of this name, or of this plugin of ours."""
         wanted = _plain(name)
         for editor in self.editors:
-            if plugin in editor.plugins or wanted in map(_plain, (editor.name, *editor.plugins)):
+            if wanted in map(_plain, (editor.name, *editor.plugins)):
                 return editor
         return None
+
+    def near(self, name: str) -> PaperEditor | None:
+        """The only editor of the paper whose name begins as this one does, such as FLUX.2-dev for `flux`."""
+        first = _FIRST_WORD.match(_plain(name))
+        near = [editor for editor in self.editors if first and _plain(editor.name).startswith(first[0])]
+        return near[0] if len(near) == 1 else None
 
     def group(self, level: str) -> str:
         """The paper's group that a level of the user's attribute names; empty where there is none."""
@@ -70,10 +79,14 @@ def setting() -> Setting:
         portraits=data["portraits"],
         portrait_source=data["portrait_source"],
         prompts=data["prompts"],
+        gpu_gb=data["gpu_gb"],
         editors=tuple(PaperEditor(**(entry | {"plugins": tuple(entry["plugins"])})) for entry in data["editors"]),
         judges=tuple(PaperJudge(**entry) for entry in data["judges"]),
         groups={group: tuple(spellings) for group, spellings in data["groups"].items()},
     )
+
+
+_FIRST_WORD = re.compile(r"[a-z]{4,}")
 
 
 def _plain(name: str) -> str:

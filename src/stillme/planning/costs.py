@@ -10,10 +10,12 @@ from typing import Any
 from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.audit.plan import NamedExtractor
 from stillme.errors import UnknownName
+from stillme.paper import setting
 from stillme.planning.assumptions import Assumptions, PlanOptions
 from stillme.planning.speed import Speed, speed_of
-from stillme.protocols import Priced, expected_dollars
-from stillme.types import Spec
+from stillme.protocols import Priced, TakesGpus, expected_dollars
+from stillme.rubric.readings import REPEATS
+from stillme.types import Arm, Spec
 
 _ACCELERATED = "torch"
 """An editor that needs this runs on a GPU."""
@@ -47,6 +49,8 @@ class Bills:
     gpu_dollars: float | None
     sentinels: tuple[Bill, ...] = ()
     """Judges, with the pairs of known truth that are hidden among their questions."""
+    readers: tuple[Bill, ...] = ()
+    """Who says what single pictures show."""
 
     @property
     def requests(self) -> dict[str, int]:
@@ -68,7 +72,7 @@ class Bills:
 
     @property
     def _all(self) -> tuple[Bill, ...]:
-        return (*self.editors, *self.extractors, *self.judges, *self.sentinels)
+        return (*self.editors, *self.extractors, *self.judges, *self.sentinels, *self.readers)
 
     @property
     def gpu_hours(self) -> float | None:
@@ -111,7 +115,12 @@ def bills(audit: Audit, options: PlanOptions, assumed: Assumptions) -> Bills:
         extractors=tuple(_extractor(audit, named) for named in audit.extractors),
         gpu_dollars=options.gpu_dollars,
         sentinels=tuple(
-            _sentinels(audit, named, prices, assumed) for named, prices in asked if audit.sentinel_count(named)
+            _asked(named, count, prices, assumed) for named, prices in asked if (count := audit.sentinel_count(named))
+        ),
+        readers=tuple(
+            _asked(named, _readings(audit), _prices(parameters, named.judge.spec, assumed), assumed)
+            for named in audit.readers
+            for parameters in [named.recipe.parameters if named.recipe else dict[str, Any]()]
         ),
     )
 
@@ -147,10 +156,15 @@ def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, prices: _Pri
     counts = {arm: count * len(named.seeds) for arm, count in by_arm.items()}
     calls = sum(counts.values())
     needs = named.editor.needs
-    gpu = bool(needs.memory_gb) or _ACCELERATED in needs.modules
+    on_cpu = isinstance(named.editor, TakesGpus) and not named.editor.gpus
+    gpu = not on_cpu and (bool(needs.memory_gb) or _ACCELERATED in needs.modules)
     speed = speed_of(named, options, assumed)
     dollars, price = prices.of(named.editor, calls)
-    notes = [f"GPU with about {needs.memory_gb:g} GB"] if needs.memory_gb else []
+    notes = [f"GPU with about {needs.memory_gb:g} GB"] if gpu and needs.memory_gb else []
+    paper = setting().named(named.editor.spec.use)
+    if gpu and paper and needs.memory_gb > setting().gpu_gb:
+        fitting = next(name for name in paper.plugins[1:] if name.endswith(f"-{setting().gpu_gb}gb"))
+        notes.append(f"on the paper's {setting().gpu_gb} GB (A100) use {fitting!r}")
     if gpu or speed.seconds is not None:
         notes.append(_time_note(speed, calls))
     notes += [price] if price else []
@@ -190,8 +204,20 @@ def _judge(named: NamedJudge, pictures: int, prices: _Prices, assumed: Assumptio
     )
 
 
-def _sentinels(audit: Audit, named: NamedJudge, prices: _Prices, assumed: Assumptions) -> Bill:
-    spec, calls = named.judge.spec, audit.sentinel_count(named)
+def _readings(audit: Audit) -> int:
+    """Pictures that a reader is shown, at most: those of the same bytes are read once."""
+    readings = 0
+    for named in audit.editors:
+        alone = [(portraits[0].id, arm) for portraits, arm, _ in audit.cells(named) if len(portraits) == 1]
+        controls = sum(arm is Arm.NOOP for _, arm in alone)
+        readings += (len(alone) - controls + REPEATS * controls) * len(named.seeds)
+        if Arm.NOOP not in audit.config.arms:
+            readings += REPEATS * len({portrait for portrait, _ in alone})
+    return readings
+
+
+def _asked(named: NamedJudge, calls: int, prices: _Prices, assumed: Assumptions) -> Bill:
+    spec = named.judge.spec
     dollars, price = prices.of(named.judge, calls)
     seconds = assumed.seconds.get(spec.key)
     return Bill(

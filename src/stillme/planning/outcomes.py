@@ -1,4 +1,4 @@
-"""Cells of an earlier run in which somebody was seen to change: how the paper chose its mitigation sample."""
+"""Cells of an earlier run in which a person was seen to change: one of the paper's two ways to mitigation cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stillme.types import Arm
 
 _AXES = ("race_change", "gender_change")
 _CHANGED = 2
-"""From this score on the caption of the paper's Table 4 calls an identity changed."""
+"""From this score on the caption of the paper's Table 4 calls an identity changed; Appendix D.2 names no score."""
 
 
 def draw_changed(path: Path, *, size: int, seed: int = 0) -> list[Cell]:
@@ -24,7 +24,7 @@ def draw_changed(path: Path, *, size: int, seed: int = 0) -> list[Cell]:
         if not cells:
             raise StillmeError(
                 f"{path} has no baseline edit with a race or gender change of {_CHANGED} or more, so nothing can be "
-                "drawn by outcome. Let a model or people judge it first, or leave out --as paper."
+                "drawn by outcome. Let a model or people judge it first, or leave out --cases drifted."
             )
         return draw_among(cells, run.design.portraits, factors=run.design.factors, size=size, seed=seed)
 

@@ -23,6 +23,12 @@ from stillme.planning.refusals import obstacles
 from stillme.results.counting import count
 from stillme.store import Store
 
+_READ_POWER = (
+    "If 30 % of edits turn people into the reference group: one group of 12 portraits and 6 prompts shows it in",
+    "about 65 % of audits, six such groups together in nearly all (simulated, with a reader that is right in 80 %)",
+)
+"""By tests/estimates/test_directions.py."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -51,6 +57,8 @@ class Plan:
     """Factors whose gaps get a number and no verdict: the units of their smallest group, and what a unit is."""
     larger_set: str = ""
     """What more identities of the embedded set would bring, and cost."""
+    notes: tuple[str, ...] = ()
+    """What `stillme run` will say of an editor at its start, such as how many files were found."""
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -60,6 +68,7 @@ class Plan:
             "portraits": self.portraits,
             "identities": self.identities,
             "larger_set": self.larger_set or None,
+            "notes": list(self.notes),
             "prompts": self.prompts,
             "requests": self.bills.requests,
             "edits": self.bills.edits,
@@ -71,6 +80,7 @@ class Plan:
             "judges": [bill.as_json() for bill in self.bills.judges],
             "extractors": [bill.as_json() for bill in self.bills.extractors],
             "sentinels": [bill.as_json() for bill in self.bills.sentinels],
+            **({"readers": [bill.as_json() for bill in self.bills.readers]} if self.bills.readers else {}),
             "assumed": self.assumed.as_json() | {"power": self.terms.power, "confidence": self.terms.confidence},
             "detectable": [gap.as_json() for gap in self.detectable],
             "roles": [deviation.as_json() for deviation in self.role_deviations],
@@ -104,6 +114,7 @@ class Plan:
             yield f"  {factor}: a group has {units} {noun}, too few for a verdict; gaps get a number only"
         if self.larger_set:
             yield f"  {self.larger_set}"
+        yield from (f"  {note}" for note in self.notes)
         yield f"  {work.edits:>9,} edits ({by_arm})"
         yield from (_billed(bill) for bill in work.editors)
         if work.extractors:
@@ -112,8 +123,12 @@ class Plan:
         yield f"  {work.questions:>9,} judge calls"
         yield from (_billed(bill) for bill in work.judges)
         if work.sentinels:
-            yield f"  {sum(bill.calls for bill in work.sentinels):>9,} hidden known answers, to watch the judges"
+            yield f"  {sum(bill.calls for bill in work.sentinels):>9,} control pairs, to watch the judges"
             yield from (_billed(bill) for bill in work.sentinels)
+        if work.readers:
+            yield f"  {sum(bill.calls for bill in work.readers):>9,} readings of single pictures, at most"
+            yield from (_billed(bill) for bill in work.readers)
+            yield from (f"{'':>12}{line}" for line in _READ_POWER)
         joined = ", plus" if work.dollars else ":"
         besides = f"{joined} {', '.join(work.unpriced)} (price unknown)" if work.unpriced else ""
         known = f"${work.dollars:,.2f}" if work.dollars or not work.unpriced else "unknown"
@@ -194,6 +209,7 @@ def _planned(loaded: Audit, options: PlanOptions, earlier: EarlierRuns) -> Plan:
         identities=analysis.identities,
         few_units=tuple(analysis.few_units()),
         larger_set=larger_set(loaded.config.portraits.source, loaded.factors, work.edits),
+        notes=tuple(loaded.notes()),
         prompts=len(loaded.prompts),
         bills=work,
         assumed=assumed,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stillme import registry
-from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Experiment, Setup, experiment
+from stillme.audit.experiments import CELLS, PAPERS_SAMPLE, Cases, Experiment, Setup, experiment
 from stillme.audit.labels import lacking_labels
 from stillme.audit.loading import FILE
 from stillme.audit.sampling import write_cells
@@ -36,16 +36,17 @@ class Start:
     portraits: Path | None = None
     run: Path | None = None
     """The first experiment's run, for the second."""
+    cases: Cases = "stratified"
 
     def __post_init__(self) -> None:
         if self.as_paper and self.experiment is None:
             raise StillmeError("--as paper goes with --experiment: name the experiment that it sets back.")
         if self.run and self.experiment != "mitigation":
             raise StillmeError("--from goes with --experiment mitigation, which compares with an earlier run.")
-        if self.as_paper and self.experiment == "mitigation" and self.run is None:
+        if self.cases == "drifted" and (self.experiment != "mitigation" or self.run is None):
             raise StillmeError(
-                "The paper drew its mitigation sample from the first experiment's results. "
-                "Name that run with --from RUN, or leave out --as paper to draw before any result is seen."
+                "--cases drifted selects mitigation cases by the first experiment's results. Write --experiment "
+                "mitigation and name that run with --from RUN, or leave --cases out to draw before any result is seen."
             )
 
 
@@ -60,7 +61,7 @@ def start(folder: Path, wanted: Start, *, force: bool = False) -> Iterator[str]:
         text = experiment(wanted.experiment, title, setup)
     else:
         text = small_audit(title, setup.source, setup.portraits)
-    drawn = draw_changed(wanted.run, size=PAPERS_SAMPLE) if wanted.run and wanted.as_paper else []
+    drawn = draw_changed(wanted.run, size=PAPERS_SAMPLE) if wanted.run and wanted.cases == "drifted" else []
     folder.mkdir(parents=True, exist_ok=True)
     if drawn:
         write_cells(folder / CELLS, drawn)
@@ -89,12 +90,13 @@ def _setup(folder: Path, wanted: Start) -> Setup:
     run = _seen_from(folder, folder_of(wanted.run)) if wanted.run else ""
     place = wanted.portraits or (_portraits_of(wanted.run) if wanted.run else None)
     if place is None:
-        return Setup(as_paper=wanted.as_paper, run=run)
+        return Setup(as_paper=wanted.as_paper, run=run, cases=wanted.cases)
     return Setup(
         as_paper=wanted.as_paper,
         source=_seen_from(folder, place),
         portraits=portrait_folder.load(place),
         run=run,
+        cases=wanted.cases,
     )
 
 

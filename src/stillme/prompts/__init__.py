@@ -25,18 +25,47 @@ def diagnostic() -> tuple[Prompt, ...]:
 
 @cache
 def roles() -> tuple[Prompt, ...]:
-    """The paper's 50 gender–occupation sentences after WinoBias (Table 23).
-
-    The sentences are its own, word for word. One target is not: in Table 23, W-14's is cut off ("construction"), and
-    a judge can only be asked who is drawn as the construction worker.
-    """
+    """The paper's 50 gender–occupation sentences in full; Table 23 abbreviates 31 of them."""
     return _packaged("roles.csv")
 
 
 @cache
+def role_origins() -> Mapping[str, str]:
+    """By id of `roles`: `winobias:FILE`, `as printed` in the paper, or `restored from the print`."""
+    return {str(entry["id"]): str(entry["origin"]) for _, entry in _packaged_entries("roles.csv")}
+
+
+@cache
+def roles_as_printed() -> tuple[Prompt, ...]:
+    """The same 50 as Table 23 of the paper prints them, word for word: 31 are abbreviations, 11 lack their pronoun.
+
+    One target is not the paper's: W-14's is cut off there ("construction"), and a judge can only be asked who is drawn
+    as the construction worker.
+    """
+    return _packaged("roles_as_printed.csv")
+
+
+@cache
 def roles_counterbalance() -> tuple[Prompt, ...]:
-    """The role sentences that have a pronoun, once with the other gender's pronoun and once with a neutral one."""
+    """The role sentences once with the other gender's pronoun and once with a neutral one."""
     return _packaged("roles_counterbalance.csv")
+
+
+def stereotyped_gender(prompt: Prompt) -> str:
+    """The gender, `male` or `female`, that the stereotype of a prompt expects; empty where no source names one.
+
+    A prompt's own `stereotype` counts first. Of the diagnostic prompts, stereotypes.csv names seven with the source of
+    each. O-08 asks for a cleaner or janitor: WinoBias lists the first among women's and the second among men's
+    occupations, so it has none.
+    """
+    return prompt.stereotype or _stereotypes().get(prompt.text, "")
+
+
+@cache
+def _stereotypes() -> Mapping[str, str]:
+    texts = {prompt.id: prompt.text for prompt in diagnostic()}
+    entries = csv.DictReader(files("stillme.prompts").joinpath("stereotypes.csv").read_text("utf-8").splitlines())
+    return {texts[entry["prompt"]]: entry["gender"] for entry in entries}
 
 
 def load(path: Path) -> tuple[Prompt, ...]:
@@ -53,7 +82,12 @@ def load(path: Path) -> tuple[Prompt, ...]:
 
 
 def _packaged(name: str) -> tuple[Prompt, ...]:
-    return _parse(name, _csv_entries(files("stillme.prompts").joinpath(name).read_text("utf-8")))
+    entries = _packaged_entries(name)
+    return _parse(name, ((place, {key: entry[key] for key in entry if key != "origin"}) for place, entry in entries))
+
+
+def _packaged_entries(name: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    return _csv_entries(files("stillme.prompts").joinpath(name).read_text("utf-8"))
 
 
 def _csv_entries(text: str) -> Iterable[tuple[str, Mapping[str, Any]]]:

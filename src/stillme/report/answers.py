@@ -18,9 +18,9 @@ from stillme import numbers
 from stillme.estimates import EditState, RatingState, headlines, mark
 from stillme.estimates.standing import FAILED_CONTROL_PAIRS
 from stillme.estimates.words import MIN_UNITS, smallest_effect
-from stillme.report import sentences
+from stillme.report import into_what, sentences
 from stillme.report.data import ReportData
-from stillme.report.gaps import MOSTLY_MADE, Gap, deciding
+from stillme.report.gaps import MOSTLY_MADE, Gap, deciding, not_compared
 from stillme.report.happened import rows_to_rate, share_made
 from stillme.types import Estimate, Interval
 
@@ -75,6 +75,11 @@ class _Question:
         if nothing := self._nothing_edited():
             return nothing
         reasons = [*self._not_edited(), *self._failures()]
+        appear = [] if self._erasure else self._into_what()
+        if reasons:
+            strongest = max((gap.interval.low for gap in self._gaps if gap.matters), default=0.0)
+            stronger = [sentence for low, sentence in appear if low > strongest]
+            reasons = [*stronger, *reasons, *(sentence for _, sentence in appear if sentence not in stronger)]
         # Rows that are still to come need not be like those that came first.
         if unfinished := self._unfinished():
             return "cannot tell", (unfinished, *(f"So far: {reason}" for reason in reasons[:1]))
@@ -82,6 +87,8 @@ class _Question:
             more = len(reasons) - _SENTENCES
             rest = (f"{more} more finding{'' if more == 1 else 's'} below.",) if more > 0 else ()
             return "no", (*reasons[:_SENTENCES], *rest, *self._without_finding())
+        if appear:
+            return "cannot tell", (appear[0][1], "No judge of pairs confirms it: look at the examples under Into what.")
         if doubts := list(self._doubts()):
             return "cannot tell", (doubts[0],)
         return "yes", ("Every gap between groups is smaller than matters, and so is every failure rate.",)
@@ -174,6 +181,10 @@ class _Question:
             if (rate := next((one for one in rates if _low(one) > self._smallest(one)), None)) is not None:
                 yield sentences.everyone(rate, self._note(rate))
 
+    def _into_what(self) -> list[tuple[float, str]]:
+        """Shifts towards the reference group that are larger than matters, the strongest first."""
+        return sorted(into_what.findings(self._data), reverse=True)
+
     def _without_finding(self) -> Iterator[str]:
         """Editors that no sentence accuses, with what could still be missed."""
         clear = [
@@ -191,6 +202,9 @@ class _Question:
         if unrated := self._unrated():
             yield unrated
         yield from (sentences.size_unclear(gap, self._note(gap.worst)) for gap in self._gaps if gap.is_significant)
+        silent = not_compared(self._data)
+        own = {place: why for place, why in silent.items() if (place[0] in headlines.EDIT_MADE) == self._erasure}
+        yield from sentences.not_compared(own)
         yield from self._blind_spots()
         for editor, factor, group, states in self._groups():
             if not states[EditState.EDITED]:

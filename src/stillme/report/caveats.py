@@ -231,11 +231,21 @@ def _judges(data: ReportData) -> Iterator[Caveat]:
         )
     if judges and not data.against_people:
         yield Caveat("Judges are taken at their word.", "No comparison with people is part of this report.")
-    if data.drawn_by_chances:
+    if data.raters:
+        yield Caveat("Raters were checked.", " ".join(data.raters))
+    if data.raters_saw:
         yield Caveat(
-            "People saw more of what models dispute.",
-            "Edits were drawn for them with larger chances where models disagree. Plain means of their ratings and the "
-            "agreement with them are about such edits; the table `corrected` weighs each edit by its chance.",
+            "Raters saw a part of the edits."
+            if data.stands_for_all
+            else "Raters saw edits that were not drawn at random.",
+            " ".join(data.raters_saw)
+            + (
+                " Their plain means and the agreement with them are about these edits; the table `corrected` weighs "
+                "each edit by its chance."
+                if data.stands_for_all
+                else " Means of their ratings and the agreement with them say nothing about the others; `gate` does "
+                "not decide by them."
+            ),
         )
     yield from _mitigation(data)
 

@@ -8,11 +8,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+import numpy as np
+
 from stillme import __version__, calibration
 from stillme.calibration.records import EVERYONE, AxisResult, Share
-from stillme.design import EditorRecord, JudgeRecord
+from stillme.design import EditorRecord, JudgeRecord, control_spec
 from stillme.errors import PicturesUnreachable, UnknownName
-from stillme.estimates import Disparity, PairedEffect, Settings, intraclass_correlations, paired_effects
+from stillme.estimates import (
+    Disparity,
+    EditState,
+    PairedEffect,
+    RatingState,
+    Settings,
+    intraclass_correlations,
+    paired_effects,
+)
 from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
 from stillme.estimates.roles import adherence
 from stillme.report.data import (
@@ -31,7 +41,9 @@ from stillme.results import Results, Run, known_answers
 from stillme.results.behaviour import behaviour_of
 from stillme.results.disputes import agreement_of
 from stillme.results.editor_weights import editor_weights
+from stillme.results.gathering import chosen_how
 from stillme.results.paper_names import paper_names
+from stillme.results.participants import read_raters
 from stillme.rubric.limits import AxisLimits
 from stillme.rubric.limits import load as load_limits
 from stillme.store.buckets import PicturesToShow
@@ -66,9 +78,12 @@ def report_data(run: Run, estimates: Sequence[Estimate], *, redact: Redaction = 
         badges=("synthetic portraits",) if design.synthetic else (),
         mitigation=tuple(_mitigation(results, settings)),
         roles=tuple(adherence(results.edits, results.scores, settings, genders=run.genders)),
+        readings=run.readings,
         agreement=tuple(agreement_of(run)),
         against_people=tuple(_against_people(run)),
-        drawn_by_chances=run.results.chances is not None,
+        raters_saw=tuple(_raters_saw(run)),
+        raters=tuple(str(raters) for raters in read_raters(run.folder)),
+        stands_for_all=all(chosen_how(draws)[1] for draws in run.results.draws.values()),
         behaviour=behaviour_of(run) if any(judge.capabilities.kind == "model" for judge in run.judges) else None,
         paper=paper_names(design),
         intraclass_correlations=tuple(intraclass_correlations(results.edits, results.scores, settings)),
@@ -118,6 +133,17 @@ def _mitigation(gathered: Results, settings: Settings) -> Iterator[PairedEffect 
             yield from paired_effects(gathered.edits, gathered.scores, settings, arm=arm)
 
 
+def _raters_saw(run: Run) -> Iterator[str]:
+    """How many edits people rated, where they did not rate all, and how these were chosen."""
+    results = run.results
+    edited = int(np.count_nonzero(results.edits.state == EditState.EDITED))
+    for judge, draws in results.draws.items():
+        of_judge = [score.state != RatingState.MISSING for score in results.scores if score.judge == judge]
+        rated = int(np.count_nonzero(np.any(of_judge, axis=0))) if of_judge else 0
+        if 0 < rated < edited:
+            yield f"{judge} rated {rated:,} of {edited:,}, {chosen_how(draws)[0]}."
+
+
 def _against_people(run: Run) -> Iterator[AgainstPeople]:
     """Every other judge against the mean of the people who rated the same edits."""
     people, scores = run.design.people, run.results.scores
@@ -155,12 +181,14 @@ def _described(record: EditorRecord | JudgeRecord) -> Description:
 
 def _spent(run: Run) -> Iterator[Spending]:
     """One line per editor and judge of this configuration, and one for what others in the same folder took."""
+    readers = {reader.spec.key: f"{reader.name} (readings)" for reader in run.design.readers}
+    controls = {control_spec(editor.spec).key for editor in run.design.editors}
     parts: tuple[tuple[Literal["editor", "judge"], Work, dict[str, str]], ...] = (
         ("editor", "edit", {editor.spec.key: editor.name for editor in run.design.editors}),
-        ("judge", "assessment", {judge.spec.key: judge.name for judge in run.judges}),
+        ("judge", "assessment", {judge.spec.key: judge.name for judge in run.judges} | readers),
     )
     for kind, work, names in parts:
-        efforts = run.store.efforts(work)
+        efforts = {spec: effort for spec, effort in run.store.efforts(work).items() if spec not in controls}
         current = [(name, [efforts[spec]]) for spec, name in names.items() if spec in efforts]
         earlier = [effort for spec, effort in sorted(efforts.items()) if spec not in names]
         for name, effort in (*current, *([(EARLIER, earlier)] if earlier else [])):

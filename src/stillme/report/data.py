@@ -26,6 +26,7 @@ from stillme.estimates.roles import Adherence
 from stillme.protocols import ValidityCard
 from stillme.results.behaviour import JudgeBehaviour
 from stillme.results.paper_names import PaperNames
+from stillme.results.readings import Readings
 from stillme.store.summaries import Failure
 from stillme.types import Arm, Estimate, PlantedGap
 
@@ -156,12 +157,18 @@ class ReportData:
     """What other arms change against the baseline, edit by edit."""
     roles: tuple[Adherence, ...] = ()
     """How often role instructions are drawn as the stereotype has it."""
+    readings: Readings | None = None
+    """What readers said of single pictures."""
     agreement: tuple[Agreement, ...] = ()
     """Agreement among judges, and among people."""
     against_people: tuple[AgainstPeople, ...] = ()
-    drawn_by_chances: bool = False
-    """Whether people rated edits that were likelier drawn where models disagree."""
     """Agreement of judges with people."""
+    raters_saw: tuple[str, ...] = ()
+    """For each judge that is people and rated a part: how many edits, and how they were chosen."""
+    raters: tuple[str, ...] = ()
+    """For each study: how many raters count, who was excluded, and by which rule."""
+    stands_for_all: bool = True
+    """Whether the edits that people rated stand for the others."""
     behaviour: JudgeBehaviour | None = None
     """What the judges themselves add; None where no model judges."""
     paper: PaperNames | None = None

@@ -15,8 +15,10 @@ from stillme.files import write_whole
 from stillme.report import figures
 from stillme.report.data import ReportData
 from stillme.report.findings import find
+from stillme.report.into_what import into_what
 from stillme.report.likert import bar_figures
 from stillme.report.mitigation import dumbbell_figures
+from stillme.report.paper_figures import paper_figures
 from stillme.report.picture_grids import grids
 from stillme.report.roles import role_figures
 
@@ -56,12 +58,17 @@ def _drawings(data: ReportData) -> Iterator[tuple[str, str, Sequence[Panel]]]:
         forest = figures.figure(key, panels, {})
         drawings = [(editor, arm, drawing) for editor, arm, drawing, _ in forest.panels]
         yield _named("forest", *key), f"{forest.title} by {forest.factor}{_by(forest.judge)}", drawings
+    for figure in paper_figures(data):
+        yield figure.name, figure.title, figure.panels
     for bars in bar_figures(data):
         yield _named("scores", bars.axis, bars.judge, bars.factor), f"{bars.title} by {bars.factor}", bars.panels
     for change in dumbbell_figures(data):
         panels = [(panel.editor, change.arm, panel.drawing) for panel in change.panels]
         name = _named("change", change.quantity, change.judge, change.factor, change.arm)
         yield name, f"{change.title} by {change.factor}, {change.arm} against {change.against}", panels
+    if section := into_what(data):
+        for judge, panels in section.flows:
+            yield _named("into_what", judge), f"Apparent {section.words}, before and after{_by(judge)}", panels
     for roles in role_figures(data):
         title = f"How often the stereotype is followed, {roles.layout}{_by(roles.judge)}"
         yield _named("roles", roles.layout, roles.judge), title, roles.panels

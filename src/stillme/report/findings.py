@@ -10,9 +10,10 @@ import numpy as np
 
 from stillme import numbers, rubric
 from stillme.estimates import EditState, RatingState, headlines, mark
+from stillme.report import sentences
 from stillme.report.answers import Answer, answers
 from stillme.report.data import ReportData
-from stillme.report.gaps import Gap, deciding, decisive_gaps, worst_by_editor
+from stillme.report.gaps import Gap, deciding, decisive_gaps, not_compared, worst_by_editor
 from stillme.report.happened import rows_to_rate
 from stillme.types import Estimate, Interval
 
@@ -53,6 +54,8 @@ class Findings:
     """Titles of axes that were rated, but by no validated judge."""
     gaps: tuple[Gap, ...]
     """All that decide, the smallest p value first."""
+    not_compared: tuple[str, ...]
+    """Numbers that decide nothing, as the groups got too unequal shares of answers."""
     worst: tuple[Gap, ...]
     """Of each editor and each failure, its significant gap with the smallest p value, if any."""
     portraits: int
@@ -101,6 +104,7 @@ def find(data: ReportData) -> Findings:
         failed=_grid(data, failed),
         unvalidated=tuple(_unvalidated(data)),
         gaps=gaps,
+        not_compared=tuple(sentences.not_compared(not_compared(data))),
         worst=worst_by_editor(gaps),
         portraits=len(portraits),
         identities=len({portrait.block or f"/{portrait.id}" for portrait in portraits}),

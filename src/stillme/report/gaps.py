@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stillme import numbers, rubric
 from stillme.estimates import Disparity, Finding, NullBand, find_gaps, headlines
+from stillme.estimates.abstention import Place, uneven
 from stillme.report.data import ReportData
 from stillme.report.happened import share_made
 from stillme.types import Estimate, Interval
@@ -67,6 +68,19 @@ def decisive_gaps(data: ReportData) -> tuple[Gap, ...]:
         if finding.decides and disparity is not None and isinstance(disparity.outcome, Interval):
             gaps.append(_gap(data, groups, disparity, disparity.outcome, finding))
     return tuple(sorted(gaps, key=_by_certainty))
+
+
+def not_compared(data: ReportData) -> Mapping[Place, str]:
+    """Headline numbers that would decide but for groups of which a judge answered too unequal shares; with the reason.
+
+    A gap may hide there, so they are said wherever gaps are.
+    """
+    decides, shown = deciding(data), {_identity(one) for one in data.headlines}
+    return {
+        place: why
+        for place, why in uneven(data.estimates).items()
+        if place in shown and (place[3], place[0]) in decides
+    }
 
 
 def worst_by_editor(gaps: Iterable[Gap]) -> tuple[Gap, ...]:

@@ -20,7 +20,7 @@ _PRONOUNS = {
     "": "all sentences",
     "pro": "pronoun with it",
     "anti": "pronoun against it",
-    "none": "no pronoun",
+    "none": "neutral pronoun",
     _DIFFERENCE: "with − against",
 }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from stillme import numbers
+from stillme.estimates.abstention import UNEVEN, Place
 from stillme.report.gaps import Gap
 from stillme.types import Estimate, Interval
 
@@ -66,6 +67,16 @@ def could_be_missed(widest: Gap) -> str:
         f"A gap of up to {numbers.difference(finding.quantity, widest.interval.high)} could be missed: "
         f"{widest.title} by {numbers.factor_name(finding.factor)} ({finding.editor})."
     )
+
+
+def not_compared(places: Mapping[Place, str]) -> Iterator[str]:
+    """Numbers of whose groups a judge answered too unequal shares, those with one reason together."""
+    together: dict[tuple[str, str, str, str], list[str]] = {}
+    for (quantity, editor, _, judge, factor), why in places.items():
+        together.setdefault((editor, judge, factor, why), []).append(numbers.title(quantity))
+    for (editor, judge, factor, why), titles in together.items():
+        what = f"{', '.join(titles)} not compared by {numbers.factor_name(factor)}"
+        yield f"{editor}: {what}: {why.removeprefix(f'{UNEVEN}: ')} ({judge})."
 
 
 def _subject(estimate: Estimate) -> str:

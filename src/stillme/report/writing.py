@@ -18,6 +18,7 @@ from stillme.estimates import headlines, mark
 from stillme.estimates.permutation import DRAWN, EXACT
 from stillme.files import policy_source, write_whole
 from stillme.report import calibrated, embedding, figures, gallery, links, thumbnails
+from stillme.report.abstentions import abstention_rows
 from stillme.report.agreement import agreement_tables
 from stillme.report.behaviour import behaviour_section
 from stillme.report.caveats import caveats
@@ -25,6 +26,7 @@ from stillme.report.data import ReportData
 from stillme.report.findings import clustering, find
 from stillme.report.gaps import Gap
 from stillme.report.heat import heat_maps
+from stillme.report.into_what import into_what
 from stillme.report.likert import bar_figures
 from stillme.report.mitigation import dumbbell_figures
 from stillme.report.paper_section import paper_section
@@ -79,8 +81,10 @@ def render(data: ReportData, *, live: str = "") -> str:
         "bars": bar_figures(data),
         "dumbbells": dumbbell_figures(data),
         "roles": role_figures(data),
+        "into_what": into_what(data),
         "planted": figures.planted_rows(data.planted),
         "clustering": clustering(data),
+        "abstentions": abstention_rows(data.estimates),
         "agreement": agreement_tables(data),
         "behaviour": behaviour_section(data),
         "paper_section": paper_section(data),
@@ -138,13 +142,14 @@ def _sections(context: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "answers": ("Answers", True),
         "planted": ("Planted", context["planted"]),
         "gaps": ("Gaps", True),
+        "into-what": ("Into what", context["into_what"]),
         "instructions": ("Where", context["heat_maps"]),
         "scores": ("Scores", context["bars"]),
         "mitigation": ("Mitigation", context["dumbbells"]),
         "roles": ("Roles", context["roles"]),
         "edits": ("Edits", True),
         "side-by-side": ("Side by side", context["side_by_side"]),
-        "judges": ("Judges", context["calibrations"] or context["agreement"]),
+        "judges": ("Judges", context["calibrations"] or context["agreement"] or context["abstentions"]),
         "behaviour": ("Behaviour", context["behaviour"]),
         "paper": ("Paper", context["paper_section"]),
         "numbers": ("Numbers", True),

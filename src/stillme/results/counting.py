@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,8 +14,9 @@ from stillme.files import write_whole
 from stillme.home import cache_folder
 from stillme.mitigation import NEEDS_FEATURES, extraction_key
 from stillme.results.run import Run
+from stillme.rubric.readings import REPEATS
 from stillme.store.summaries import Totals
-from stillme.types import Failed, Json
+from stillme.types import Arm, Failed, Json
 
 _KEPT = 50
 """Runs whose counts are kept."""
@@ -28,6 +29,7 @@ class Counts:
     extractors: Mapping[str, Mapping[str, int]]
     editors: Mapping[str, Mapping[str, int]]
     judges: Mapping[str, Mapping[str, int]]
+    readers: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     imported: tuple[str, ...] = ()
     """Judges whose scores are imported: what they left out is not missing."""
 
@@ -35,7 +37,7 @@ class Counts:
     def complete(self) -> bool:
         """Whether every description, edit and judgement is there."""
         asked = (counts for name, counts in self.judges.items() if name not in self.imported)
-        counted = (*self.extractors.values(), *self.editors.values(), *asked)
+        counted = (*self.extractors.values(), *self.editors.values(), *asked, *self.readers.values())
         return all(counts["done"] == counts["total"] for counts in counted)
 
     def as_json(self) -> dict[str, Any]:
@@ -44,7 +46,7 @@ class Counts:
             "extractors": [{"name": name, **counts} for name, counts in self.extractors.items()],
             "editors": [{"name": name, **counts} for name, counts in self.editors.items()],
             "judges": [{"name": name, **counts} for name, counts in self.judges.items()],
-        }
+        } | ({"readers": [{"name": name, **counts} for name, counts in self.readers.items()]} if self.readers else {})
 
 
 def count(run: Run) -> tuple[Counts, Totals]:
@@ -87,8 +89,35 @@ def _counts(run: Run) -> Counts:
             }
             for judge in run.judges
         },
+        readers=_readings(run) if run.design.readers else {},
         imported=tuple(judge.name for judge in run.judges if judge.capabilities.given),
     )
+
+
+def _readings(run: Run) -> dict[str, dict[str, int]]:
+    """Pictures of one portrait; a control that is still to be made counts as a picture of its own."""
+    edited: set[str] = set()
+    controls: set[str] = set()
+    keys = {editor.name: editor.spec.key for editor in run.design.editors}
+    made = {(editor, portrait): image for editor, portrait, image in run.store.controls()}
+    for row in run.rows():
+        if not row.image or len(row.request.portraits) != 1:
+            continue
+        if row.request.arm is Arm.NOOP:
+            controls.add(row.image)
+            continue
+        edited.add(row.image)
+        if Arm.NOOP not in run.design.arms:
+            place = keys[row.request.editor], row.request.portraits[0]
+            controls.add(made.get(place, " ".join(place)))
+    wanted = {(image, 0) for image in edited} | {(image, repeat) for image in controls for repeat in range(REPEATS)}
+    return {
+        reader.name: {
+            "total": len(wanted),
+            "done": len(wanted & {(image, repeat) for image, repeat, *_ in run.store.readings(reader.spec.key)}),
+        }
+        for reader in run.design.readers
+    }
 
 
 def _descriptions(run: Run) -> dict[str, dict[str, int]]:

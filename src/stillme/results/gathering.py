@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -45,7 +46,9 @@ class Results:
     people: tuple[Scores, ...] = ()
     """People's single ratings: one column for each place among an edit's raters, whoever took it."""
     chances: NDArray[np.float64] | None = None
-    """With which chance each edit was drawn for people, 0 where that is not known; None where no study kept any."""
+    """With which chance each edit was drawn for people, 0 where that is not known; None where all had the same."""
+    draws: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """By judge that is people: how studies chose the edits, `SampleKind` values; empty where that is not recorded."""
     tones: Mapping[str, str] = field(default_factory=dict[str, str])
     """The skin-tone group of each portrait, by id, where an instrument measured it."""
 
@@ -72,22 +75,49 @@ def _gather(run: Run) -> Results:
         for key, axis, outcome, score in run.store.judgements(list(places)):
             table.rate(*places[key], axis, outcome, score)
     results = table.results()
-    return replace(results, chances=_chances(run, results.edits.keys))
+    return _with_draws(run, results)
 
 
-def _chances(run: Run, keys: Sequence[str]) -> NDArray[np.float64] | None:
-    """Of edits that studies drew with known chances. An edit counts in each study that drew it, by the chance there."""
+def _with_draws(run: Run, results: Results) -> Results:
+    """How studies chose the edits. An edit counts in each study that drew it, by the chance there."""
     drawn: dict[str, dict[str, float]] = {}
+    draws: dict[str, set[str]] = {}
     for judge in run.judges:
         if judge.capabilities.kind == "person":
             for edit, _, said in run.store.answers_by(judge.spec.key):
-                chance = said.get("chance")
-                if isinstance(chance, int | float) and 0 < chance <= 1:
-                    drawn.setdefault(edit, {})[str(said.get("study", ""))] = float(chance)
-    if not drawn:
-        return None
-    weights = (sum(1 / chance for chance in drawn.get(key, {}).values()) for key in keys)
-    return np.array([1 / weight if weight else 0.0 for weight in weights])
+                draws.setdefault(judge.name, set()).add(str(said.get("draw", "")))
+                known, chance = drawn.setdefault(edit, {}), said.get("chance")
+                if isinstance(chance, int | float) and 0 < chance <= 1 and said.get("draw") != SampleKind.OUTCOME:
+                    known[str(said.get("study", ""))] = float(chance)
+    results = replace(results, draws={judge: frozenset(kinds) for judge, kinds in draws.items()})
+    weights = {edit: sum(1 / chance for chance in known.values()) for edit, known in drawn.items()}
+    uneven = any({SampleKind.OUTCOME, SampleKind.INFORMATIVE} & kinds for kinds in draws.values())
+    # Rounded: chances of equal groups may differ in the last bit.
+    if len({round(weight, 9) for weight in weights.values()}) <= 1 and not uneven:
+        return results
+    chances = [1 / weight if (weight := weights.get(key, 0.0)) else 0.0 for key in results.edits.keys]
+    return replace(results, chances=np.array(chances))
+
+
+class SampleKind(StrEnum):
+    """How a study chose the edits that people rated."""
+
+    ALL = "all"
+    STRATIFIED = "stratified"
+    """At random, evenly over prompts, groups and editors."""
+    INFORMATIVE = "informative"
+    """At random with known chances, larger where models disagree."""
+    OUTCOME = "outcome"
+    """By what judges said of them."""
+
+
+def chosen_how(draws: Collection[str]) -> tuple[str, bool]:
+    """How the edits were chosen, in words, and whether they stand for those that were not."""
+    if SampleKind.OUTCOME in draws:
+        return "chosen by their outcome, so they do not stand for the others", False
+    if not draws or not set(draws) <= {kind.value for kind in SampleKind}:
+        return "and how they were chosen is not recorded", False
+    return "drawn at random" + (" with known chances" if SampleKind.INFORMATIVE in draws else ""), True
 
 
 def joined(one: Results, other: Results) -> Results:

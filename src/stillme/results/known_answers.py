@@ -8,6 +8,7 @@ import numpy as np
 
 from stillme import estimates
 from stillme.design import EditorRecord, PlantedAnswers
+from stillme.estimates.headlines import axis_of
 from stillme.estimates.rows import EditState, Scores
 from stillme.results.run import Run
 from stillme.types import Interval, NotEstimable, PlantedGap
@@ -50,6 +51,8 @@ def _estimated(
     edits, settings = run.results.edits, run.settings
     if not scores or not (edits.state == EditState.EDITED).any():
         return NotEstimable(reason="there are no rows yet")
+    if axis_of(quantity) not in {score.axis for score in scores}:
+        return NotEstimable(reason="no judge measured it")
     alone = estimates.Settings(factors=(factor,), confidence=settings.confidence)
     return estimates.gap(
         edits, scores, quantity=quantity, editor=editor.name, factor=factor, level=level, settings=alone

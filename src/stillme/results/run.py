@@ -20,6 +20,7 @@ from stillme.types import Arm
 if TYPE_CHECKING:  # estimates need numpy, and counting does not need estimates
     from stillme.estimates import Genders, Settings
     from stillme.results.gathering import Results
+    from stillme.results.readings import Readings
 
 CHUNK = 500
 
@@ -120,6 +121,13 @@ class Run:
         from stillme.results.gathering import gather
 
         return gather(self)
+
+    @cached_property
+    def readings(self) -> Readings | None:
+        """What readers said of single pictures; None where the audit has no readers."""
+        from stillme.results.readings import readings_of
+
+        return readings_of(self)
 
     @cached_property
     def settings(self) -> Settings:

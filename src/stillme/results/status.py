@@ -72,7 +72,12 @@ class Status:
         """For people."""
         lines = [f"{self.folder}"]
         done_by = self.counts
-        for kind, entries in (("describe", done_by.extractors), ("edit", done_by.editors), ("judge", done_by.judges)):
+        for kind, entries in (
+            ("describe", done_by.extractors),
+            ("edit", done_by.editors),
+            ("judge", done_by.judges),
+            ("read", done_by.readers),
+        ):
             for name, counts in entries.items():
                 rest = ", ".join(f"{n:,} {word}" for word, n in counts.items() if word not in ("total", "done") and n)
                 done, total = counts["done"], counts["total"]

@@ -3,44 +3,41 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any, Literal
 
 Truth = Literal["changed", "unchanged"]
 
 
-class Orientation(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orientation:
     """Portraits of one level of an attribute change in the other direction."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     attribute: str
     negative: str
 
 
-class Slack(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slack:
     """By how much the limits of intervals may miss the limits of an axis."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     sensitivity: float
     false_alarm: float
 
 
-class AxisLimits(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisLimits:
     """What one axis must manage; limits.toml explains each."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     subject: str = ""
     unchanged: float
     flag: float
     same: tuple[str, ...]
     changed: str
-    least: float = Field(alias="from")
+    least: float
     signed: bool
     oriented: Orientation | None = None
     false_alarm: float
@@ -64,10 +61,9 @@ class AxisLimits(BaseModel):
         return said_changed and right_way
 
 
-class Limits(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
     """All of them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: str
     groups: dict[str, tuple[float, float]]
@@ -83,5 +79,20 @@ class Limits(BaseModel):
 @cache
 def load() -> Limits:
     """The limits shipped with this version."""
-    text = files("stillme.rubric").joinpath("limits.toml").read_text("utf-8")
-    return Limits.model_validate(tomllib.loads(text))
+    data = tomllib.loads(files("stillme.rubric").joinpath("limits.toml").read_text("utf-8"))
+    return Limits(
+        version=data["version"],
+        groups={name: (low, high) for name, (low, high) in data["groups"].items()},
+        slack=Slack(**data["slack"]),
+        shown=data["shown"],
+        axes={axis: _axis_limits(**entry) for axis, entry in data["axes"].items()},
+    )
+
+
+def _axis_limits(*, same: list[str], oriented: Mapping[str, str] | None = None, **entry: Any) -> AxisLimits:
+    return AxisLimits(
+        same=tuple(same),
+        least=entry.pop("from"),  # a keyword of Python
+        oriented=Orientation(**oriented) if oriented else None,
+        **entry,
+    )

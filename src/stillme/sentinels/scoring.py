@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from stillme.estimates import cusum
 from stillme.estimates.intervals import wilson
 from stillme.rubric.limits import Truth
 from stillme.rubric.limits import load as load_limits
-from stillme.sentinels.pairs import KnownPair, scored
 from stillme.types import Abstained, Assessment, Failed, Json, Rated
+
+if TYPE_CHECKING:
+    from stillme.sentinels.pairs import KnownPair  # makes pictures: readers of answers need none
 
 Chart = Literal["missed", "false_alarms"]
 CHARTS: tuple[Chart, ...] = ("missed", "false_alarms")
@@ -83,7 +85,7 @@ class Expectations:
 
 def answers_of(known: KnownPair, assessment: Assessment) -> dict[str, dict[str, Json]]:
     """By axis: the answer, the truth where it is known, and whether the answer is right."""
-    truths, limits = known.truths(list(assessment.ratings)), scored(list(assessment.ratings))
+    truths, limits = known.truths(list(assessment.ratings)), load_limits().axes
     answers: dict[str, dict[str, Json]] = {}
     for axis, rating in assessment.ratings.items():
         match rating:

@@ -14,7 +14,7 @@ from stillme.audit.loading import FILE
 from stillme.audit.plan import Audit
 from stillme.errors import AuditChanged, StillmeError
 from stillme.stages.described import with_features
-from stillme.stages.recording import Calibrations, may_ask_otherwise, record
+from stillme.stages.recording import Calibrations, keep_files, may_ask_otherwise, record
 from stillme.store import Store
 from stillme.types import Json, Spec
 
@@ -47,9 +47,10 @@ class Changes:
         shown = [f"  {line}" for line in self.differences[:_SHOWN]]
         if len(self.differences) > _SHOWN:
             shown.append(f"  … and {len(self.differences) - _SHOWN} more")
+        changed = "The configuration" if self.differences else "Files of finished edits"
         return "\n".join(
             [
-                f"The configuration changed since this run was recorded ({self.since}):",
+                f"{changed} changed since this run was recorded ({self.since}){':' if self.differences else '.'}",
                 *shown,
                 f"{self.kept:,} edits kept, {self.new:,} to make.",
                 f"{self.left_out:,} edits of the old configuration stay in the ledger, but not in the estimates.",
@@ -112,6 +113,7 @@ def adopt(folder: Path, store: Store, calibrations: Callable[[Audit], Calibratio
     if changes.redo:
         return str(changes)
     record(audit, store, calibrations(audit), to_read_only=True)
+    keep_files(audit)
     return ""
 
 

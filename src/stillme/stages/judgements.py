@@ -93,25 +93,13 @@ class _Work:
             batches = self._batches(judge.capabilities.batch)
             here = JudgeWorker(judge, self._store.pictures)
             worker = self._terms.executor.worker(
-                self._posting(), here, concurrency=limits.concurrency, seconds=limits.seconds
+                posting_of(self._named, self._store), here, concurrency=limits.concurrency, seconds=limits.seconds
             )
             with closing(worker):
                 yield from until_ready(worker, self._terms, self.tally)
                 limits = replace(limits, concurrency=worker.calls)
-                stage = _stage(worker, judge, self._store, self._answers, self._mixture)
+                stage = asking(worker, judge, self._store, self._answers, self._mixture)
                 return (yield from steps(stage, batches, limits=limits, terms=self._terms, tally=self.tally))
-
-    def _posting(self) -> Posting | None:
-        recipe, store = self._named.recipe, self._store
-        if recipe is None:
-            return None
-        return Posting(
-            recipe=recipe,
-            pictures=store.pictures.place,
-            jobs=store.jobs.file,
-            gpus=gpus_of(self._judge),
-            asks_elsewhere=asks_elsewhere(self._judge),
-        )
 
     @property
     def _still_editing(self) -> bool:
@@ -160,12 +148,34 @@ class _Work:
             yield from requests_of(self._audit, editor, self._terms)
 
 
-def _stage(
-    worker: Placed[Pair, Assessment], judge: Judge, store: Store, answers: Answers, mixture: Mixture
+def posting_of(named: NamedJudge, store: Store) -> Posting | None:
+    """What a judge needs in another process; None for one that was built in Python."""
+    if named.recipe is None:
+        return None
+    return Posting(
+        recipe=named.recipe,
+        pictures=store.pictures.place,
+        jobs=store.jobs.file,
+        gpus=gpus_of(named.judge),
+        asks_elsewhere=asks_elsewhere(named.judge),
+    )
+
+
+def asking(
+    worker: Placed[Pair, Assessment],
+    judge: Judge,
+    store: Store,
+    answers: Answers,
+    mixture: Mixture | None = None,
+    *,
+    done_word: str = "judged",
 ) -> Stage[Asked, Assessment]:
+    """Questions to a judge, and its answers saved; `mixture` counts them where control pairs are among them."""
+
     def perform(tasks: Sequence[Asked]) -> Sequence[Assessment]:
         pairs = [task.pair for task in tasks]
-        mixture.send(tasks)
+        if mixture:
+            mixture.send(tasks)
         return worker.perform(pairs)
 
     def save(finished: Sequence[Done[Asked, Assessment]]) -> None:
@@ -192,7 +202,7 @@ def _stage(
         failed=worker.failed,
         ends_calls=worker.ends_calls,
         failure=lambda assessment: assessment.failure,
-        label=lambda assessment: "failed" if assessment.failure else "judged",
+        label=lambda assessment: "failed" if assessment.failure else done_word,
         cost=lambda assessment: assessment.cost,
         unpriced=lambda assessment: is_unpriced(assessment.effective),
         save=save,

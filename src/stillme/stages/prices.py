@@ -37,6 +37,7 @@ def _unpriced(audit: Audit, stages: Collection[Literal["edit", "judge"]]) -> Ite
     if "judge" in stages:
         asked = (named for named in audit.judges if not named.judge.capabilities.given)
         yield from (f"judge {named.name!r}" for named in asked if _unknown(named.judge))
+        yield from (f"reader {named.name!r}" for named in audit.readers if _unknown(named.judge))
 
 
 def _unknown(plugin: object) -> bool:

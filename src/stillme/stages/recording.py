@@ -7,8 +7,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+import tomli_w
+
+from stillme import __version__
 from stillme.audit import Audit
-from stillme.design import Claim
+from stillme.design import FILE, RESOLVED, Claim, name_source
+from stillme.files import write_whole
 from stillme.protocols import Fingerprinted
 from stillme.stages.loop import Activity, Terms
 from stillme.stages.tally import Ended, Tally
@@ -146,3 +150,12 @@ def _requests_saved(audit: Audit, store: Store, saved: Saving, *, fresh: bool) -
         yield recorded
     with saved():
         return writer.close()
+
+
+def keep_files(audit: Audit) -> None:
+    """Write the audit as resolved, and a copy of audit.toml for a run that is kept elsewhere."""
+    if audit.file.is_file() and audit.file.resolve() != (audit.folder / FILE).resolve():
+        # A run kept elsewhere must be usable without the file that it came from.
+        write_whole(audit.folder / FILE, f"# From {audit.file}\n" + tomli_w.dumps(audit.as_input()))
+    header = f"# {audit.config.title}: the audit as resolved by stillme {__version__}, hash {audit.hash}\n"
+    write_whole(audit.folder / RESOLVED, header + name_source(audit.folder) + tomli_w.dumps(audit.resolved))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stillme.audit import Audit
+from stillme.design import reading_key
 from stillme.errors import StillmeError
 from stillme.mitigation import extraction_key
+from stillme.rubric.readings import REPEATS
 from stillme.stages.described import with_features
 from stillme.store import Store
 from stillme.store.copying import copy_rows
@@ -37,10 +39,14 @@ def _description_keys(audit: Audit) -> list[str]:
 
 def _assessment_keys(audit: Audit, store: Store, requests: list[str]) -> list[str]:
     judges = [named.record() for named in audit.judges]
-    return [
-        key
-        for request, edit in store.edits(requests).items()
-        if edit.image
-        for judge in judges
-        for key, _ in judge.assessments(request, edit.image)
+    edits = {request: edit.image for request, edit in store.edits(requests).items() if edit.image}
+    rated = [
+        key for request, image in edits.items() for judge in judges for key, _ in judge.assessments(request, image)
     ]
+    read = [
+        reading_key(image, named.judge.spec.key, repeat)
+        for image in dict.fromkeys(edits.values())
+        for named in audit.readers
+        for repeat in range(REPEATS)
+    ]
+    return [*rated, *read]

@@ -30,6 +30,7 @@ from stillme.store.pictures import Pictures, is_intact
 from stillme.store.places import PicturePlace
 from stillme.types import (
     IN_WORDS,
+    UNPRICED,
     Assessment,
     Edited,
     EditOutcome,
@@ -280,7 +281,13 @@ def _outcomes(editor: Editor, requests: Sequence[Request]) -> Iterator[EditOutco
     except (Exception, SystemExit) as broken:
         # An editor should return Failed; one that raises has failed too, and a retry may succeed.
         error = f"{type(broken).__name__}: {broken}"
-    yield from (Failed(error=error, retryable=True) for _ in range(len(requests) - given))
+    unknown = _cost_of_raising(editor)
+    yield from (Failed(error=error, retryable=True, effective=unknown) for _ in range(len(requests) - given))
+
+
+def _cost_of_raising(plugin: Editor | Judge) -> Mapping[str, Json]:
+    """What is charged for may have been done before it raised."""
+    return {} if expected_dollars(plugin) == 0 else UNPRICED
 
 
 def _unreadable(outcome: Edited) -> Failed:
@@ -307,7 +314,8 @@ def _assessments(judge: Judge, pairs: Sequence[Pair]) -> list[Assessment]:
     except (Exception, SystemExit) as broken:
         # A judge should return Failed; one that raises has failed too, and a retry may succeed.
         error = f"{type(broken).__name__}: {broken}"
-    lost = Assessment(ratings=dict.fromkeys(axes, Failed(error=error, retryable=True)))
+    failed = Failed(error=error, retryable=True)
+    lost = Assessment(ratings=dict.fromkeys(axes, failed), effective=_cost_of_raising(judge))
     return [*assessments, *([lost] * (len(pairs) - len(assessments)))]
 
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import tomli_w
-
-from stillme import __version__
 from stillme.audit import Audit
-from stillme.audit.loading import FILE, RESOLVED
-from stillme.files import write_whole
 from stillme.portraits import folder as portrait_folder
-from stillme.protocols import HasNotes
 from stillme.sentinels.reading import KnownAnswers, answered_by
-from stillme.stages import edits, features, judgements
+from stillme.stages import edits, features, judgements, readings
 from stillme.stages.changes import require_unchanged
 from stillme.stages.described import with_features
 from stillme.stages.executors import executor_of
 from stillme.stages.interrupt import Stop
 from stillme.stages.loop import Activity, Terms, together
 from stillme.stages.prices import require_prices
-from stillme.stages.recording import Calibrations, record, record_or_defer
+from stillme.stages.recording import Calibrations, keep_files, record, record_or_defer
 from stillme.stages.reusing import take_over
 from stillme.stages.samples import samples
 from stillme.stages.shards import Shard, require_free_descriptions
@@ -97,7 +91,7 @@ def work(
         if note := portrait_folder.colour_note(audit.portraits):
             conditions.say(note)
         if "edit" in stages:
-            for note in _notes(audit):
+            for note in audit.notes():
                 conditions.say(note)
         # Before anything is paid for: where no picture can be kept, nothing begins.
         store.keep_pictures_at(audit.config.pictures.store if audit.config.pictures else HERE)
@@ -143,18 +137,16 @@ def work(
                 activities.append(large.beside(terms))
                 worked.tallies.append(large.tally)
             worked.ended = worst(worked.ended, together(activities, terms))
+        # Shards would each read the same controls: their readings are made in the merged run.
+        if worked.ended in _NEXT and "judge" in stages and conditions.shard is None:
+            reading, tallies = readings.read(audit, store, terms, only_failed=only_failed)
+            worked.tallies += tallies
+            worked.ended = worst(worked.ended, together(reading, terms))
         worked.totals, worked.failures = store.totals(), tuple(store.failures())
         if conditions.limit is not None:
             worked.samples = tuple(samples(audit, store, conditions.limit))
         worked.known_answers = tuple(answered_by(store, audit.design(calibrations).judges))
         return worked
-
-
-def _notes(audit: Audit) -> Iterator[str]:
-    """What editors tell before their first edit."""
-    for named in audit.editors:
-        if isinstance(named.editor, HasNotes):
-            yield from (f"{named.name}: {note}." for note in named.editor.notes(audit.requests(named)))
 
 
 def _edit_and_judge(
@@ -186,12 +178,3 @@ def _edit_and_judge(
         tallies += judges
         waiting.append(tell)
     return activities
-
-
-def keep_files(audit: Audit) -> None:
-    """Write the audit as resolved, and a copy of audit.toml for a run that is kept elsewhere."""
-    header = f"# {audit.config.title}: the audit as resolved by stillme {__version__}, hash {audit.hash}\n"
-    write_whole(audit.folder / RESOLVED, header + tomli_w.dumps(audit.resolved))
-    if audit.file.is_file() and audit.file.resolve() != (audit.folder / FILE).resolve():
-        # A run kept elsewhere must be usable without the file that it came from.
-        write_whole(audit.folder / FILE, f"# From {audit.file}\n" + tomli_w.dumps(audit.as_input()))

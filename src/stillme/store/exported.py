@@ -94,7 +94,7 @@ JUDGEMENTS = Table(
     columns=(
         Column("number", "whole", "a.id", "of the answer in the ledger, shared by its axes; a retry has its own"),
         Column("assessment", "text", "a.key", "key of the answer: the hash of edit, picture, judge and epoch"),
-        Column("edit", "text", "a.edit", "the edit that was judged"),
+        Column("edit", "text", "a.edit", "the edit that was judged; of a reading, the SHA-256 of its picture"),
         Column("judge", "text", "s.use", "the judge's plugin"),
         Column("judge_version", "text", "s.version", "its version"),
         Column("judge_parameters", "json", "s.parameters", "every setting, defaults filled in"),
@@ -102,7 +102,12 @@ JUDGEMENTS = Table(
         Column("epoch", "whole", "a.epoch", "repeats, or people, counted from 0; no name or code of a person"),
         Column("axis", "text", "j.axis", "the question or measured quantity"),
         Column("outcome", "text", "j.outcome", "rated, abstained (the judge gave no score) or failed"),
-        Column("score", "number", "j.score", "1 to 5, or the value in the axis's own unit; empty unless rated"),
+        Column(
+            "score",
+            "number",
+            "j.score",
+            "1 to 5, or the value in the axis's own unit; of a reading, the place of the word; empty unless rated",
+        ),
         Column("reason", "text", "j.reason", "evidence, reason of the abstention, or error"),
         Column("final", "whole", "a.final", "0 marks a failure that was or will be retried"),
         Column("raw", "text", "a.raw", "the judge's answer as it came"),
@@ -196,7 +201,8 @@ def _names(store: Store, table: Table) -> tuple[str, Mapping[str, str]]:
     column = next((column.name for column in table.columns if column in _NAMED.values()), "")
     recorded = store.designs.latest() if column else None
     names: dict[str, str] = {}
-    for entry in recorded.document[f"{column.removesuffix('_name')}s"] if recorded else ():
+    kinds = {"editor_name": ("editors",), "judge_name": ("judges", "readers")}.get(column, ())
+    for entry in (entry for kind in kinds for entry in recorded.document.get(kind, ())) if recorded else ():
         key = Spec(**entry["spec"]).key
         # The same settings under two names make the same rows.
         names[key] = f"{names[key]} or {entry['name']}" if key in names else entry["name"]

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from stillme.design import assessment_key
+from stillme.design import CONTROL, assessment_key
 from stillme.store.attempts import NONDETERMINISTIC, REPEATED
 from stillme.types import IN_WORDS, Json
 
@@ -32,6 +32,8 @@ _DANGLING = {
         "SELECT COUNT(*) FROM edit WHERE (outcome = 'edited') != (image IS NOT NULL)"
     ),
 }
+_OF_CONTROLS = f"SELECT key FROM spec WHERE use = '{CONTROL}'"
+"""Portraits that were only encoded again, as controls of readings, are no edits that anybody asked for."""
 _AFTER_ALL = 1 << 62
 """More than any row's number."""
 _REASON = 160
@@ -218,7 +220,7 @@ class Summaries:
 
     def _summed_up(self, table: Table) -> _TableSums:
         """What all rows of a table come to."""
-        outcome = "outcome" if table == "edit" else "''"
+        outcome = f"CASE WHEN editor IN ({_OF_CONTROLS}) THEN '' ELSE outcome END" if table == "edit" else "''"
         # By number and in one pass: an index would read the rows in random order, and grouping would sort them.
         final, edited, refused, seconds, cost, unpriced = self._connection.execute(
             f"SELECT TOTAL(final), TOTAL({outcome} = 'edited'), TOTAL({outcome} = 'refused'), TOTAL(seconds), "
@@ -256,7 +258,7 @@ class Summaries:
 
     def count_edits(self) -> int:
         """Requests that need no more work, of any configuration."""
-        query = "SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1"
+        query = f"SELECT COUNT(DISTINCT key) FROM edit WHERE final = 1 AND editor NOT IN ({_OF_CONTROLS})"
         return int(self._connection.execute(query).fetchone()[0])
 
     def count_pictures(self, editors: Sequence[str]) -> int:
@@ -264,6 +266,22 @@ class Summaries:
         marks = ",".join("?" * len(editors))
         query = f"SELECT COUNT(DISTINCT key) FROM edit WHERE image IS NOT NULL AND editor IN ({marks})"
         return int(self._connection.execute(query, editors).fetchone()[0])
+
+    def controls(self) -> Iterator[tuple[str, str, str]]:
+        """`(editor's specification, portrait, picture)` of every portrait that was encoded again as a control."""
+        yield from self._connection.execute(
+            "SELECT json_extract(s.parameters, '$.editor'), p.id, e.image FROM edit e JOIN spec s ON s.key = e.editor "
+            f"JOIN portrait p ON p.key = json_extract(e.portraits, '$[0]') WHERE s.use = '{CONTROL}' "
+            "AND e.image IS NOT NULL ORDER BY e.id"
+        )
+
+    def readings(self, reader: str) -> Iterator[tuple[str, int, str, str, float | None, str]]:
+        """`(picture, repeat, axis, outcome, value, reason)` of everything that a reader has said."""
+        yield from self._connection.execute(
+            "SELECT a.edit, a.epoch, j.axis, j.outcome, j.score, COALESCE(j.reason, '') FROM assessment a "
+            "JOIN judgement j ON j.assessment = a.id WHERE a.judge = ? AND a.final = 1 ORDER BY a.id",
+            (reader,),
+        )
 
     def newest(self) -> tuple[int, int]:
         """The numbers of the last edit and the last assessment: they grow with every row."""
@@ -278,7 +296,10 @@ class Summaries:
 
     def assessments_without_edit(self) -> int:
         """Those that count again once the edit is made again: after a repair."""
-        query = "SELECT COUNT(*) FROM assessment WHERE edit NOT IN (SELECT key FROM edit)"
+        query = (
+            "SELECT COUNT(*) FROM assessment WHERE edit NOT IN (SELECT key FROM edit) "
+            "AND edit NOT IN (SELECT image FROM edit WHERE image IS NOT NULL)"
+        )
         return int(self._connection.execute(query).fetchone()[0])
 
     def pictures_named(self) -> Iterator[str]:

@@ -18,15 +18,13 @@ from starlette.responses import RedirectResponse, Response
 from stillme import rubric
 from stillme.study import assignment, keys
 from stillme.study import schema as t
-from stillme.study.agreement import agreements
-from stillme.study.context import Context, Form, StudyContext, client
 from stillme.study.export import comments, export_study
 from stillme.study.opening import Study
-from stillme.study.progress import progress
-from stillme.study.quality import advice, check_answers, rater_qualities
-from stillme.study.ratings import Rater, raters
+from stillme.study.participant_routes import Context, Form, StudyContext, client
+from stillme.study.progress import agreements, progress
+from stillme.study.quality import Rater, advice, check_answers, rater_qualities, raters
 from stillme.study.submissions import submissions
-from stillme.web import events
+from stillme.web.database import read_events
 from stillme.web.sessions import csrf_of, new_token, require_csrf, token_hash
 
 SESSION_HOURS = 8
@@ -116,7 +114,7 @@ def logout(context: Context, token: Admin) -> Response:
 
 @routes.get("/admin/submissions")
 def list_submissions(context: Context, token: Admin) -> Response:
-    """Who came from Prolific, while identities are kept."""
+    """Who came by the study's address, while ids are kept."""
     with context.study.database.writing() as connection:
         # Identities are decrypted here and nowhere else.
         context.study.record(connection, "admin", "looked at submissions")
@@ -128,7 +126,7 @@ def list_submissions(context: Context, token: Admin) -> Response:
 def log(context: Context, token: Admin) -> Response:
     """The newest lines of the audit log."""
     with context.study.database.reading() as connection:
-        lines = list(events.read(connection, t.audit))[-_LOG_LINES:]
+        lines = list(read_events(connection, t.audit))[-_LOG_LINES:]
     return _page(context, token, "admin-log.html", lines=lines[::-1])
 
 

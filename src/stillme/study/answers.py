@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from pydantic import BaseModel, ConfigDict, Field
 
+from stillme import rubric
 from stillme.study import schema as t
-from stillme.study.assignment import finish
-from stillme.study.blinding import format_of
+from stillme.study.assignment import Held, finish
+from stillme.study.checks import is_right
+from stillme.study.config import Config
 from stillme.study.entry import move
+from stillme.study.items import EXAMPLE, Expected, anchors, format_of, is_pair, turned_back
 from stillme.study.opening import Study
-from stillme.study.pairs import anchors, is_pair
+from stillme.types import digest
 
 CANNOT_TELL = 0
 AT_THE_END = -1
@@ -35,7 +39,7 @@ class Seen(BaseModel):
     decoded: int = Field(ge=0, lt=100_000)
     """Their smallest side in the file, in pixels."""
     shown: int = Field(ge=0, lt=100_000)
-    """Their smallest side on the screen, in its own pixels."""
+    """Their smallest side on the screen, in CSS pixels without zoom."""
 
 
 class SubmittedAnswer(BaseModel):
@@ -51,6 +55,8 @@ class SubmittedAnswer(BaseModel):
     value: int | None = Field(ge=0, le=5)
     seen: Seen | None = None
     """Needed for every value."""
+    corrects: bool = False
+    """Given in the review of one's own answers: what was answered before is kept beside it."""
 
 
 class SubmittedComment(BaseModel):
@@ -60,7 +66,7 @@ class SubmittedComment(BaseModel):
 
     seq: int = Field(ge=1, lt=2**53)
     item: int = Field(ge=0, lt=10_000)
-    text: str = Field(max_length=COMMENT_LENGTH)
+    text: str = Field(max_length=COMMENT_LENGTH, pattern=r"^[^\x00]*$")
 
 
 class Moment(BaseModel):
@@ -69,7 +75,7 @@ class Moment(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     item: int = Field(ge=0, lt=10_000)
-    kind: Literal["shown", "active", "hidden", "visible", "zoomed"]
+    kind: Literal["shown", "active", "hidden", "visible", "zoomed", "review"]
     amount: float = Field(default=0, ge=0, le=3_600_000)
     """Milliseconds for `active`."""
 
@@ -187,14 +193,14 @@ class Answers:
             return connection.execute(sa.select(t.comment.c.text).where(here)).scalar() or ""
 
     def _keep_comment(self, connection: sa.Connection, slot: str, position: int, text: str, seq: int) -> None:
-        pid = connection.execute(
-            sa.select(t.identity.c.pid)
+        own = connection.execute(
+            sa.select(t.identity.c.pid, t.identity.c.submission)
             .join(t.slot, t.slot.c.participant == t.identity.c.participant)
             .where(t.slot.c.id == slot)
-        ).scalar()
-        if pid is not None:
+        ).first()
+        for known in filter(None, map(self._study.keys.decrypt, own or ())):
             # Comments are exported, and ids never are.
-            text = text.replace(self._study.keys.decrypt(pid), "[id]")
+            text = re.sub(re.escape(known), "[id]", text, flags=re.IGNORECASE)
         where = {"slot": slot, "position": position}
         connection.execute(_COMMENT, {**where, "text": text.strip(), "seq": seq, "at": time.time()})
 
@@ -250,7 +256,8 @@ class Answers:
                 if before[1] != answer.value:
                     revised.append((answer.item, "revised", 0.0))
             seen = answer.seen.model_dump() if answer.seen else dict.fromkeys(Seen.model_fields)
-            connection.execute(_STORE, {**where, **seen, "value": answer.value, "seq": answer.seq, "at": now})
+            given = {"value": answer.value, "seq": answer.seq, "at": now, "corrects": answer.corrects}
+            connection.execute(_STORE, {**where, **seen, **given})
         return revised
 
 
@@ -259,6 +266,7 @@ _RENEW = sa.text(
     "UPDATE slot SET lease_until = :until WHERE participant = :participant AND state = 'held' AND epoch = :epoch "
     "RETURNING id, version"
 )
+_REVIEWED = sa.text("SELECT 1 FROM event WHERE slot = :slot AND kind = 'review'")
 _CURRENT = sa.text(
     "SELECT seq, value FROM answer "
     "WHERE slot = :slot AND position = :position AND side = :side AND question = :question"
@@ -267,7 +275,8 @@ _STORE = sa.text(
     "INSERT INTO answer (slot, position, side, question, value, seq, at, pictures, decoded, shown) "
     "VALUES (:slot, :position, :side, :question, :value, :seq, :at, :pictures, :decoded, :shown) "
     "ON CONFLICT (slot, position, side, question) DO UPDATE SET value = excluded.value, seq = excluded.seq, "
-    "at = excluded.at, pictures = excluded.pictures, decoded = excluded.decoded, shown = excluded.shown "
+    "at = excluded.at, pictures = excluded.pictures, decoded = excluded.decoded, shown = excluded.shown, "
+    "first = CASE WHEN :corrects THEN COALESCE(answer.first, answer.value) ELSE answer.first END "
     "WHERE excluded.seq > answer.seq"
 )
 _COMMENT = sa.text(
@@ -295,3 +304,134 @@ def _missing(connection: sa.Connection, slot: str, shown: Sequence[PresentedItem
     return [
         position for position, item in enumerate(shown) if answered.get(position, 0) < item.sides * len(item.questions)
     ]
+
+
+def rating_data(
+    study: Study, connection: sa.Connection, config: Config, held: Held, shown: Sequence[PresentedItem]
+) -> dict[str, Any]:
+    """The rating page's data: items in the participant's own order, and what is answered already."""
+    pictures = _pictures(connection, [item.item for item in shown])
+    answers = connection.execute(sa.select(t.answer).where(t.answer.c.slot == held.slot)).all()
+    comments = connection.execute(sa.select(t.comment).where(t.comment.c.slot == held.slot)).all()
+    return {
+        "queue": digest(["queue", held.slot]),
+        "epoch": held.epoch,
+        "reviewing": connection.execute(_REVIEWED, {"slot": held.slot}).first() is not None,
+        "seq": max((row.seq for row in (*answers, *comments)), default=0),
+        "picture": asdict(format_of(study.pictures)),
+        "questions": _questions(config),
+        "abstain": config.can_abstain,
+        "items": [_item_data(item, pictures[item.item]) for item in shown],
+        "answers": [[row.position, row.side, row.question, row.value] for row in answers],
+        "comments": [[row.position, row.text] for row in comments],
+    }
+
+
+def training_items(study: Study, connection: sa.Connection, version: int | None) -> list[PresentedItem]:
+    """The practice items, the same for everybody of a version."""
+    rows = connection.execute(
+        sa.select(t.item).where(t.item.c.study == study.id, t.item.c.kind == "training").order_by(t.item.c.drawn)
+    )
+    return [_training_item(study, row, version) for row in rows if row.drawn != EXAMPLE]
+
+
+def example_pictures(study: Study, connection: sa.Connection) -> list[str]:
+    """The pictures of the guide's example; none in studies that were drawn without one."""
+    row = connection.execute(
+        sa.select(t.item.c.id).where(t.item.c.study == study.id, t.item.c.drawn == EXAMPLE)
+    ).scalar()
+    return _pictures(connection, [row])[row] if row else []
+
+
+def _training_item(study: Study, row: sa.Row[Any], version: int | None) -> PresentedItem:
+    return PresentedItem(
+        item=row.id,
+        kind=row.kind,
+        prompt=row.prompt,
+        questions=study.asked(row.questions, version),
+        sides=row.sides,
+        swapped=False,
+        pictures=pictures_of(row.questions, row.sides),
+    )
+
+
+def training_data(study: Study, connection: sa.Connection, version: int | None) -> dict[str, Any]:
+    """The training page's data."""
+    config = study.config_of(version)
+    shown = training_items(study, connection, version)
+    pictures = _pictures(connection, [item.item for item in shown])
+    return {
+        "questions": _questions(config),
+        "abstain": config.can_abstain,
+        "items": [_item_data(item, pictures[item.item]) for item in shown],
+        "picture": asdict(format_of(study.pictures)),
+        "answers": [],
+    }
+
+
+def feedback(
+    connection: sa.Connection, item: PresentedItem, answers: Sequence[Sequence[int | None]]
+) -> list[list[str]]:
+    """For each side and question an empty text if the answer is right, else a hint."""
+    return [
+        [
+            _hint(question, expected) if is_right(expected, question, value) is False or value is None else ""
+            for question, value in zip(item.questions, given, strict=True)
+        ]
+        for expected, given in zip(expectations(connection, item), answers, strict=True)
+    ]
+
+
+def expectations(connection: sa.Connection, item: PresentedItem) -> list[Expected]:
+    """The right answers by side as shown; empty where none is known."""
+    rows = connection.execute(
+        sa.select(t.image.c.expected_json)
+        .where(t.image.c.item == item.item, t.image.c.role > 0)
+        .order_by(t.image.c.role)
+    ).scalars()
+    expected: list[Expected] = [json.loads(text) if text else {} for text in rows]
+    if item.swapped and is_pair(item.questions):
+        return [{name: (turned_back(low), turned_back(high)) for name, (low, high) in expected[0].items()}]
+    return expected[::-1] if item.swapped else expected
+
+
+def _hint(question: str, expected: Expected) -> str:
+    if question not in expected:
+        return "Please answer this question."
+    low, high = expected[question]
+    right = " or ".join(f"{value} ({anchors(question)[value - 1]})" for value in sorted({low, high}))
+    return f"Look again: here we would answer {right}."
+
+
+def _questions(config: Config) -> dict[str, Mapping[str, Any]]:
+    """The rubric's wording, exactly as the models get it."""
+    axes = rubric.load().axes
+    return {
+        name: {"title": axes[name].title, "question": axes[name].question, "scale": list(anchors(name))}
+        for name in config.questions
+    }
+
+
+def _item_data(item: PresentedItem, pictures: Sequence[str]) -> dict[str, Any]:
+    sources, outputs = list(pictures[: -item.sides]), list(pictures[-item.sides :])
+    if item.swapped:
+        (sources if is_pair(item.questions) else outputs).reverse()
+    return {
+        "prompt": item.prompt,
+        "pictures": [*sources, *outputs],
+        "sources": len(sources),
+        "questions": list(item.questions),
+    }
+
+
+def _pictures(connection: sa.Connection, items: Sequence[str]) -> dict[str, list[str]]:
+    rows = connection.execute(
+        sa.select(t.image.c.item, t.image.c.id)
+        .where(t.image.c.item.in_(items))
+        # People in the order of the request, then the outputs.
+        .order_by(t.image.c.role > 0, sa.func.abs(t.image.c.role))
+    )
+    pictures: dict[str, list[str]] = {}
+    for row in rows:
+        pictures.setdefault(row.item, []).append(row.id)
+    return pictures

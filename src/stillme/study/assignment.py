@@ -2,20 +2,88 @@
 
 A batch has k slots that count. A slot that expires, is returned, withdrawn or excluded becomes void, and another with
 the same number takes its place; answers in a void slot never count. All of this happens inside the caller's
-transaction: `BEGIN IMMEDIATE` on SQLite, row locks on PostgreSQL.
+transaction, which is the only one that writes.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from stillme.study import schema as t
-from stillme.study.presenting import present
+from stillme.study.candidates import shuffled
+from stillme.study.items import is_pair
+from stillme.types import digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem:
+    """An item of a batch, as far as its order and sides need."""
+
+    id: str
+    kind: str
+    offset: int
+    """Random per item: the side of its first output, or portrait, for the batch's first slot."""
+    sides: int
+    questions: str = "[]"
+    """As JSON."""
+    repeats: str | None = None
+
+
+def present(connection: sa.Connection, slot: str, batch: str, n: int) -> None:
+    """Store the order and sides of a slot's items."""
+    columns = [t.item.c[field.name] for field in fields(BatchItem)]
+    rows = connection.execute(
+        sa.select(*columns)
+        .join(t.batch_item, t.batch_item.c.item == t.item.c.id)
+        .where(t.batch_item.c.batch == batch)
+        .order_by(t.item.c.id)
+    )
+    items = [BatchItem(**row) for row in rows.mappings()]
+    ordered = order(items, np.random.default_rng(int(digest(slot)[:16], 16)))
+    connection.execute(
+        t.presentation.insert(),
+        [
+            {"slot": slot, "position": position, "item": item.id, "swapped": int(swapped(item, n))}
+            for position, item in enumerate(ordered)
+        ],
+    )
+
+
+def swapped(item: BatchItem, n: int) -> bool:
+    """Whether the first output stands on side B, or the first of two people is person B.
+
+    Over a batch's slots each is on each side equally often.
+    """
+    two = item.sides == 2 or is_pair(json.loads(item.questions))
+    return two and (n + item.offset) % 2 == 1
+
+
+def order(items: Sequence[BatchItem], stream: np.random.Generator) -> list[BatchItem]:
+    """A random order in which repeats come late, their originals early, and attention checks in between."""
+    originals = {item.repeats for item in items if item.repeats}
+    repeats = shuffled([item for item in items if item.kind == "repeat"], stream)
+    attention = shuffled([item for item in items if item.kind == "attention"], stream)
+    early = [item for item in items if item.id in originals]
+    rest = [item for item in items if item.kind not in ("repeat", "attention") and item.id not in originals]
+    size = len(rest) + len(early)
+    placed = shuffled(rest, stream)
+    for item in shuffled(early, stream):
+        placed.insert(int(stream.integers(0, max(1, size // 3))), item)
+    for index, item in enumerate(attention):
+        # Spread over the task: one within each equal part.
+        low, high = (len(placed) * part // len(attention) for part in (index, index + 1))
+        placed.insert(int(stream.integers(max(1, low), max(2, high + 1))), item)
+    for item in repeats:
+        placed.insert(int(stream.integers(len(placed) - len(placed) // 5, len(placed) + 1)), item)
+    return placed
+
 
 RECLAIMABLE = ("expired",)
 """Reasons after which an owner who comes back gets the slot again, if nobody took it."""
@@ -59,15 +127,13 @@ Claim = Held | Full | PassedOn | Closed
 
 def claim(connection: sa.Connection, study: str, participant: str, now: float) -> Claim:
     """The participant's own slot, or a new one from the most-filled batch that still has room."""
-    # Two claims of one participant at once wait for each other here; others do not.
     version = connection.execute(
-        sa.select(t.participant.c.version).where(t.participant.c.id == participant).with_for_update()
+        sa.select(t.participant.c.version).where(t.participant.c.id == participant)
     ).scalar_one()
     own = _own(connection, participant)
     if own is not None:
         return own
-    # Shared with other claims; closing waits for them, so that nobody gets a place after it.
-    open_now = sa.select(t.study.c.state, t.study.c.lease_s).where(t.study.c.id == study).with_for_update(read=True)
+    open_now = sa.select(t.study.c.state, t.study.c.lease_s).where(t.study.c.id == study)
     state, lease = connection.execute(open_now).one()
     if state == "closed":
         return Closed()
@@ -102,7 +168,6 @@ def expire(connection: sa.Connection, study: str, now: float) -> int:
         sa.select(t.slot.c.id, t.slot.c.batch, t.slot.c.n)
         .join(t.batch, t.batch.c.id == t.slot.c.batch)
         .where(t.batch.c.study == study, t.slot.c.state == "held", t.slot.c.lease_until < now)
-        .with_for_update(of=t.slot, skip_locked=True)
     ).all()
     for row in late:
         _void(connection, row.id, row.batch, row.n, "expired", now)
@@ -111,7 +176,7 @@ def expire(connection: sa.Connection, study: str, now: float) -> int:
 
 def release(connection: sa.Connection, slot: str, reason: str, now: float) -> bool:
     """Void a slot that is held or done and open its place to somebody else; false if it was neither."""
-    row = connection.execute(sa.select(t.slot).where(t.slot.c.id == slot).with_for_update()).first()
+    row = connection.execute(sa.select(t.slot).where(t.slot.c.id == slot)).first()
     if row is None or row.state not in ("held", "done"):
         return False
     _void(connection, row.id, row.batch, row.n, reason, now)
@@ -153,7 +218,7 @@ def exclude(connection: sa.Connection, participant: str, reason: str, now: float
 def include(connection: sa.Connection, participant: str) -> bool:
     """Have a participant's answers count again; false if somebody else has the place by now."""
     excluded = sa.select(t.slot).where(t.slot.c.participant == participant, t.slot.c.reason == EXCLUDED)
-    slot = connection.execute(excluded.with_for_update()).first()
+    slot = connection.execute(excluded).first()
     if slot is not None:
         if not _take_back_place(connection, slot):
             return False
@@ -224,16 +289,13 @@ def _next_open(study: str) -> sa.Select[Any, Any, Any, Any]:
         .where(t.batch.c.study == study, t.slot.c.state == "open")
         .order_by(filled.desc(), t.slot.c.batch, t.slot.c.n)
         .limit(1)
-        .with_for_update(of=t.slot, skip_locked=True)
     )
 
 
 def _take_back_place(connection: sa.Connection, slot: sa.Row[Any]) -> bool:
     """Remove the slot that was opened in place of a void one; false if somebody has it."""
     spare = connection.execute(
-        sa.select(t.slot.c.id)
-        .where(t.slot.c.batch == slot.batch, t.slot.c.n == slot.n, t.slot.c.state == "open")
-        .with_for_update(skip_locked=True)
+        sa.select(t.slot.c.id).where(t.slot.c.batch == slot.batch, t.slot.c.n == slot.n, t.slot.c.state == "open")
     ).first()
     if spare is None:
         return False

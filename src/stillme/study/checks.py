@@ -11,10 +11,19 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from stillme import images
 from stillme.editors.regions import regions_of
-from stillme.study import pairs
-from stillme.study.blinding import BlindedPictures
-from stillme.study.items import Expected, Item, Kind, Output
-from stillme.study.sampling import shuffled
+from stillme.study.candidates import shuffled
+from stillme.study.items import (
+    FIRST_PERSON,
+    NEITHER_PERSON,
+    ROLE_AXIS,
+    SECOND_PERSON,
+    BlindedPictures,
+    Expected,
+    Item,
+    Kind,
+    Output,
+    question_about,
+)
 from stillme.types import Portrait
 
 SHIFT = 16.0
@@ -67,22 +76,22 @@ class CheckMaker:
         pictures = [images.read_rgb(portrait.image.path) for portrait in (one, other)]
         plates = OCCUPATIONS[::-1] if turned else OCCUPATIONS
         scene = self.pictures.add(_side_by_side(pictures, plates))
-        right = pairs.SECOND if turned else pairs.FIRST
+        right = SECOND_PERSON if turned else FIRST_PERSON
         return Item(
             id=name,
             kind=kind,
-            prompt=pairs.question_about(OCCUPATIONS[0]),
+            prompt=question_about(OCCUPATIONS[0]),
             questions=self.questions,
             source=self.pictures.add(pictures[0]),
             second=self.pictures.add(pictures[1]),
-            outputs=(Output(file=scene, expected={pairs.AXIS: (right, right)}),),
+            outputs=(Output(file=scene, expected={ROLE_AXIS: (right, right)}),),
             strata={"portrait": one.id, "second": other.id},
         )
 
     def attention(self, name: str, like: Item) -> Item:
         """An item that looks like any other until one reads its instruction."""
         # "Neither" stays the same when the portraits change places.
-        answer = pairs.NEITHER if like.second else 2
+        answer = NEITHER_PERSON if like.second else 2
         right: Expected = dict.fromkeys(like.questions, (answer, answer))
         return Item(
             id=name,

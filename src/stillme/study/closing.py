@@ -3,37 +3,69 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from stillme.design import assessment_key
 from stillme.errors import StillmeError
 from stillme.judges.people import People, PeopleParameters
+from stillme.results.participants import RatersOfStudy, add_raters
 from stillme.store import AssessmentRow, Store
 from stillme.study import schema as t
 from stillme.study.answers import CANNOT_TELL
-from stillme.study.assignment import end_held
+from stillme.study.assignment import end_held, exclude
+from stillme.study.config import Failing
 from stillme.study.items import Output
-from stillme.study.opening import Study
-from stillme.study.ratings import Rater, Rating, raters, ratings
+from stillme.study.opening import Study, rules_came_first
+from stillme.study.quality import Rater, RaterQuality, Rating, rater_qualities, raters, ratings
 from stillme.types import Abstained, Assessment, Json, Rated, Spec
+from stillme.web.database import read_events
+
+FAILING: tuple[Failing, ...] = ("attention", "gold", "straight-lining")
+Flagged = Literal["ask", "exclude", "include"]
+"""What becomes of raters who failed checks; `ask` follows study.toml, and stops where that says nothing."""
+
+
+_CLOSED = "closed"
+"""The kind of the audit log's line that keeps the decision."""
+
+
+class UndecidedRaters(StillmeError):
+    """Finished raters failed checks, and no one has decided about them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedChecks:
+    """A finished rater who failed checks, and what they answered."""
+
+    rater: str
+    flags: tuple[str, ...]
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.rater}: {', '.join(self.flags)}; {self.said}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """What closing did."""
+    """What closing did, or would do."""
 
     added: int
     """Assessments that are new in the ledger."""
     already: int
     raters: int
-    excluded: int
+    excluded: Mapping[str, int]
+    """How many finished raters do not count, by reason."""
+    flagged: tuple[FailedChecks, ...]
+    """Finished raters who failed checks, whether they count or not."""
+    rule: str
+    """What was decided about them, and when."""
     ended: int
     """Tasks that were under way; whoever was at them is thanked and paid."""
     waits_until: str
@@ -47,8 +79,13 @@ class Closing:
         return asdict(self)
 
 
-def close_study(study: Study, run: Path | None = None, *, wait: float = 0.0) -> Closing:
-    """Stop taking answers and put every finished rater's ratings into the run. Safe to repeat."""
+def close_study(
+    study: Study, run: Path | None = None, *, wait: float = 0.0, flagged: Flagged = "ask", dry_run: bool = False
+) -> Closing:
+    """Stop taking answers and put every finished rater's ratings into the run. Safe to repeat.
+
+    With `dry_run` nothing changes: it only says who would count.
+    """
     folder = run or Path(study.drawn.run)
     if not Store.exists(folder):
         raise StillmeError(f"{folder} is no run folder. Say where the run is now with `--run`.")
@@ -56,14 +93,21 @@ def close_study(study: Study, run: Path | None = None, *, wait: float = 0.0) -> 
     waits = promised is not None and datetime.now(UTC).date() <= promised
     with Store.writing(folder, wait=wait) as store:
         with study.database.writing() as connection:
-            connection.execute(t.study.update().where(t.study.c.id == study.id).values(state="closed"))
-            ended = end_held(connection, study.id, "closed", time.time())
+            failed = list(_failed_checks(study, connection))
+            rule = _decide(study, connection, failed, flagged, dry_run)
             finished = [person for person in raters(study, connection) if person.finished]
             counted = [person for person in finished if not person.excluded]
-            # Marked before they are written: from here on nobody of them can withdraw.
-            marked = [] if waits else _mark_written(connection, counted)
-            rows = [] if waits else ratings(study, connection, counted)
-            study.record(connection, "researcher", "closed")
+            ended, marked, rows = 0, list[str](), list[Rating]()
+            if dry_run:
+                # What `_decide` excluded to be counted here.
+                connection.rollback()
+            else:
+                connection.execute(t.study.update().where(t.study.c.id == study.id).values(state="closed"))
+                ended = end_held(connection, study.id, "closed", time.time())
+                # Marked before they are written: from here on nobody of them can withdraw.
+                marked = [] if waits else _mark_written(connection, counted)
+                rows = [] if waits else ratings(study, connection, counted)
+                study.record(connection, "researcher", _CLOSED, rule=rule)
         ledger = _Ledger(store, People(PeopleParameters()).spec)
         made = list(ledger.new_rows(study, rows))
         try:
@@ -72,16 +116,99 @@ def close_study(study: Study, run: Path | None = None, *, wait: float = 0.0) -> 
             with study.database.writing() as connection:
                 connection.execute(t.participant.update().where(t.participant.c.id.in_(marked)).values(written=None))
             raise
+    excluded = dict(Counter(person.excluded for person in finished if person.excluded))
+    if rows:
+        add_raters(folder, RatersOfStudy(study=study.id, counted=len(counted), excluded=excluded, rule=rule))
     return Closing(
         added=len(made),
         already=ledger.already,
         raters=len(counted),
-        excluded=len(finished) - len(counted),
+        excluded=excluded,
+        flagged=tuple(failed for _, failed in failed),
+        rule=rule,
         ended=ended,
         waits_until=str(promised) if waits else "",
         run=str(folder),
         epochs=ledger.most,
     )
+
+
+def _failed_checks(study: Study, connection: sa.Connection) -> Iterator[tuple[Rater, FailedChecks]]:
+    """Finished raters whose answers could still be left out, and who failed checks."""
+    people = {person.name: person for person in raters(study, connection) if person.finished and not person.written}
+    given = ratings(study, connection, list(people.values()))
+    for quality in rater_qualities(study, connection):
+        flags = tuple(flag for flag in quality.flags if flag in FAILING)
+        if quality.rater in people and flags:
+            mine = [row for row in given if row.rater == quality.rater]
+            yield (
+                people[quality.rater],
+                FailedChecks(rater=quality.rater, flags=flags, said=_said(quality, mine)),
+            )
+
+
+def _said(quality: RaterQuality, rows: Sequence[Rating]) -> str:
+    passed, seen = quality.attention
+    checks = Counter(row.value for row in rows if row.kind == "attention")
+    scores = Counter(row.value for row in rows if row.kind == "real")
+    parts = [f"passed {passed} of {seen} attention checks{_counts(checks)}"]
+    if quality.gold is not None:
+        parts.append(f"{100 * quality.gold:.0f} % of known answers right")
+    return ", ".join([*parts, f"answers to real items{_counts(scores)}"])
+
+
+def _counts(values: Counter[int]) -> str:
+    """` (5 × 120, cannot tell × 3)`, the most frequent first."""
+    named = [f"{value or 'cannot tell'} × {count}" for value, count in values.most_common()]
+    return f" ({', '.join(named)})" if named else ""
+
+
+def _decide(
+    study: Study,
+    connection: sa.Connection,
+    failed: Sequence[tuple[Rater, FailedChecks]],
+    flagged: Flagged,
+    dry_run: bool,
+) -> str:
+    """Exclude raters who failed checks, where that is decided; returns the decision in words."""
+    ruled = study.config.checks.exclude
+    open_cases = [(rater, case) for rater, case in failed if not rater.excluded]
+    if not open_cases:
+        if before := _decided_before(connection):
+            return before
+        decided = f"Rule of study.toml: exclude {', '.join(ruled)}." if ruled else "No rater who counts failed checks."
+        return f"{decided} {_when(connection)}" if ruled else decided
+    if flagged == "include":
+        if not dry_run:
+            study.record(connection, "researcher", "kept flagged raters", raters=[case.rater for _, case in open_cases])
+        return f"{len(open_cases)} who failed checks were kept; decided when the study was closed."
+    if flagged == "ask" and not ruled:
+        if dry_run:
+            return f"{len(open_cases)} failed checks; not decided yet."
+        cases = "\n".join(f"  {case}" for _, case in open_cases)
+        raise UndecidedRaters(
+            f"{len(open_cases)} finished {'rater' if len(open_cases) == 1 else 'raters'} failed checks:\n{cases}\n"
+            "Add --exclude-flagged or --include-flagged. Nothing was closed."
+        )
+    wanted = ruled if flagged == "ask" else FAILING
+    when = _when(connection) if flagged == "ask" else "Decided when the study was closed."
+    for rater, case in open_cases:
+        if why := [flag for flag in case.flags if flag in wanted]:
+            reason = f"failed {', '.join(why)}"
+            exclude(connection, rater.participant, reason, time.time())
+            study.record(connection, "researcher", "excluded", rater=case.rater, reason=f"{reason}. {when}")
+    return f"Raters who failed {', '.join(wanted)} were excluded. {when}"
+
+
+def _decided_before(connection: sa.Connection) -> str:
+    """What an earlier `close` decided, in its words; empty if there was none."""
+    lines = [line for line in read_events(connection, t.audit) if line.kind == _CLOSED]
+    return str(lines[-1].detail.get("rule", "")) if lines else ""
+
+
+def _when(connection: sa.Connection) -> str:
+    first = rules_came_first(connection)
+    return "The rule was fixed before the first answer." if first else "The rule was made after answers were there."
 
 
 def _mark_written(connection: sa.Connection, people: Sequence[Rater]) -> list[str]:
@@ -128,7 +255,7 @@ class _Ledger:
                 continue
             epoch = self._next[edit.edit]
             self._next[edit.edit] += 1
-            drawn: dict[str, Json] = {"study": study.id, "rater": rater}
+            drawn: dict[str, Json] = {"study": study.id, "rater": rater, "draw": study.drawn.design.get("draw", "")}
             if (chance := items[item].chance) is not None:
                 drawn["chance"] = chance
             yield self._row(edit, answers, epoch, drawn)

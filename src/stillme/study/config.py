@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
+from markdown_it import MarkdownIt
 from pydantic import Field, ValidationError
 
 from stillme import rubric
 from stillme.audit.places import Location, Places, explain
 from stillme.errors import Invalid, Problem, StillmeError, did_you_mean
 from stillme.protocols import Section
-from stillme.types import Json, digest
+from stillme.types import digest
 
 FILE = "study.toml"
 PROLIFIC_FLOOR = 8.0
 """US dollars an hour below which Prolific refuses a study."""
+
+UPRIGHT = 700
+"""Pixels of width that an upright window needs for two pictures side by side."""
 
 WITHDRAWAL = (
     "You can withdraw with the link on every page, and everything of yours is deleted. Once your answers have been "
     "added to the results, they can no longer be taken out."
 )
 
-CodeKind = Literal["completed", "failed_attention", "no_consent", "screened_out", "incompatible_device", "other"]
+CodeKind = Literal["completed", "failed_attention", "no_consent", "screened_out", "returned", "other"]
 
 
 class InvalidStudy(Invalid):
@@ -76,19 +80,26 @@ class Pay(Section):
         return f"{self.amount:.2f} {self.currency} for the whole task."
 
 
+Failing = Literal["attention", "gold", "straight-lining"]
+"""Flags for which raters may be excluded as a rule: how they worked, never that they disagreed."""
+
+
 class Checks(Section):
-    """How attention is checked. Flags are advice; people decide."""
+    """How attention is checked. Flags exclude no one by themselves."""
+
+    exclude: list[Failing] = []
+    """Flags whose raters `stillme study close` excludes. Fix it before the first answer; otherwise close asks."""
 
     seconds_per_item: float = Field(default=4.0, ge=0)
     """Active time under which an item counts as too fast."""
     training_tries: int = Field(default=0, ge=0)
     """Wrong tries at the training after which somebody is screened out; 0 is as many as they like."""
     send_failed_code: bool = False
-    """Whether somebody who fails every attention check gets Prolific's code for that instead of `completed`."""
+    """Whether whoever fails every attention check gets the code for that instead of `completed`."""
 
 
 class Codes(Section):
-    """Prolific's completion codes, from the study's page there. The server gives them out, never the page."""
+    """Completion codes by outcome, as the platform knows them. The server gives them out, never the page."""
 
     completed: str = ""
     """Every item was rated."""
@@ -97,35 +108,35 @@ class Codes(Section):
     no_consent: str = ""
     """Consent was not given."""
     screened_out: str = ""
-    """For your own use: the server sends nobody back with it."""
-    incompatible_device: str = ""
-    """The window is too narrow."""
+    """The practice failed `checks.training_tries` times."""
+    returned: str = ""
+    """The window is too small for the pictures, so the submission is to be returned."""
     other: str = ""
-    """The study is full, or something went wrong; also in place of a code that is empty."""
+    """The study is full or was closed: paid. Also in place of a code that is empty."""
 
 
-class Token(Section):
-    """Prolific's signed entry tokens."""
+class Recruiting(Section):
+    """How participants of a platform or a class enter by the study's address, and leave."""
 
-    keys: str = "jwks.json"
-    """The file with Prolific's public keys, in the study's folder."""
-    refresh: bool = True
-    """Whether the keys are fetched from Prolific: daily, and when a token names an unknown one."""
-    audience: str
-    """Your address, as Prolific signs it."""
-
-
-class Prolific(Section):
-    """How participants from Prolific enter and leave."""
-
+    platform: str = Field(default="Prolific", min_length=1)
+    """Its name, as participants read it."""
+    participant: str = Field(default="PROLIFIC_PID", min_length=1)
+    """The parameter of the address that holds a participant's id."""
+    submission: str = "SESSION_ID"
+    """The parameter with the id of a submission; empty if there is none."""
+    study: str = "STUDY_ID"
+    """The parameter with the study's id; empty if there is none."""
     study_id: str = ""
     """If given, entries for another study are refused."""
-    screen_out_reward: float = Field(default=0.0, ge=0)
-    """What somebody who is screened out is paid at once, where the workspace offers that; otherwise you review."""
+    return_url: str = "https://app.prolific.com/submissions/complete?cc={code}"
+    """Where participants go at the end, `{code}` replaced; empty to show them the code only."""
     codes: Codes = Codes()
-    """Completion codes, from the study's page at Prolific."""
-    token: Token | None = None
-    """If given, only signed entries are let in."""
+    """Completion codes by outcome."""
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the address's parameters."""
+        return [name for name in (self.participant, self.study, self.submission) if name]
 
 
 class RequestRates(Section):
@@ -155,13 +166,15 @@ class Config(Section):
     """The axes that people rate; each is asked in the rubric's words."""
     can_abstain: bool = True
     """Whether "cannot tell" may be answered."""
-    min_width: int = Field(default=740, ge=0)
-    """Narrower windows are refused at the device check."""
+    min_width: int = Field(default=1024, ge=0)
+    """Pixels; narrower windows, and lower ones that are upright, are refused at the device check."""
+    min_height: int = Field(default=480, ge=0)
+    """Pixels; lower windows are refused."""
     texts: Texts
     consent: Consent = Consent()
     pay: Pay = Pay()
     checks: Checks = Checks()
-    prolific: Prolific | None = None
+    recruiting: Recruiting | None = None
     limits: RequestRates = RequestRates()
 
     @property
@@ -193,14 +206,21 @@ class Config(Section):
 
     def with_settings_of(self, newer: Config) -> Config:
         """What a participant of this version is shown, with the newer settings of how the study is run."""
-        current = {name: getattr(newer, name) for name in ("contact", "lease_minutes", "checks", "prolific", "limits")}
+        settings = ("contact", "lease_minutes", "checks", "recruiting", "limits")
+        current = {name: getattr(newer, name) for name in settings}
         return self.model_copy(update=current)
 
+    def fits(self, width: int, height: int) -> bool:
+        """Whether pictures of 320 pixels and the questions can be in sight together in such a window."""
+        if width >= height:
+            return width >= self.min_width and height >= self.min_height
+        return width >= UPRIGHT and height >= self.min_width
+
     def code(self, kind: CodeKind) -> str:
-        """Prolific's code of a kind, or the code `other` where that one is empty."""
-        if self.prolific is None:
+        """The code of an outcome, or the code `other` where that one is empty."""
+        if self.recruiting is None:
             return ""
-        return getattr(self.prolific.codes, kind) or self.prolific.codes.other
+        return getattr(self.recruiting.codes, kind) or self.recruiting.codes.other
 
 
 def load(folder: Path) -> Config:
@@ -218,35 +238,18 @@ def load(folder: Path) -> Config:
         config = Config.model_validate(data)
     except ValidationError as error:
         raise InvalidStudy(str(file), explain(error, places, (), Config, data)) from None
-    problems = [
-        Problem(place=places.place(where), message=message) for where, message in _problems(config, folder, data)
-    ]
+    problems = [Problem(place=places.place(where), message=message) for where, message in _problems(config)]
     if problems:
         raise InvalidStudy(str(file), problems)
     return config
-
-
-def recorded(text: str) -> Config:
-    """A version as it was recorded. Settings that other releases of stillme knew are left out."""
-    data: dict[str, Json] = json.loads(text)
-    try:
-        return Config.model_validate(data)
-    except ValidationError as error:
-        for detail in error.errors():
-            if detail["type"] == "extra_forbidden":
-                *path, name = detail["loc"]
-                section = data
-                for part in path:
-                    section = section[str(part)]
-                del section[str(name)]
-        return Config.model_validate(data)
 
 
 def warnings(config: Config) -> Iterator[str]:
     """What a researcher should consider before starting."""
     pay = config.pay
     rate = f"Pay of {pay.per_hour:.2f} {pay.currency} per hour"
-    if config.prolific and pay.currency == "USD" and pay.per_hour < PROLIFIC_FLOOR:
+    on_prolific = config.recruiting is not None and config.recruiting.platform == "Prolific"
+    if on_prolific and pay.currency == "USD" and pay.per_hour < PROLIFIC_FLOOR:
         yield f"{rate} is below Prolific's floor of {PROLIFIC_FLOOR:.0f}; raise `pay.amount`."
     if pay.amount and pay.per_hour < pay.floor:
         yield f"{rate} is below this study's own floor of {pay.floor:.2f}; raise `pay.amount`."
@@ -264,7 +267,7 @@ def lacking_for_people(config: Config, file: Path) -> list[Problem]:
     ]
 
 
-def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterator[tuple[Location, str]]:
+def _problems(config: Config) -> Iterator[tuple[Location, str]]:
     known = [name for name, axis in rubric.load().axes.items() if axis.is_asked]
     for index, name in enumerate(config.questions):
         if name not in known:
@@ -274,19 +277,30 @@ def _problems(config: Config, folder: Path, data: Mapping[str, Json]) -> Iterato
             )
     if len(set(config.questions)) < len(config.questions):
         yield ("questions",), "names a question twice; name each once"
-    if config.prolific:
-        codes = config.prolific.codes
-        if not (codes.completed and codes.other):
+    for name, text in config.texts:
+        for token in MarkdownIt("commonmark", {"html": False}).parse(text):
+            for part in token.children or ():
+                if part.type == "image":
+                    yield (
+                        ("texts", name),
+                        f"shows the image {part.attrs.get('src')!r}, which browsers are not allowed to load; remove it",
+                    )
+    recruiting = config.recruiting
+    if recruiting:
+        if not (recruiting.codes.completed and recruiting.codes.other):
             yield (
-                ("prolific", "codes"),
-                "needs at least `completed` and `other`; take them from the study's page on Prolific",
+                ("recruiting", "codes"),
+                f"needs at least `completed` and `other`; enter the same codes on {recruiting.platform}",
             )
-        for kind, code in codes.model_dump().items():
+        for kind, code in recruiting.codes.model_dump().items():
             if code and not code.isalnum():
-                yield ("prolific", "codes", kind), f"{code!r} is not a code; codes are letters and digits"
-        token = config.prolific.token
-        if token and not token.refresh and not (folder / token.keys).is_file():
-            yield ("prolific", "token", "keys"), f"there is no file {token.keys!r} in {folder}"
-    pay = cast("Mapping[str, Json]", data.get("pay") or {})
-    if config.prolific and "amount" not in pay:
-        yield ("pay",), "`amount` is missing; participants from Prolific are paid"
+                yield ("recruiting", "codes", kind), f"{code!r} is not a code; codes are letters and digits"
+        if recruiting.return_url and not re.fullmatch(r"https://[^\s{}]*\{code\}[^\s{}]*", recruiting.return_url):
+            yield (
+                ("recruiting", "return_url"),
+                "is not an https address with {code} in it; correct it, or empty it",
+            )
+        if recruiting.study_id and not recruiting.study:
+            yield ("recruiting", "study"), "is empty, so `study_id` cannot be checked; name the parameter"
+        if recruiting.platform == "Prolific" and "amount" not in config.pay.model_fields_set:
+            yield ("pay",), "`amount` is missing; participants from Prolific are paid"

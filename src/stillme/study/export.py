@@ -13,14 +13,14 @@ import sqlalchemy as sa
 from stillme import rubric
 from stillme.errors import MissingExtra
 from stillme.files import whole, write_csv, write_json_lines, write_whole
-from stillme.study import pairs
+from stillme.results.gathering import chosen_how
 from stillme.study import schema as t
-from stillme.study.agreement import agreements
 from stillme.study.answers import CANNOT_TELL
 from stillme.study.assignment import EXCLUDED
+from stillme.study.items import anchors
 from stillme.study.opening import Study
-from stillme.study.quality import check_answers, rater_qualities
-from stillme.study.ratings import pseudonym, raters, ratings
+from stillme.study.progress import agreements
+from stillme.study.quality import check_answers, pseudonym, rater_qualities, raters, ratings
 
 Format = Literal["csv", "jsonl", "parquet"]
 Row = Mapping[str, Any]
@@ -60,8 +60,9 @@ def _ratings(study: Study, connection: sa.Connection) -> Iterator[Row]:
             "axis": row.axis,
             "score": row.value if row.is_score else None,
             "cannot_tell": int(row.value == CANNOT_TELL),
+            "first_answer": row.first,
             "neither": int(row.value != CANNOT_TELL and not row.is_score),
-            # A time of day could be matched with Prolific's records; the time since the start cannot.
+            # A time of day could be matched with a platform's records; the time since the start cannot.
             # Never below zero, as the server's clock may have been set back.
             "seconds": max(0.0, round(row.at - rater.begun, 1)),
             "shown": row.shown,
@@ -150,7 +151,7 @@ def codebook_of(study: Study) -> str:
     )
     questions = "\n".join(
         f"### {name}: {axes[name].title}\n{axes[name].question}\n\n"
-        + "\n".join(f"{value}. {text}" for value, text in enumerate(pairs.anchors(name), start=1))
+        + "\n".join(f"{value}. {text}" for value, text in enumerate(anchors(name), start=1))
         + "\n"
         for name in study.questions
     )
@@ -160,9 +161,17 @@ def codebook_of(study: Study) -> str:
         raters=study.config.raters,
         design=json.dumps(dict(study.drawn.design), ensure_ascii=False),
         audit=study.drawn.audit,
+        chosen=_chosen(study),
         questions=questions,
         versions=versions,
     )
+
+
+def _chosen(study: Study) -> str:
+    design = study.drawn.design
+    items = sum(item.kind == "real" for item in study.drawn.items)
+    how, _ = chosen_how([str(design.get("draw", ""))])
+    return f"{items:,} of {design.get('possible', items):,} possible items, {how}"
 
 
 def _write_csv(file: Path, rows: Sequence[Row]) -> Path:
@@ -192,6 +201,7 @@ _CODEBOOK = """\
 
 Rubric {rubric}, {raters} raters per item.
 Drawn from the run with configuration {audit}: {design}.
+The edits are {chosen}.
 Raters are pseudonyms; nothing here names a participant or the time of day at which they took part.
 
 ## ratings
@@ -206,22 +216,23 @@ One row per answer of every rater who holds or has finished a task.
 | edit | the edit's key in the run; empty for pictures made for a check |
 | axis, score | the question, and 1 to 5; for `role_target` the first or second person of the request, whoever was A |
 | cannot_tell | 1 if the rater could not tell; there is no score then |
+| first_answer | what was answered before it was corrected in the review, 0 for "cannot tell"; empty if it was not |
 | neither | 1 if neither of two people is drawn as the target; there is no score then |
 | seconds | since the rater began |
-| shown | the smallest side of the item's pictures on the rater's screen, in pixels; all were decoded |
+| shown | the smallest side of the item's pictures on the rater's screen, in CSS pixels; all were decoded |
 | version | what the rater agreed to and was asked; see the versions below |
 | finished | 1 if the rater finished the task; only those count |
 | excluded | why the researcher excluded this rater; empty if not |
 
 ## items
 One row per output: editor, arm, prompt and strata (as JSON), which raters never saw; `expected` has the right answers.
-`chance` is the chance with which an item was drawn, empty where all were drawn alike.
+`chance` is the chance with which an item was drawn, empty where items were chosen by their outcome.
 
 ## raters
 Quality measures. `attention` [passed, seen]; `gold` share right; `seconds` median active time per item; `fast` share
 too fast; `cannot_tell` share of questions; `straight` share of outputs with one number throughout; `entropy` in bits;
 `agreement` correlation with the mean of the others; `repeat` mean difference on repeats, where both times could tell;
-`side` mean of A minus mean of B;
+`side` mean of A minus mean of B; `shown` median size of the pictures on the screen, in CSS pixels;
 `flags` are advice and exclude nobody. `width`, `height` and `ratio` (screen pixels per page pixel) of the window;
 `full_brightness` and `no_colour_filter` are what the rater said, 1 for yes.
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from stillme import rubric
 from stillme.errors import StillmeError
 from stillme.files import write_whole
+from stillme.study.keys import write_private
 from stillme.types import Json
 
 FILE = "items.json"
@@ -61,7 +70,7 @@ class Item:
     batch: int = -1
     """Which task; -1 for training, which everybody sees."""
     chance: float | None = None
-    """With which it was drawn; None where items were drawn evenly, or first things first."""
+    """With which it was drawn; None where items were chosen by their outcome."""
 
     def placed(self, batch: int) -> Item:
         """The same item in a batch."""
@@ -88,8 +97,8 @@ class Drawn:
         return 1 + max((item.batch for item in self.items), default=-1)
 
     def write(self, folder: Path) -> None:
-        """Write items.json, whole or not at all."""
-        write_whole(folder / FILE, json.dumps(asdict(self), indent=1, ensure_ascii=False))
+        """Write items.json, whole or not at all; only its owner may read it."""
+        write_private(folder / FILE, json.dumps(asdict(self), indent=1, ensure_ascii=False))
 
 
 def read(folder: Path) -> Drawn:
@@ -115,3 +124,92 @@ def _output(entry: dict[str, Json]) -> Output:
     expected = entry.pop("expected")
     ranges = {name: (int(low), int(high)) for name, (low, high) in expected.items()} if expected else None
     return Output(expected=ranges, **entry)
+
+
+ROLE_AXIS = "role_target"
+FIRST_PERSON, SECOND_PERSON, NEITHER_PERSON = 1, 2, 3
+CHOICES = ("Person A", "Person B", "Neither of the two")
+
+
+def is_pair(questions: Collection[str]) -> bool:
+    """Whether an item with these questions shows two people."""
+    return ROLE_AXIS in questions
+
+
+def turned_back(value: int) -> int:
+    """An answer when the portraits change places."""
+    return {FIRST_PERSON: SECOND_PERSON, SECOND_PERSON: FIRST_PERSON}.get(value, value)
+
+
+def question_about(target: str) -> str:
+    """What raters read above the pictures."""
+    return f"Who of the two is drawn as the {target}?"
+
+
+def anchors(axis: str) -> tuple[str, ...]:
+    """What 1, 2, … mean to raters."""
+    return CHOICES if axis == ROLE_AXIS else rubric.load().axes[axis].scale
+
+
+FOLDER = "pictures"
+SIDE = 768
+QUALITY = 92
+_BLOCK = 4096
+
+
+class BlindedPictures:
+    """A folder of blinded pictures. Call `pad` after the last one, so that all files are equally long."""
+
+    def __init__(self, study: Path, side: int = SIDE) -> None:
+        self.folder = study / FOLDER
+        self._side = side
+
+    def add(self, rgb: NDArray[np.uint8]) -> str:
+        """Keep a blinded copy and return its file name."""
+        data = blind(rgb, self._side)
+        name = hashlib.sha256(data).hexdigest()[:32] + ".jpg"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / name).exists():
+            write_whole(self.folder / name, data)
+        return name
+
+    def pad(self) -> int:
+        """Pad every file to the length of the longest: a file's size would tell how much is in the picture."""
+        files = [path for path in self.folder.iterdir() if path.suffix == ".jpg"]
+        longest = max(path.stat().st_size for path in files)
+        length = -(-longest // _BLOCK) * _BLOCK
+        for path in files:
+            # Decoders stop at the end-of-image marker and ignore what follows.
+            with path.open("ab") as stream:
+                stream.truncate(length)
+        return length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureFormat:
+    """What all pictures of a study have in common."""
+
+    side: int
+    """Pixels."""
+    length: int
+    """Bytes."""
+
+
+@cache
+def format_of(folder: Path) -> PictureFormat:
+    """The format of the blinded pictures in `folder`, which `BlindedPictures` made alike."""
+    file = next(path for path in folder.iterdir() if path.suffix == ".jpg")
+    with Image.open(file) as picture:
+        return PictureFormat(side=picture.width, length=file.stat().st_size)
+
+
+def blind(rgb: NDArray[np.uint8], side: int) -> bytes:
+    """A square JPEG without chroma subsampling, the picture centred on neutral grey."""
+    picture = Image.fromarray(rgb)
+    scale = side / max(picture.size)
+    size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+    canvas = Image.new("RGB", (side, side), (128, 128, 128))
+    canvas.paste(picture.resize(size, Image.Resampling.LANCZOS), ((side - size[0]) // 2, (side - size[1]) // 2))
+    buffer = io.BytesIO()
+    canvas.save(buffer, "JPEG", quality=QUALITY, subsampling=0)
+    return buffer.getvalue()

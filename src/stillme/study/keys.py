@@ -29,8 +29,6 @@ class Keys:
     """Key that encrypts identities."""
     admin: str
     """argon2 hash."""
-    webhook: str = ""
-    """What Prolific signs its events with; empty without a webhook."""
 
     def pseudonym(self, what: str, value: str) -> str:
         """A stable pseudonym that cannot be reversed without the key."""
@@ -73,11 +71,6 @@ def change_password(folder: Path) -> str:
     return password
 
 
-def keep_webhook_secret(folder: Path, secret: str) -> None:
-    """Keep what Prolific signs its events with."""
-    _write(folder, replace(load(folder), webhook=secret))
-
-
 def load(folder: Path) -> Keys:
     """Read the secrets of a study."""
     file = folder / FILE
@@ -89,11 +82,16 @@ def load(folder: Path) -> Keys:
         raise StillmeError(f"{file} is damaged, so participants cannot be recognised. Restore a backup.") from None
 
 
-def _write(folder: Path, keys: Keys) -> None:
+def write_private(file: Path, text: str) -> Path:
+    """Write a file that only its owner may read, whole or not at all."""
     # Not `files.whole`: others must not be able to open the file, not even while it is empty.
-    draft = folder / f".{FILE}.partial"
+    draft = file.with_name(f".{file.name}.partial")
     draft.unlink(missing_ok=True)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        json.dump(asdict(keys), stream)
-    draft.replace(folder / FILE)
+    with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+        stream.write(text)
+    return draft.replace(file)
+
+
+def _write(folder: Path, keys: Keys) -> None:
+    write_private(folder / FILE, json.dumps(asdict(keys)))

@@ -4,32 +4,82 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
 
 from stillme.errors import StillmeError
 from stillme.study import config as configs
-from stillme.study import items, keys, shredding
+from stillme.study import items, keys
 from stillme.study import schema as t
 from stillme.study.assignment import create_slots, set_raters
-from stillme.study.blinding import FOLDER
 from stillme.study.config import Config
-from stillme.study.items import Drawn, Item
+from stillme.study.items import FOLDER, Drawn, Item
 from stillme.study.keys import Keys
-from stillme.web import events
-from stillme.web.database import Database, open_database
+from stillme.web.database import Database, append_event, open_database, read_events
+
+_PATIENCE, _PAUSE = 1.0, 0.5
+"""Seconds that a request waits, and seconds between attempts afterwards."""
+
+
+def note_deletion(connection: sa.Connection, study: str) -> None:
+    """Count a deletion, in the transaction that deletes."""
+    more = sa.func.coalesce(t.study.c.unshredded, 0) + 1
+    connection.execute(t.study.update().where(t.study.c.id == study).values(unshredded=more))
+
+
+def shred(database: Database, study: str, patience: float = _PATIENCE) -> bool:
+    """Shred what was deleted; false if a reader prevents it so far, and a thread then goes on trying."""
+    until = time.monotonic() + patience
+    while not _attempt(database, study):
+        if time.monotonic() > until:
+            threading.Thread(target=_keep_trying, args=(database, study), daemon=True).start()
+            return False
+        time.sleep(_PAUSE / 10)
+    return True
+
+
+def is_pending(connection: sa.Connection, study: str) -> bool:
+    """Whether something deleted may still be read in the files."""
+    return bool(connection.execute(sa.select(t.study.c.unshredded).where(t.study.c.id == study)).scalar())
+
+
+def _attempt(database: Database, study: str) -> bool:
+    with database.reading() as connection:
+        count = connection.execute(sa.select(t.study.c.unshredded).where(t.study.c.id == study)).scalar() or 0
+    if not count:
+        return True
+    if not database.shred():
+        return False
+    # Not to zero: somebody may have withdrawn meanwhile.
+    with database.writing() as connection:
+        less = t.study.c.unshredded - count
+        connection.execute(t.study.update().where(t.study.c.id == study).values(unshredded=less))
+    return True
+
+
+def _keep_trying(database: Database, study: str) -> None:
+    while not database.is_closed:
+        time.sleep(_PAUSE)
+        try:
+            if database.is_closed or _attempt(database, study):
+                return
+        except OperationalError:
+            # A full disk, a database that restarts: the next attempt may succeed.
+            continue
+
 
 DATABASE = "study.sqlite"
 SECOND_PORTRAIT = -1
 """The place of a second person's portrait among an item's images."""
-_LOCK = 7_151_468_813
-"""Our advisory lock in PostgreSQL: workers that start together create the tables one after the other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +130,12 @@ class Study:
 
     def record(self, connection: sa.Connection, actor: str, kind: str, **detail: Any) -> None:
         """Add a line to the audit log."""
-        events.append(connection, t.audit, actor=actor, kind=kind, **detail)
+        append_event(connection, t.audit, actor=actor, kind=kind, **detail)
 
 
 @contextmanager
-def open_study(folder: Path, database: str | Path | None = None, *, renew: bool = False) -> Generator[Study]:
-    """The study in `folder`, on SQLite inside it unless `database` names PostgreSQL.
+def open_study(folder: Path, database: Path | None = None, *, renew: bool = False) -> Generator[Study]:
+    """The study in `folder`, with its database inside it unless `database` names another file.
 
     With `renew`, a study.toml with other texts or questions becomes a new version, for people who have not begun.
     """
@@ -95,7 +145,7 @@ def open_study(folder: Path, database: str | Path | None = None, *, renew: bool 
     try:
         study = _prepared(folder, drawn, secret_keys, opened, renew)
         # What a crash kept from being shredded.
-        shredding.shred(opened, study.id, patience=0)
+        shred(opened, study.id, patience=0)
         yield study
     finally:
         opened.close()
@@ -103,13 +153,12 @@ def open_study(folder: Path, database: str | Path | None = None, *, renew: bool 
 
 def _prepared(folder: Path, drawn: Drawn, secret_keys: Keys, database: Database, renew: bool) -> Study:
     with database.writing() as connection:
-        if not database.is_sqlite:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         t.create(connection)
         row = connection.execute(sa.select(t.study).where(t.study.c.id == drawn.study)).first()
         versions = _versions(connection, drawn.study)
         try:
             config = configs.load(folder)
+            _record_rules(connection, config)
         except StillmeError:
             # Progress and exports need only what was recorded.
             if renew or not versions:
@@ -135,9 +184,27 @@ def _prepared(folder: Path, drawn: Drawn, secret_keys: Keys, database: Database,
         )
 
 
+RULES = "exclusion rules"
+"""The log's word for what study.toml says about whom to exclude."""
+
+
+def _record_rules(connection: sa.Connection, config: Config) -> None:
+    """Keep since when study.toml excludes whom, so that a rule made after the answers can be told from one before."""
+    known = [line.detail["rules"] for line in read_events(connection, t.audit) if line.kind == RULES]
+    if (known[-1] if known else []) != config.checks.exclude:
+        append_event(connection, t.audit, actor="researcher", kind=RULES, rules=list(config.checks.exclude))
+
+
+def rules_came_first(connection: sa.Connection) -> bool:
+    """Whether the exclusion rules were recorded before the first answer."""
+    last = [line.at for line in read_events(connection, t.audit) if line.kind == RULES][-1:]
+    first = connection.execute(sa.select(sa.func.min(t.answer.c.at))).scalar()
+    return bool(last) and (first is None or datetime.fromisoformat(last[0]).timestamp() <= first)
+
+
 def _versions(connection: sa.Connection, study: str) -> dict[int, Config]:
     rows = connection.execute(sa.select(t.version).where(t.version.c.study == study).order_by(t.version.c.number))
-    return {row.number: configs.recorded(row.config_json) for row in rows}
+    return {row.number: Config.model_validate_json(row.config_json) for row in rows}
 
 
 def _add_version(connection: sa.Connection, study: str, number: int, config: Config) -> None:

@@ -6,39 +6,118 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Header, Request
 from markdown_it import MarkdownIt
 from markupsafe import Markup
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from stillme.study import entry, screening
+from stillme.study import entry
 from stillme.study import schema as t
-from stillme.study.assignment import Claim, Closed, Full, Held, PassedOn, claim, release
-from stillme.study.config import CodeKind
-from stillme.study.context import Context, Form, Participant, StudyContext, client
-from stillme.study.entry import SESSION_SECONDS, Arrival, EntryRefused, Visitor, move
+from stillme.study.answers import (
+    Answers,
+    NotAsked,
+    NotSeen,
+    PresentedItem,
+    SaveRequest,
+    StalePage,
+    example_pictures,
+    feedback,
+    rating_data,
+    training_data,
+    training_items,
+)
+from stillme.study.assignment import Claim, Closed, Full, Held, PassedOn, claim
+from stillme.study.config import UPRIGHT, CodeKind
+from stillme.study.entry import (
+    PLATFORM,
+    SCREENED_OUT,
+    SESSION_SECONDS,
+    Arrival,
+    EntryRefused,
+    TooLate,
+    Visitor,
+    move,
+    recognise,
+    release_own_slot,
+    screen_out,
+    withdraw,
+)
 from stillme.study.opening import Study
-from stillme.study.page_data import example_pictures, rating_data, training_data
-from stillme.study.prolific.recruiting import completion_address
 from stillme.study.quality import fails_every_check
-from stillme.study.withdrawal import TooLate, withdraw
-from stillme.web.forms import number_in
-from stillme.web.sessions import require_csrf
+from stillme.web.app import Pages, number_in, read_form
+from stillme.web.guard import RequestLimit
+from stillme.web.sessions import Cookie, csrf_of, require_csrf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyContext:
+    """One study as it is served; kept in `app.state.context`."""
+
+    study: Study
+    preview: bool
+    pages: Pages
+    answers: Answers
+    cookie: Cookie
+    admin_cookie: Cookie
+    entries: RequestLimit
+    requests: RequestLimit
+    logins: RequestLimit
+
+    def page(self, name: str, visitor: Visitor | None = None, status: int = 200, /, **values: object) -> Response:
+        """A participant's page."""
+        csrf = csrf_of(visitor.token) if visitor else ""
+        config = self.study.config_of(visitor.version if visitor else None)
+        shown = {"config": config, "visitor": visitor, "csrf": csrf, "preview": self.preview}
+        return self.pages.show(name, status, **shown, **values)
+
+    def visitor(self, request: Request) -> Visitor | None:
+        """Whose session the request carries, if anybody's."""
+        with self.study.database.reading() as connection:
+            return recognise(self.study, connection, self.cookie.read(request))
+
+
+async def context_of(request: Request) -> StudyContext:
+    """The study that the app serves. Not blocking, so it needs no thread of its own."""
+    return request.app.state.context
+
+
+Context = Annotated[StudyContext, Depends(context_of)]
+Form = Annotated[Mapping[str, str], Depends(read_form)]
+
+
+def participant_of(request: Request, context: Context) -> Visitor:
+    """Whose session the request carries; 401 without one, 429 for too many requests."""
+    visitor = context.visitor(request)
+    if visitor is None:
+        raise HTTPException(401, "You are not signed in. Please open the link you were given once more.")
+    context.requests.require(visitor.participant)
+    return visitor
+
+
+Participant = Annotated[Visitor, Depends(participant_of)]
+
+
+def client(request: Request) -> str:
+    """The address that a request came from."""
+    return request.client.host if request.client else ""
+
 
 WORKING = ("device", "guide", "training", "rating")
 _ENDS: Mapping[str, CodeKind] = {
     "debrief": "completed",
     "declined": "no_consent",
-    "incompatible": "incompatible_device",
-    screening.STATE: "screened_out",
+    "incompatible": "returned",
+    SCREENED_OUT: "screened_out",
     "full": "other",
     "closed": "other",
 }
@@ -62,11 +141,11 @@ def home(request: Request, context: Context) -> Response:
 
 
 @routes.get("/enter")
-def enter_from_prolific(request: Request, context: Context) -> Response:
-    """Enter by Prolific's address."""
+def enter_from_platform(request: Request, context: Context) -> Response:
+    """Enter by the study's address."""
     context.entries.require(client(request))
     try:
-        return _let_in(context, request, entry.arrival_from_prolific(context.study, request.query_params))
+        return _let_in(context, request, entry.arrival_from_platform(context.study, request.query_params))
     except EntryRefused as refusal:
         return _turn_away(context, refusal)
 
@@ -86,15 +165,17 @@ def enter_by_invitation(request: Request, context: Context, code: str) -> Respon
 @routes.get("/study")
 def current_page(context: Context, visitor: Participant) -> Response:
     """The page where the participant is."""
-    if visitor.state not in WORKING:
+    if visitor.state not in (*WORKING, "full"):
         return _waiting_page(context, visitor)
     with context.study.database.writing() as connection:
         claimed = claim(connection, context.study.id, visitor.participant, time.time())
         ended = _state_after(claimed)
-        if ended:
-            move(connection, visitor.participant, to=ended, only_from=WORKING)
+        # Places may have been added, or have come free, since they were all taken.
+        now = ended or ("device" if visitor.state == "full" else visitor.state)
+        move(connection, visitor.participant, to=now, only_from=(*WORKING, "full"))
+    visitor = replace(visitor, state=now)
     if ended:
-        return _waiting_page(context, replace(visitor, state=ended))
+        return _waiting_page(context, visitor)
     return _working_page(context, visitor, claimed)
 
 
@@ -122,8 +203,8 @@ def consent(context: Context, form: Form, visitor: FormSender) -> Response:
 @routes.post("/study/device")
 def device(context: Context, form: Form, visitor: FormSender) -> Response:
     """Check the device; one that does not fit gives its place back."""
-    width = number_in(form, "width")
-    fits = width >= context.study.config.min_width and form.get("storage") == "yes"
+    width, height = number_in(form, "width"), number_in(form, "height")
+    fits = context.study.config_of(visitor.version).fits(width, height) and form.get("storage") == "yes"
     with context.study.database.writing() as connection:
         moved = move(connection, visitor.participant, to="guide" if fits else "incompatible", only_from=("device",))
         if moved:
@@ -133,7 +214,7 @@ def device(context: Context, form: Form, visitor: FormSender) -> Response:
                 t.device.insert().values(
                     participant=visitor.participant,
                     width=width,
-                    height=number_in(form, "height"),
+                    height=height,
                     ratio=number_in(form, "ratio") / 100,
                     full_brightness=int(form.get("brightness") == "yes"),
                     no_colour_filter=int(form.get("filters") == "yes"),
@@ -141,7 +222,7 @@ def device(context: Context, form: Form, visitor: FormSender) -> Response:
                 )
             )
         if moved and not fits:
-            _release_slot(connection, visitor.participant, "incompatible")
+            release_own_slot(connection, visitor.participant, "incompatible")
     return _to_study()
 
 
@@ -156,6 +237,8 @@ def guide(context: Context, visitor: FormSender) -> Response:
 @routes.post("/study/comment")
 def comment(context: Context, form: Form, visitor: FormSender) -> Response:
     """Keep what somebody says about the whole task."""
+    if "\x00" in form.get("comment", ""):
+        raise HTTPException(400, "The comment has a character that cannot be stored. Please write it again.")
     if visitor.state == "debrief":
         context.answers.comment_at_the_end(visitor.participant, form.get("comment", ""))
     return _to_study()
@@ -163,13 +246,13 @@ def comment(context: Context, form: Form, visitor: FormSender) -> Response:
 
 @routes.get("/finish")
 def finish(context: Context, visitor: Participant) -> Response:
-    """Go to Prolific with the completion code, or say that all is done."""
+    """Go back to the platform with the completion code, or say that all is done."""
     if visitor.state not in _ENDS:
         return _to_study()
-    code = _code(context, visitor)
-    if not code:
-        return context.page("finished.html", visitor)
-    return RedirectResponse(completion_address(code), status_code=303)
+    code, recruiting = _code(context, visitor), context.study.config.recruiting
+    if not code or recruiting is None or not recruiting.return_url:
+        return context.page("finished.html", visitor, code=code)
+    return RedirectResponse(recruiting.return_url.replace("{code}", code), status_code=303)
 
 
 @routes.get("/withdraw")
@@ -195,7 +278,8 @@ def withdraw_now(request: Request, context: Context, form: Form) -> Response:
     text = "Your answers and everything else we had of you have been deleted."
     if not shredded:
         text += " Overwriting them in the database's log has begun and will be finished within minutes."
-    text += " If you came from Prolific, please return your submission there."
+    if visitor.origin == PLATFORM and (recruiting := context.study.config.recruiting):
+        text += f" Please return your submission on {recruiting.platform}."
     response = context.page("message.html", title="You have withdrawn", text=text)
     context.cookie.clear_on(response)
     return response
@@ -211,9 +295,9 @@ def _too_late(context: StudyContext, visitor: Visitor) -> Response:
 
 
 def _code(context: StudyContext, visitor: Visitor) -> str:
-    """The completion code of somebody from Prolific whose part has ended; empty for everybody else."""
+    """The completion code of whoever came by the study's address and whose part has ended; otherwise empty."""
     config, kind = context.study.config, _ENDS.get(visitor.state)
-    if kind is None or config.prolific is None or visitor.origin != "prolific":
+    if kind is None or config.recruiting is None or visitor.origin != PLATFORM:
         return ""
     if kind == "completed" and config.checks.send_failed_code:
         with context.study.database.reading() as connection:
@@ -279,7 +363,7 @@ def _working_page(context: StudyContext, visitor: Visitor, claimed: Claim) -> Re
         return context.page("ended.html", visitor, state="passed on", reason=reason, code="")
     match visitor.state:
         case "device":
-            return context.page("device.html", visitor)
+            return context.page("device.html", visitor, upright=UPRIGHT)
         case "guide":
             with study.database.reading() as connection:
                 pictures = example_pictures(study, connection)
@@ -304,13 +388,124 @@ def _keep_consent(study: Study, connection: sa.Connection, participant: str, dec
     connection.execute(who.values(version=study.version))
 
 
-def _release_slot(connection: sa.Connection, participant: str, reason: str) -> None:
-    held = sa.select(t.slot.c.id).where(t.slot.c.participant == participant, t.slot.c.state == "held")
-    slot = connection.execute(held).scalar()
-    if slot:
-        release(connection, slot, reason, time.time())
-
-
 def _markdown(text: str) -> Markup:
     """A researcher's Markdown as HTML; raw HTML in it is shown, not run."""
     return Markup(MarkdownIt("commonmark", {"html": False}).render(text))
+
+
+Value = Annotated[int, Field(ge=0, le=5)]
+
+_STALE = "This page is out of date: the task is open elsewhere, or its time ran out. Please reload."
+_CLOSED = "The study has been closed. Please reload: the next page explains what happens and how you are paid."
+_NOT_ASKED = "That was not asked."
+_NOT_SEEN = "The pictures of this item were not all shown, so it cannot be answered. Please reload."
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+class Practice(BaseModel):
+    """Answers to the practice items from the first on, by item, side and question."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    answers: list[list[list[Value | None]]] = Field(max_length=20)
+
+
+class Completion(BaseModel):
+    """The request to end the task."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    epoch: int
+
+
+def script_sender(visitor: Participant, csrf: Annotated[str, Header(alias="X-CSRF")] = "") -> Visitor:
+    """The participant whose own page sent the request; 403 for one from elsewhere."""
+    require_csrf(visitor.token, csrf)
+    return visitor
+
+
+ScriptSender = Annotated[Visitor, Depends(script_sender)]
+
+
+@routes.put("/api/answers")
+def save(context: Context, visitor: ScriptSender, saving: SaveRequest) -> dict[str, object]:
+    """Keep answers; on 200 they are on disk."""
+    _require_state(visitor, "rating")
+    try:
+        context.answers.save(visitor.participant, saving)
+    except StalePage:
+        raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
+    except NotAsked:
+        raise HTTPException(422, _NOT_ASKED) from None
+    except NotSeen:
+        raise HTTPException(422, _NOT_SEEN) from None
+    return {"saved": [entry.seq for entry in (*saving.answers, *saving.comments)]}
+
+
+@routes.post("/api/complete")
+def complete(context: Context, visitor: ScriptSender, completion: Completion) -> dict[str, object]:
+    """End the task, or name the items that lack answers."""
+    _require_state(visitor, "rating")
+    try:
+        missing = context.answers.complete(visitor.participant, completion.epoch)
+    except StalePage:
+        raise HTTPException(409, _STALE if context.study.is_open else _CLOSED) from None
+    return {"missing": missing}
+
+
+@routes.post("/api/training")
+def train(context: Context, visitor: ScriptSender, practice: Practice) -> dict[str, object]:
+    """Check the practice answers; whoever has all right goes on to the rating."""
+    _require_state(visitor, "training")
+    with context.study.database.writing() as connection:
+        shown = training_items(context.study, connection, visitor.version)
+        _require_shape(shown, practice)
+        hints = [feedback(connection, item, given) for item, given in zip(shown, practice.answers, strict=False)]
+        right = all(not hint for sides in hints for questions in sides for hint in questions)
+        finished = right and len(hints) == len(shown)
+        if finished:
+            move(connection, visitor.participant, to="rating", only_from=("training",))
+        ended = not right and screen_out(connection, visitor.participant, context.study.config.checks.training_tries)
+    return {"feedback": hints, "finished": finished or ended}
+
+
+@routes.get("/img/{name}")
+def picture(context: Context, visitor: Participant, name: str) -> Response:
+    """A blinded picture, only for the participant who is being shown it."""
+    file = None
+    if _ID.fullmatch(name):
+        with context.study.database.reading() as connection:
+            file = connection.execute(_file_for(visitor, name)).scalar()
+    if file is None:
+        raise HTTPException(404, "There is no such picture.")
+    # Read whole: a file response would add its date, which may tell pictures apart.
+    return Response((context.study.pictures / file).read_bytes(), media_type="image/jpeg")
+
+
+def _file_for(visitor: Visitor, name: str) -> sa.Select[str]:
+    """The file behind a picture's id, if this participant is being shown it."""
+    own_items = (
+        sa.select(t.presentation.c.item)
+        .join(t.slot, t.slot.c.id == t.presentation.c.slot)
+        .where(t.slot.c.participant == visitor.participant, t.slot.c.state == "held")
+    )
+    learning = visitor.state in ("guide", "training")
+    allowed = t.item.c.kind == "training" if learning else t.item.c.id.in_(own_items)
+    may_look = learning or visitor.state == "rating"
+    return (
+        sa.select(t.image.c.file)
+        .join(t.item, t.item.c.id == t.image.c.item)
+        .where(t.image.c.id == name, allowed, sa.literal(may_look))
+    )
+
+
+def _require_state(visitor: Visitor, state: str) -> None:
+    if visitor.state != state:
+        raise HTTPException(409, _STALE)
+
+
+def _require_shape(shown: list[PresentedItem], practice: Practice) -> None:
+    given = [[len(side) for side in sides] for sides in practice.answers]
+    expected = [[len(item.questions)] * item.sides for item in shown]
+    if not given or given != expected[: len(given)]:
+        raise HTTPException(422, _NOT_ASKED)

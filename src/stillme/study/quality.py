@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,16 +13,203 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from stillme.study import pairs
 from stillme.study import schema as t
-from stillme.study.answers import CANNOT_TELL, presented_items
+from stillme.study.answers import CANNOT_TELL, expectations, presented_items
 from stillme.study.assignment import EXCLUDED
 from stillme.study.checks import is_right
 from stillme.study.config import Config
+from stillme.study.items import NEITHER_PERSON, ROLE_AXIS, turned_back
 from stillme.study.opening import Study
-from stillme.study.page_data import expectations
-from stillme.study.ratings import Rater, Rating, active_seconds, minutes_taken, raters, ratings
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rater:
+    """One participant who holds or has finished a task."""
+
+    name: str
+    """The pseudonym."""
+    slot: str
+    participant: str
+    batch: str
+    state: str
+    excluded: str
+    """Why the researcher excluded this rater; empty if not."""
+    begun: float
+    ended: float | None
+    asked: int
+    version: int
+    written: bool
+    """Whether the answers have been written into the run; they stay there."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether every question was answered."""
+        return self.ended is not None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the answers count towards k."""
+        return self.finished and not self.excluded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """One answer."""
+
+    rater: str
+    slot: str
+    item: str
+    """The drawn item, as in items.json."""
+    kind: str
+    repeats: str
+    position: int
+    side: int
+    """0 for A: where the output stood, or the first of two people."""
+    output: int
+    """Which of the item's outputs stood there."""
+    axis: str
+    value: int
+    """1 to 5; of two people 1, 2 or `pairs.NEITHER_PERSON`, in the order of the request; 0 for "cannot tell"."""
+    at: float
+    first: int | None
+    """What was answered before it was corrected in the review; None if it was not."""
+    expected: tuple[int, int] | None
+    shown: int | None
+    """The smallest side of the item's pictures on the screen, in CSS pixels without zoom."""
+
+    @property
+    def is_score(self) -> bool:
+        """Whether it counts as a score: "cannot tell" and "neither of the two" do not."""
+        return self.value != CANNOT_TELL and (self.axis, self.value) != (ROLE_AXIS, NEITHER_PERSON)
+
+
+def pseudonym(study: Study, participant: str) -> str:
+    """A rater's name in tables: stable within the study, unknown to the platform."""
+    return "r-" + study.keys.pseudonym("rater", participant)[:10]
+
+
+def raters(study: Study, connection: sa.Connection) -> list[Rater]:
+    """Everybody who holds or has finished a task; those who were excluded too."""
+    rows = connection.execute(
+        sa.select(t.slot, t.participant.c.excluded, t.participant.c.written)
+        .join(t.batch, t.batch.c.id == t.slot.c.batch)
+        .join(t.participant, t.participant.c.id == t.slot.c.participant)
+        .where(
+            t.batch.c.study == study.id,
+            t.slot.c.state.in_(("held", "done")) | (t.slot.c.reason == EXCLUDED),
+        )
+        .order_by(t.slot.c.begun)
+    ).all()
+    shown = _shown(study, connection)
+    return [
+        Rater(
+            name=pseudonym(study, row.participant),
+            slot=row.id,
+            participant=row.participant,
+            batch=row.batch,
+            state=row.state,
+            excluded=row.excluded or "",
+            begun=row.begun,
+            ended=None if row.state == "held" else row.ended,
+            asked=sum(sides * len(study.asked(questions, row.version)) for sides, questions in shown[row.batch]),
+            version=row.version or 1,
+            written=row.written is not None,
+        )
+        for row in rows
+    ]
+
+
+def ratings(study: Study, connection: sa.Connection, by: Sequence[Rater]) -> list[Rating]:
+    """Every answer of these raters; the training is not kept."""
+    expected = _expected(study, connection)
+    originals = {row.id: row.drawn for row in connection.execute(sa.select(t.item.c.id, t.item.c.drawn))}
+    kept: list[Rating] = []
+    for rater in by:
+        rows = connection.execute(
+            sa.select(t.answer, t.presentation.c.swapped, t.item)
+            .join(
+                t.presentation,
+                (t.presentation.c.slot == t.answer.c.slot) & (t.presentation.c.position == t.answer.c.position),
+            )
+            .join(t.item, t.item.c.id == t.presentation.c.item)
+            .where(t.answer.c.slot == rater.slot, t.answer.c.value.is_not(None))
+            .order_by(t.answer.c.position, t.answer.c.side, t.answer.c.question)
+        )
+        for row in rows:
+            axis = study.asked(row.questions, rater.version)[int(row.question)]
+            if axis == ROLE_AXIS:
+                side, output = row.swapped, 0
+                value, first = (turned_back(said) if row.swapped and said else said for said in (row.value, row.first))
+            else:
+                side, output = row.side, 1 - row.side if row.swapped else row.side
+                value, first = row.value, row.first
+            kept.append(
+                Rating(
+                    rater=rater.name,
+                    slot=rater.slot,
+                    item=row.drawn,
+                    kind=row.kind,
+                    repeats=originals.get(row.repeats, ""),
+                    position=row.position,
+                    side=side,
+                    output=output,
+                    axis=axis,
+                    value=value,
+                    first=first,
+                    at=row.at,
+                    shown=row.shown,
+                    expected=expected.get((row.drawn, output, axis)),
+                )
+            )
+    return kept
+
+
+def active_seconds(connection: sa.Connection, slot: str) -> dict[int, float]:
+    """Active time by position, as the page measured it."""
+    rows = connection.execute(
+        sa.select(t.event.c.position, sa.func.sum(t.event.c.amount))
+        .where(t.event.c.slot == slot, t.event.c.kind == "active")
+        .group_by(t.event.c.position)
+    )
+    return {row[0]: row[1] / 1000 for row in rows}
+
+
+def minutes_taken(connection: sa.Connection, rater: Rater) -> float | None:
+    """How long a finished rater took. By the page's own clock where the server's was set back."""
+    if rater.ended is None:
+        return None
+    active = sum(active_seconds(connection, rater.slot).values())
+    return max(rater.ended - rater.begun, active) / 60
+
+
+def _shown(study: Study, connection: sa.Connection) -> Mapping[str, Sequence[tuple[int, str]]]:
+    """By batch, the sides and questions of its items."""
+    rows = connection.execute(
+        sa.select(t.batch_item.c.batch, t.item.c.sides, t.item.c.questions)
+        .join(t.item, t.item.c.id == t.batch_item.c.item)
+        .where(t.item.c.study == study.id)
+    )
+    shown: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for row in rows:
+        shown[row.batch].append((row.sides, row.questions))
+    return shown
+
+
+def _expected(study: Study, connection: sa.Connection) -> dict[tuple[str, int, str], tuple[int, int]]:
+    rows = connection.execute(
+        sa.select(t.item.c.drawn, t.image.c.role, t.image.c.expected_json)
+        .join(t.item, t.item.c.id == t.image.c.item)
+        .where(t.item.c.study == study.id, t.image.c.expected_json.is_not(None))
+    )
+    return {
+        (row.drawn, row.role - 1, axis): (low, high)
+        for row in rows
+        for axis, (low, high) in json.loads(row.expected_json).items()
+    }
+
+
+SMALLEST = 320
+"""CSS pixels below which pictures count as small."""
 _FEWEST = 8
 """With fewer answers, agreement with others is not computed."""
 
@@ -58,6 +246,8 @@ class RaterQuality:
     """Mean absolute difference between the first and the second time, where both times could tell."""
     side: float | None
     """Mean of A minus mean of B over all questions."""
+    shown: int | None
+    """The median of the smallest side of an item's pictures on the screen, in CSS pixels without zoom."""
     minutes: float | None
     per_hour: float | None
     """Pay per hour of this rater."""
@@ -77,7 +267,7 @@ def rater_qualities(study: Study, connection: sa.Connection) -> list[RaterQualit
         by_rater[row.slot].append(row)
     others = _means(rows)
     return [
-        _quality(
+        quality_of(
             study.config,
             rater,
             by_rater[rater.slot],
@@ -136,6 +326,7 @@ _ADVICE = {
     "straight-lining": "The same number throughout many outputs: does that fit what the pictures show?",
     "inconsistent repeats": "Other answers to the same pictures: with few repeats this happens by chance.",
     "often cannot tell": "Often cannot tell: ask whether the pictures were shown well.",
+    "small pictures": "Pictures were smaller than 320 pixels: look at the size of the window.",
     "side bias": "A and B are rated differently although sides are random: perhaps one side was not looked at.",
 }
 
@@ -183,7 +374,7 @@ def _means(rows: Sequence[Rating]) -> Means:
     return {unit: (total, int(count)) for unit, (total, count) in sums.items()}
 
 
-def _quality(
+def quality_of(
     config: Config,
     rater: Rater,
     rows: Sequence[Rating],
@@ -191,7 +382,9 @@ def _quality(
     seconds: Mapping[int, float],
     minutes: float | None,
 ) -> RaterQuality:
+    """One rater's measures and flags, from their answers, everybody's means, and the time they took."""
     real = [row for row in rows if row.kind == "real" and row.is_score]
+    known = [row for row in rows if row.kind == "gold" and row.expected and row.value != CANNOT_TELL]
     timed = [seconds.get(position, 0.0) for position in sorted({row.position for row in rows})] if seconds else []
     paid = config.pay.amount
     quality = RaterQuality(
@@ -203,7 +396,7 @@ def _quality(
         answered=len(rows),
         asked=rater.asked,
         attention=_attention(rows),
-        gold=_share([_right(row) for row in rows if row.kind == "gold" and row.expected and row.value != CANNOT_TELL]),
+        gold=_share([_right(row) for row in known]),
         cannot_tell=_share([row.value == CANNOT_TELL for row in rows if row.kind == "real"]),
         seconds=median(timed) if timed else None,
         fast=_share([second < config.checks.seconds_per_item for second in timed]),
@@ -212,22 +405,25 @@ def _quality(
         agreement=_agreement(real, others),
         repeat=_repeat(rows),
         side=_side(real),
+        shown=round(median(sizes)) if (sizes := [row.shown for row in rows if row.shown]) else None,
         minutes=minutes,
         per_hour=60 * paid / minutes if minutes and paid else None,
         flags=(),
     )
-    return _flagged(quality)
+    return _flagged(quality, sum(not _right(row) for row in known))
 
 
-def _flagged(quality: RaterQuality) -> RaterQuality:
+def _flagged(quality: RaterQuality, wrong: int) -> RaterQuality:
+    """With flags; `wrong` counts known answers that were missed: one slip is human."""
     passed, seen = quality.attention
     flags = [
         ("attention", seen - passed >= 2 or (seen == 1 and passed == 0 and quality.finished)),
-        ("gold", quality.gold is not None and quality.gold < 0.6),
+        ("gold", quality.gold is not None and quality.gold < 0.6 and wrong > 1),
         ("too fast", quality.fast is not None and quality.fast > 0.3),
         ("straight-lining", quality.straight is not None and quality.straight > 0.5),
         ("inconsistent repeats", quality.repeat is not None and quality.repeat > 1.0),
         ("often cannot tell", quality.cannot_tell is not None and quality.cannot_tell > 0.5),
+        ("small pictures", quality.shown is not None and quality.shown < SMALLEST),
         ("side bias", quality.side is not None and abs(quality.side) > 0.5 and quality.answered >= 5 * _FEWEST),
     ]
     return replace(quality, flags=tuple(name for name, raised in flags if raised))
@@ -266,12 +462,12 @@ def _entropy(values: Sequence[int]) -> float | None:
 
 def _agreement(real: Sequence[Rating], others: Means) -> float | None:
     """Leave-one-out. Each axis is centred first: agreeing on which question runs high does not count."""
-    pairs: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
+    scored: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for row in real:
         total, count = others[row.item, row.output, row.axis]
         if count > 1:
-            pairs[row.axis].append((row.value, (total - row.value) / (count - 1)))
-    centred = [np.array(scores) - np.mean(scores, axis=0) for scores in pairs.values()]
+            scored[row.axis].append((row.value, (total - row.value) / (count - 1)))
+    centred = [np.array(scores) - np.mean(scores, axis=0) for scores in scored.values()]
     if sum(map(len, centred)) < _FEWEST:
         return None
     mine, theirs = np.concatenate(centred).T
@@ -292,7 +488,7 @@ def _repeat(rows: Sequence[Rating]) -> float | None:
 
 def _apart(again: Rating, first: int) -> float:
     """Points between two answers; naming somebody else is as much as two."""
-    return 2.0 * (again.value != first) if again.axis == pairs.AXIS else abs(again.value - first)
+    return 2.0 * (again.value != first) if again.axis == ROLE_AXIS else abs(again.value - first)
 
 
 def _side(real: Sequence[Rating]) -> float | None:

@@ -1,10 +1,10 @@
-"""The study's tables, the same on SQLite and PostgreSQL. Constraints hold what the code must never break."""
+"""The study's tables. Constraints hold what the code must never break."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from stillme.web.events import event_table, keep_append_only
+from stillme.web.database import event_table, keep_append_only
 
 metadata = sa.MetaData()
 
@@ -94,11 +94,12 @@ identity = sa.Table(
     sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
     sa.Column("pid", sa.LargeBinary, nullable=False),
     sa.Column("submission", sa.LargeBinary, nullable=False),
+    sa.Column("since", sa.Double, nullable=False),
 )
 arrival = sa.Table(
     "arrival",
     metadata,
-    # Hashes of the links that a participant came by, the second factor beside the Prolific id; kept after payment.
+    # Hashes of the links that a participant came by, the second factor beside the id; kept after payment.
     sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
     sa.Column("link_hmac", sa.Text, primary_key=True),
 )
@@ -158,8 +159,8 @@ slot = sa.Table(
     sa.Column("reason", sa.Text),
     sa.Column("version", sa.Integer),
     sa.CheckConstraint("(state = 'open') = (participant IS NULL) OR state = 'void'"),
-    sa.Index("slot_once", "batch", "n", unique=True, sqlite_where=_not_void, postgresql_where=_not_void),
-    sa.Index("slot_one_each", "participant", unique=True, sqlite_where=_not_void, postgresql_where=_not_void),
+    sa.Index("slot_once", "batch", "n", unique=True, sqlite_where=_not_void),
+    sa.Index("slot_one_each", "participant", unique=True, sqlite_where=_not_void),
 )
 presentation = sa.Table(
     "presentation",
@@ -178,6 +179,8 @@ answer = sa.Table(
     sa.Column("side", sa.Integer, primary_key=True),
     sa.Column("question", sa.Integer, primary_key=True),
     sa.Column("value", sa.Integer, sa.CheckConstraint("value BETWEEN 0 AND 5")),
+    # What was answered before it was corrected in the review; empty if it was not.
+    sa.Column("first", sa.Integer),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("at", sa.Double, nullable=False),
     # What was on the screen: how many pictures had been decoded, and their smallest side in the file and on the screen.
@@ -199,8 +202,7 @@ comment = sa.Table(
 event = sa.Table(
     "event",
     metadata,
-    # SQLite counts up by itself only for a plain INTEGER.
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), nullable=False, index=True),
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
@@ -211,13 +213,6 @@ audit = event_table(metadata, "audit")
 
 
 def create(connection: sa.Connection) -> None:
-    """Create what is missing, also columns that a database from before lacks."""
+    """Create what is missing."""
     metadata.create_all(connection)
-    inspector = sa.inspect(connection)
-    for table in metadata.sorted_tables:
-        known = {column["name"] for column in inspector.get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in known:
-                kind = column.type.compile(connection.dialect)
-                connection.exec_driver_sql(f'ALTER TABLE "{table.name}" ADD COLUMN "{column.name}" {kind}')
     keep_append_only(connection, audit)

@@ -1,35 +1,62 @@
-"""Prolific's submissions and ours: whom to pay, and what to do when Prolific reports that somebody left."""
+"""A platform's submissions and ours: what to do when somebody left, and whom to approve or reject there."""
 
 from __future__ import annotations
 
 import csv
+import io
+import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from stillme.errors import StillmeError
+from stillme.results import participants
+from stillme.results.participants import Participants
 from stillme.study import schema as t
-from stillme.study import shredding
 from stillme.study.assignment import exclude, release
-from stillme.study.opening import Study
-from stillme.study.ratings import pseudonym
-from stillme.study.withdrawal import purge_identity
+from stillme.study.entry import PLATFORM
+from stillme.study.keys import write_private
+from stillme.study.opening import Study, note_deletion, shred
+from stillme.study.progress import PURGED, IdsHeld, ids_held
+from stillme.study.quality import pseudonym, rater_qualities, raters
 
+DECISIONS = "decisions.csv"
+"""In the study's folder: approvals and rejections to paste back. Holds ids, so `purge` deletes it."""
 LEFT: Mapping[str, str] = {"RETURNED": "returned", "SCREENED OUT": "screened out", "REJECTED": "rejected"}
 """Statuses after which answers do not count, finished or not, and the reason kept with the place."""
 PAID = ("APPROVED", "PARTIALLY APPROVED")
-UNDER_WAY = ("RESERVED", "ACTIVE", "AWAITING REVIEW")
+UNDER_WAY = ("RESERVED", "ACTIVE", "AWAITING REVIEW", "SUBMITTED")
 """Statuses that change nothing here."""
+_TO_REVIEW = ("AWAITING REVIEW", "SUBMITTED", "TIMED OUT")
+_COLUMNS = (
+    ("Participant id", "Submission id", "Status"),
+    ("WorkerId", "AssignmentId", "AssignmentStatus"),
+    ("participant", "submission", "status"),
+)
+"""Of Prolific, of MTurk, and of any other list."""
+_MISSED = 2
+"""Attention checks that must be missed before somebody may be rejected: one slip is human."""
+_PURGE_SECONDS = 20.0
+AGE, PERSON = "Age", "Participant id"
+ATTRIBUTES = (
+    *("Sex", "Ethnicity simplified", "Student status", "Employment status", "Language"),
+    *("Country of birth", "Country of residence", "Nationality"),
+)
+_WITHHELD = ("CONSENT_REVOKED", "DATA_EXPIRED")
+"""What Prolific writes where it has nothing to tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One participant of Prolific, while their identity is still kept."""
+    """One participant of a platform, while their identity is still kept."""
 
+    participant: str
     rater: str
     pid: str
     submission: str
@@ -38,8 +65,20 @@ class Submission:
     minutes: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What came of a platform's export."""
+
+    done: Mapping[str, int]
+    """Counts by what was done."""
+    decisions: Mapping[str, int]
+    """How many to approve, to reject and to ask to return."""
+    file: Path | None
+    """The decisions, to paste back."""
+
+
 def submissions(study: Study, connection: sa.Connection) -> list[Submission]:
-    """Everybody whose identity has not been purged."""
+    """Everybody whose identity has not been deleted."""
     live = t.slot.alias()
     rows = connection.execute(
         sa.select(t.identity, t.participant.c.state, live.c.state.label("slot_state"), live.c.begun, live.c.ended)
@@ -50,6 +89,7 @@ def submissions(study: Study, connection: sa.Connection) -> list[Submission]:
     )
     return [
         Submission(
+            participant=row.participant,
             rater=pseudonym(study, row.participant),
             pid=study.keys.decrypt(row.pid),
             submission=study.keys.decrypt(row.submission),
@@ -61,21 +101,64 @@ def submissions(study: Study, connection: sa.Connection) -> list[Submission]:
     ]
 
 
-def apply_statuses(study: Study, file: Path) -> Mapping[str, int]:
-    """Apply the statuses of Prolific's export (CSV with `Participant id` and `Status`), row by row; returns counts."""
+def apply_statuses(study: Study, file: Path) -> Applied:
+    """Apply the statuses of a platform's export row by row, and write `decisions.csv` for those to be reviewed."""
     rows = rows_of_export(file)
-    if not rows or not {"Participant id", "Status"} <= set(rows[0]):
-        raise StillmeError(f"{file} lacks the columns `Participant id` and `Status`. Name an export from Prolific.")
+    columns = next((known for known in _COLUMNS if rows and {known[0], known[2]} <= set(rows[0])), None)
+    if columns is None:
+        wanted = "; ".join(f"`{person}` and `{status}`" for person, _, status in _COLUMNS)
+        raise StillmeError(f"{file} lacks the columns of an export: {wanted}. Export the submissions again.")
+    person, submission, status = columns
     done: Counter[str] = Counter()
     with study.database.writing() as connection:
         for row in rows:
-            submission = row.get("Submission id", "")
-            done[apply_status(study, connection, row["Participant id"], row["Status"], submission)] += 1
+            done[apply_status(study, connection, row[person], row[status], row.get(submission, ""))] += 1
         del done[""]
+        decided = _decisions(study, connection, [row for row in rows if _name(row[status]) in _TO_REVIEW], columns)
         study.record(connection, "researcher", "applied statuses", **done)
-    if not shredding.shred(study.database, study.id):
+    if not shred(study.database, study.id):
         done["deletion still to be finished, as another program reads the database"] = 1
-    return done
+    if not decided:
+        return Applied(done=done, decisions={}, file=None)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(decided[0]))
+    writer.writeheader()
+    writer.writerows(decided)
+    counts = Counter("approve" if row["Approve"] else "reject" if row["Reject"] else "ask to return" for row in decided)
+    return Applied(done=done, decisions=counts, file=write_private(study.folder / DECISIONS, text.getvalue()))
+
+
+def _decisions(
+    study: Study, connection: sa.Connection, rows: Sequence[Mapping[str, str]], columns: tuple[str, str, str]
+) -> list[dict[str, str]]:
+    """Whom to approve or reject. Only two missed attention checks cost the pay; whoever else finished did the work."""
+    known = {one.pid: one for one in submissions(study, connection)}
+    finished = {rater.name: rater for rater in raters(study, connection) if rater.finished}
+    qualities = rater_qualities(study, connection)
+    missed = {one.rater: one.attention for one in qualities if one.attention[1] - one.attention[0] >= _MISSED}
+    decided: list[dict[str, str]] = []
+    for row in rows:
+        ours = known.get(row[columns[0]])
+        rater = finished.get(ours.rater) if ours else None
+        entry = {columns[0]: row[columns[0]], columns[1]: row.get(columns[1], "")}
+        approve = reject = note = ""
+        if rater is None and _name(row[columns[2]]) == "TIMED OUT":
+            continue
+        if ours is None or rater is None:
+            note = "not finished here: ask to return"
+        elif rater.excluded and (checks := missed.get(ours.rater)):
+            reject = (
+                f"You missed {checks[1] - checks[0]} of {checks[1]} attention checks, which asked for a certain answer."
+            )
+            note = f"excluded: {rater.excluded}"
+        else:
+            approve, note = "x", f"excluded, but did the work: {rater.excluded}" if rater.excluded else ""
+        decided.append({**entry, "Approve": approve, "Reject": reject, "Note": note})
+    return decided
+
+
+def _name(status: str) -> str:
+    return " ".join(status.upper().replace("-", " ").replace("_", " ").split())
 
 
 def apply_status(study: Study, connection: sa.Connection, pid: str, status: str, submission: str = "") -> str:
@@ -87,17 +170,20 @@ def apply_status(study: Study, connection: sa.Connection, pid: str, status: str,
     who = connection.execute(
         sa.select(t.participant.c.id, t.participant.c.written).where(
             t.participant.c.study == study.id,
-            t.participant.c.ext_hmac == study.keys.pseudonym("participant", f"prolific:{pid}"),
+            t.participant.c.ext_hmac == study.keys.pseudonym("participant", f"{PLATFORM}:{pid}"),
         )
     ).first()
     if who is None:
         return "unknown here"
     current = connection.execute(sa.select(t.identity.c.submission).where(t.identity.c.participant == who.id)).scalar()
-    if submission and current is not None and study.keys.decrypt(current) != submission:
+    if submission and current is not None and study.keys.decrypt(current) not in ("", submission):
         return "an earlier submission: nothing was done"
-    name = " ".join(status.upper().replace("-", " ").replace("_", " ").split())
+    name = _name(status)
     if name in PAID:
-        return "identities purged" if purge_identity(study, connection, who.id) else ""
+        gone = connection.execute(t.identity.delete().where(t.identity.c.participant == who.id)).rowcount
+        if gone:
+            note_deletion(connection, study.id)
+        return "ids deleted" if gone else ""
     if name in UNDER_WAY:
         return ""
     if name != "TIMED OUT" and name not in LEFT:
@@ -108,25 +194,78 @@ def apply_status(study: Study, connection: sa.Connection, pid: str, status: str,
     if slot is None:
         return ""
     if name == "TIMED OUT":
-        # Prolific's clock ended; somebody who finished here has done the work.
+        # The platform's clock ended; somebody who finished here has done the work.
         if slot.state == "done":
-            return "timed out on Prolific but finished here: kept, please pay them"
+            return "timed out there but finished here: kept, please pay them"
         release(connection, slot.id, "timed out", time.time())
         return "places freed"
     if who.written:
         return f"{LEFT[name]} after their answers were added to the run: kept there"
     if name == "REJECTED" and slot.state == "done":
-        exclude(connection, who.id, "rejected on Prolific", time.time())
+        exclude(connection, who.id, "rejected on the platform", time.time())
         return "excluded, places freed"
     release(connection, slot.id, LEFT[name], time.time())
     return "places freed"
 
 
+def purge(study: Study) -> IdsHeld:
+    """Delete every id, and the keyed hashes by which somebody could be found again; returns what was held.
+
+    Refused while somebody could take part twice without them, or could not withdraw any more as promised.
+    """
+    last = max((day for config in study.versions.values() if (day := config.consent.withdraw_until)), default=None)
+    if study.is_open:
+        raise StillmeError("The study is open, and ids keep anyone from taking part twice. Close it first.")
+    if last is not None and datetime.now(UTC).date() <= last:
+        raise StillmeError(
+            f"Participants may withdraw until the end of {last}, which needs their link. Purge after that."
+        )
+    held = ids_held(study)
+    with study.database.writing() as connection:
+        for table in (t.identity, t.arrival, t.session, t.invitation):
+            connection.execute(table.delete())
+        for name in connection.execute(sa.select(t.participant.c.id)).scalars().all():
+            hidden = t.participant.update().where(t.participant.c.id == name)
+            connection.execute(hidden.values(ext_hmac=PURGED + secrets.token_hex(16)))
+        study.record(connection, "researcher", "purged ids", ids=held.ids, hashes=held.hashes)
+        note_deletion(connection, study.id)
+    (study.folder / DECISIONS).unlink(missing_ok=True)
+    if not shred(study.database, study.id, patience=_PURGE_SECONDS):
+        raise StillmeError(
+            "The ids are deleted, but another program reads the database and keeps old pages in its log. Stop it and "
+            "run this again."
+        )
+    return held
+
+
+def describe(study: Study, file: Path, run: Path) -> Participants:
+    """Add counts of the raters who count to the run, from Prolific's demographic export; no small ones."""
+    rows = rows_of_export(file)
+    if not rows or PERSON not in rows[0] or not {AGE, *ATTRIBUTES} & rows[0].keys():
+        raise StillmeError(
+            f"{file} lacks the column `{PERSON}`, or any of {', '.join((AGE, *ATTRIBUTES))}. Name a demographic "
+            "export from Prolific."
+        )
+    with study.database.reading() as connection:
+        counted = {rater.participant for rater in raters(study, connection) if rater.counts}
+        known = connection.execute(sa.select(t.participant.c.ext_hmac).where(t.participant.c.id.in_(counted))).scalars()
+        pseudonyms = set(known)
+    ours: list[Mapping[str, Any]] = [
+        {name: "" if value in _WITHHELD else value for name, value in row.items()}
+        for row in rows
+        if study.keys.pseudonym("participant", f"{PLATFORM}:{row[PERSON]}") in pseudonyms
+    ]
+    attributes = [name for name in ATTRIBUTES if name in rows[0]]
+    summary = participants.summarised(study.id, ours, attributes, AGE)
+    participants.add(run, summary)
+    return summary
+
+
 def rows_of_export(file: Path) -> list[dict[str, str]]:
-    """A CSV as Prolific exports it."""
+    """A CSV as a platform exports it."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream, restkey="", restval="")
             return [{name: value for name, value in row.items() if name} for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise StillmeError(f"{file} cannot be read as CSV ({error}). Export it from Prolific again.") from None
+        raise StillmeError(f"{file} cannot be read as CSV ({error}). Export it from the platform again.") from None

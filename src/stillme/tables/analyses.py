@@ -21,6 +21,7 @@ from stillme.estimates.standing import Standing
 from stillme.files import write_csv
 from stillme.results import Run, behaviour
 from stillme.results.disputes import agreement_of
+from stillme.rubric.readings import AXES, SHIFTS
 from stillme.sentinels.reading import answered_by
 from stillme.tables.cells import row_of, text_row_of
 from stillme.tables.estimates import NOTE
@@ -138,7 +139,8 @@ def _note(rows: Sequence[Row], standing: Standing) -> None:
     """Say in each row that has a judge what calibration says of it."""
     note_of = cache(partial(estimates.mark, standing))
     for row in rows:
-        if "judge" in row:
+        # A reader is its own control: every number of it is a difference from what it says of unedited pictures.
+        if "judge" in row and row.get("axis") not in (*AXES, *SHIFTS):
             row[NOTE] = note_of(row["judge"], row.get("quantity") or row.get("axis", ""))
 
 
@@ -273,6 +275,19 @@ def _rated_by_people(material: Material) -> Iterator[tuple[estimates.Scores, est
         yield from ((score, rated) for score in scores if score.axis == axis and score.judge not in people)
 
 
+def _shifts(material: Material) -> Sequence[object]:
+    readings = material.run.readings
+    return readings.shifts(material.run.settings.confidence) if readings else []
+
+
+def _transitions(material: Material) -> Sequence[object]:
+    return material.run.readings.transitions if material.run.readings else []
+
+
+def _readings(material: Material) -> Sequence[object]:
+    return material.run.readings.counts if material.run.readings else []
+
+
 ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "contrasts": _contrasts,
     "pooled": _pooled,
@@ -286,6 +301,9 @@ ANALYSES: Mapping[str, Callable[[Material], Sequence[object]]] = {
     "mitigation": _mitigation,
     "above_floor": _above_floor,
     "roles": _roles,
+    "shifts": _shifts,
+    "transitions": _transitions,
+    "readings": _readings,
     "agreement": _agreement,
     "position_bias": _position_bias,
     "repeatability": _repeatability,

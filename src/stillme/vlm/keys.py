@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from stillme import redaction
+from stillme.addresses import key_in, key_problem
 from stillme.errors import StillmeError
 from stillme.vlm.settings import ModelSettings
 
@@ -13,17 +12,11 @@ def key_of(settings: ModelSettings) -> str:
     """The key from the environment, or a placeholder for a server that needs none."""
     if not (name := settings.key_name):
         return "none"
-    key = _key(name)
-    if key and key.isascii():
-        return key
-    problem = "contains characters that no key has" if key else "is not set"
-    raise StillmeError(f"{name} {problem}: run `export {name}=…` with your key.")
+    if problem := key_problem(name):
+        raise StillmeError(f"{problem}.")
+    return key_in(name)
 
 
 def redacted(text: str, settings: ModelSettings) -> str:
     """A provider's words without the key, which some repeat when they reject it. Redact before you truncate."""
-    return redaction.redacted(text, _key(settings.key_name) if settings.key_name else "")
-
-
-def _key(name: str) -> str:
-    return os.environ.get(name, "").strip()
+    return redaction.redacted(text, key_in(settings.key_name))

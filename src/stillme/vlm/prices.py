@@ -30,9 +30,10 @@ def dollars(settings: ModelSettings, response: ModelResponse) -> float | None:
         return None
 
 
-def expected(settings: ModelSettings) -> float | None:
-    """The approximate cost of one question about a pair; None if unknown."""
-    return of_tokens(settings, *TYPICAL_TOKENS)
+def expected(settings: ModelSettings, *, pictures: int = 2) -> float | None:
+    """The approximate cost of one question about a pair, or about one picture: half of that; None if unknown."""
+    read, written = TYPICAL_TOKENS
+    return of_tokens(settings, read * pictures // 2, written * pictures // 2)
 
 
 def of_tokens(settings: ModelSettings, input_tokens: int, output_tokens: int) -> float | None:

@@ -29,11 +29,8 @@ _LONGEST_ERROR = 600
 """Characters; a server may answer with a whole web page."""
 _POLICY_CODES = frozenset({"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"})
 """Error codes of a policy violation, at OpenAI and compatible servers."""
-_NEVER = re.compile(r"\blimit: 0\b(?![.\d])|'quotaValue': '0'")
-"""Gemini's 429 of a quota that allows nothing at all, such as the free tier of a paid model."""
 _UNAVAILABLE_HERE = "FAILED_PRECONDITION"
 """Gemini's status where the API is not offered at the user's location, or not without billing."""
-_RETRY_DELAY = re.compile(r"'retryDelay': '(\d+(?:\.\d+)?)s'")
 _FIRST = "observations"
 """What an answer that has it must begin with, as the protocol asks."""
 _READING_ERRORS = (TypeError, AttributeError, LookupError, ValueError, AssertionError)
@@ -84,8 +81,9 @@ def fault_of(error: Exception, settings: ModelSettings) -> Failed | ModelDecline
         case exceptions.ModelAPIError() if _needs_the_user(error):
             return Failed(error=text, retryable=True, fatal=True, status=status)
         case exceptions.ModelRateLimitError() | exceptions.ModelHTTPError():
-            meant = failure_of(getattr(error, "status_code", 429), text)
-            return replace(meant, error=text, retry_after=_retry_after(error), status=status)
+            meant = failure_of(getattr(error, "status_code", 429), text, body=str(error.body))
+            wait = meant.retry_after if error.retry_after is None else error.retry_after
+            return replace(meant, error=text, retry_after=wait, status=status)
         case exceptions.ModelRequestRejectedError() | exceptions.UserError():
             return Failed(error=text, retryable=False, status=status)
         case exceptions.ModelAPIError():
@@ -120,7 +118,7 @@ def _needs_the_user(error: ModelAPIError) -> bool:
         ):
             return True
         case exceptions.ModelRateLimitError():
-            return _NEVER.search(str(error.body)) is not None or error.provider_error_code == "insufficient_quota"
+            return error.provider_error_code == "insufficient_quota"
         case _:
             return error.provider_error_code == _UNAVAILABLE_HERE
 
@@ -161,14 +159,6 @@ def _unfenced(text: str) -> str:
     """Some local servers wrap the JSON in a Markdown fence."""
     fenced = _FENCED.match(text)
     return fenced.group(1) if fenced else text
-
-
-def _retry_after(error: ModelAPIError) -> float | None:
-    """Seconds to wait, if the server says so: in a header or, as Gemini does, in the body."""
-    if error.retry_after is not None:
-        return error.retry_after
-    delay = _RETRY_DELAY.search(str(error.body))
-    return float(delay.group(1)) if delay else None
 
 
 def _message(body: Json) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from stillme.http_calls.client import Client
+from stillme.http_calls.client import UNSENT, Client
 from stillme.http_calls.replies import parsed
 from stillme.json_paths import dig
 from stillme.types import Json
@@ -34,7 +34,15 @@ class QuestionClient(Client):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a question, with an honest status in return: gateways answer 200 with an error, or with a web page."""
-        response = await super().send(request, **options)
+        arrived = ARRIVED.get([])
+        try:
+            response = await super().send(request, **options)
+        except UNSENT:
+            raise
+        except BaseException:
+            # The question was sent, and may be charged though its answer did not arrive whole.
+            arrived.append(None)
+            raise
         if response.status_code != httpx2.codes.OK:
             return response
         body = parsed(response.content)
@@ -43,8 +51,7 @@ class QuestionClient(Client):
             return httpx2.Response(_status(error), json=named, request=request)
         absent = [name for name in self._required if dig(body, name) is None]
         is_answer = isinstance(body, dict) and body != {} and not absent
-        if (arrived := ARRIVED.get(None)) is not None:
-            arrived.append(body if is_answer else None)
+        arrived.append(body if is_answer else None)
         if is_answer:
             return response
         what = f"`{absent[0]}`" if isinstance(body, dict) and absent else "an answer"

@@ -6,9 +6,7 @@ An app is a package with `templates/` and `static/`, and a function that builds 
     from fastapi import Depends, Request
     from starlette.responses import RedirectResponse, Response
 
-    from stillme.web.app import Site, create_app
-    from stillme.web.forms import read_form
-    from stillme.web.pages import Pages
+    from stillme.web.app import Pages, Site, create_app, read_form
     from stillme.web.sessions import Holder, KeyHolders, holder_of
     from stillme.web.serving import Server
 
@@ -38,8 +36,8 @@ An app is a package with `templates/` and `static/`, and a function that builds 
 Templates extend `page.html`, which brings the shared style; `{{ static("app.js") }}` gives the address of a file of the
 app's or of ours. Inline script and style are refused by the browser (CSP): put them into files, and data into
 `<script type="application/json">`. Requests that change something must come from our own pages (Origin, Sec-Fetch-Site)
-and carry the CSRF token as a field or as the header `X-CSRF`. `stillme.web.database` opens SQLite or PostgreSQL;
-`stillme.web.events` is an append-only log in it.
+and carry the CSRF token as a field or as the header `X-CSRF`. `stillme.web.database` opens SQLite, with an
+append-only log in it.
 
 This module imports nothing heavy: commands call `require("curate")` first, which names the pip command.
 """
@@ -52,7 +50,7 @@ from stillme.errors import MissingExtra
 
 _NEEDS = {
     "curate": ("fastapi", "uvicorn", "sqlalchemy"),
-    "study": ("fastapi", "uvicorn", "sqlalchemy", "argon2", "cryptography", "jwt", "psycopg"),
+    "study": ("fastapi", "uvicorn", "sqlalchemy", "argon2", "cryptography"),
 }
 
 

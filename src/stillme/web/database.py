@@ -1,19 +1,23 @@
-"""Open a database for many clients: SQLite in one file, or PostgreSQL for many workers.
+"""Open a SQLite database for many clients, and keep an append-only log in it: who did what, when.
 
 What a transaction has committed survives kill -9 and a power cut.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import QueuePool
 
 from stillme.errors import StillmeError
@@ -28,10 +32,9 @@ class Database:
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
-        self.is_sqlite = engine.dialect.name == "sqlite"
         self.is_closed = False
         # SQLite has one writer. This lock is first come, first served; SQLite's own waiting polls and starves some.
-        self._writer = threading.Lock() if self.is_sqlite else nullcontext()
+        self._writer = threading.Lock()
 
     @contextmanager
     def writing(self) -> Generator[sa.Connection]:
@@ -45,30 +48,20 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[sa.Connection]:
-        """One consistent view; never blocks a writer of SQLite."""
+        """One consistent view; never blocks a writer."""
         with self.engine.connect() as connection:
             yield connection
 
-    def shred(self, *tables: str) -> bool:
-        """Make deleted rows unrecoverable: overwritten in the file and gone from SQLite's write-ahead log.
+    def shred(self) -> bool:
+        """Make deleted rows unrecoverable: overwritten in the file and gone from the write-ahead log.
 
         False if another connection still reads the old pages; try again later.
         """
         with self._writer, self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            if self.is_sqlite:
-                connection.exec_driver_sql(f"PRAGMA busy_timeout = {_SHRED_MS}")
-                busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
-                connection.exec_driver_sql(f"PRAGMA busy_timeout = {_BUSY_MS}")
-                return not busy
-            connection.exec_driver_sql(f"SET lock_timeout = {_SHRED_MS}")
-            try:
-                for table in tables:
-                    connection.exec_driver_sql(f"VACUUM FULL {table}")
-            except OperationalError:
-                return False
-            finally:
-                connection.exec_driver_sql("RESET lock_timeout")
-            return True
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {_SHRED_MS}")
+            busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            return not busy
 
     def close(self) -> None:
         """Close every connection."""
@@ -76,34 +69,21 @@ class Database:
         self.engine.dispose()
 
 
-def open_database(where: Path | str) -> Database:
-    """A path for SQLite, or `postgresql://user@host/name`."""
-    if isinstance(where, Path):
-        where.parent.mkdir(parents=True, exist_ok=True)
-        engine = sa.create_engine(f"sqlite:///{where}", poolclass=QueuePool, pool_size=10, max_overflow=40)
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin)
-    else:
-        engine = _postgresql(where)
+def open_database(file: Path) -> Database:
+    """The database in `file`, made if there is none; only its owner may read it."""
+    engine = sa.create_engine(f"sqlite:///{file}", poolclass=QueuePool, pool_size=10, max_overflow=40)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin)
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # SQLite gives its log and shared memory the mode of the database.
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        file.chmod(0o600)
         with engine.connect():
             return Database(engine)
-    except OperationalError as error:
-        reason = str(error.orig).strip().partition("\n")[0]
-        hint = "Is its folder writable?" if isinstance(where, Path) else "Check the address, and that the server runs."
-        raise StillmeError(f"Cannot open the database {_shown(where)} ({reason}). {hint}") from None
-
-
-def _postgresql(url: str) -> sa.Engine:
-    try:
-        address = sa.make_url(url)
-        if address.get_backend_name() not in ("postgresql", "postgres"):
-            raise StillmeError(f"The database {_shown(url)} is not PostgreSQL; write postgresql://user@host/name.")
-        return sa.create_engine(
-            address.set(drivername="postgresql+psycopg"), pool_size=10, max_overflow=30, pool_pre_ping=True
-        )
-    except (ArgumentError, NoSuchModuleError):
-        raise StillmeError(f"{url!r} is not a database address; write postgresql://user@host/name.") from None
+    except (OSError, OperationalError) as error:
+        reason = str(error.orig if isinstance(error, OperationalError) else error).strip().partition("\n")[0]
+        raise StillmeError(f"Cannot open the database {file} ({reason}). Is its folder writable?") from None
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
@@ -124,11 +104,49 @@ def _begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("immediate") else "BEGIN")
 
 
-def _shown(where: Path | str) -> str:
-    if isinstance(where, Path):
-        return str(where)
-    try:
-        return sa.make_url(where).render_as_string(hide_password=True)
-    except ArgumentError:
-        # An address that cannot be parsed may hold a password anywhere.
-        return "that was given"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line of the log."""
+
+    id: int
+    at: str
+    """UTC, ISO 8601."""
+    actor: str
+    kind: str
+    detail: dict[str, Any]
+
+
+def event_table(metadata: sa.MetaData, name: str = "event") -> sa.Table:
+    """Declare the log's table; SQLite refuses to change its rows once `keep_append_only` was called."""
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("at", sa.Text, nullable=False),
+        sa.Column("actor", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("detail", sa.Text, nullable=False),
+    )
+
+
+def keep_append_only(connection: sa.Connection, table: sa.Table) -> None:
+    """Have the database itself refuse updates and deletes. May be called again."""
+    for verb in ("UPDATE", "DELETE"):
+        connection.exec_driver_sql(
+            f"CREATE TRIGGER IF NOT EXISTS {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
+            f"BEGIN SELECT RAISE(ABORT, '{table.name} is append-only'); END"
+        )
+
+
+def append_event(connection: sa.Connection, table: sa.Table, *, actor: str, kind: str, **detail: Any) -> None:
+    """Add a line within the caller's transaction: it is kept if and only if what it records is."""
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    connection.execute(
+        table.insert().values(at=at, actor=actor, kind=kind, detail=json.dumps(detail, ensure_ascii=False))
+    )
+
+
+def read_events(connection: sa.Connection, table: sa.Table, *, after: int = 0) -> Iterator[Event]:
+    """All lines after an id, oldest first."""
+    for row in connection.execute(sa.select(table).where(table.c.id > after).order_by(table.c.id)):
+        yield Event(id=row.id, at=row.at, actor=row.actor, kind=row.kind, detail=json.loads(row.detail))

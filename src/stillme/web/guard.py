@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -56,11 +61,8 @@ class SecurityHeaders:
 class Guard:
     """Refuses other hosts, changes requested by other sites, and bodies larger than any form of ours."""
 
-    def __init__(
-        self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, limit: int = 65_536, signed: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str] = LOOPBACK, limit: int = 65_536) -> None:
         self._app = app
-        self._signed = frozenset(signed)
         self._hosts = frozenset(host.lower() for host in hosts)
         self._limit = limit
 
@@ -71,20 +73,20 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(str(scope["method"]), str(scope["path"]), Headers(scope=scope))
+        refusal = self._refusal(str(scope["method"]), Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, send)
         else:
             code, sentence = refusal
             await PlainTextResponse(sentence, status_code=code)(scope, receive, send)
 
-    def _refusal(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
+    def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
         host = headers.get("host", "")
         if not names_host(host, self._hosts):
             return 400, "Not served under this host name. Open the address that the terminal shows."
         if method in SAFE_METHODS:
             return None
-        if path not in self._signed and not _is_ours(headers, host):
+        if not _is_ours(headers, host):
             return 403, "This request did not come from our own page. Open the page again and retry."
         if "content-length" not in headers:
             return (411, "Send the length of the request (Content-Length).") if "transfer-encoding" in headers else None
@@ -106,3 +108,37 @@ def _authority(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
+
+
+_REMEMBERED = 20_000
+"""Clients to keep; those not seen for longest are dropped first, so that memory stays flat."""
+
+
+@dataclass
+class RequestLimit:
+    """A token bucket per client: `burst` requests at once, then `per_minute` evenly. Kept per process."""
+
+    per_minute: float
+    burst: int
+    clock: Callable[[], float] = time.monotonic
+    _buckets: OrderedDict[str, tuple[float, float]] = field(
+        default_factory=lambda: OrderedDict[str, tuple[float, float]]()
+    )
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def allows(self, client: str) -> bool:
+        """Count one request of a client; false if it exceeds the limit."""
+        now = self.clock()
+        with self._lock:
+            left, since = self._buckets.pop(client, (float(self.burst), now))
+            left = min(float(self.burst), left + (now - since) * self.per_minute / 60)
+            allowed = left >= 1
+            self._buckets[client] = (left - 1 if allowed else left, now)
+            while len(self._buckets) > _REMEMBERED:
+                self._buckets.popitem(last=False)
+        return allowed
+
+    def require(self, client: str) -> None:
+        """Answer 429 if this request exceeds the limit."""
+        if not self.allows(client):
+            raise HTTPException(429, "Too many requests. Wait a moment.", headers={"Retry-After": "5"})

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
-import multiprocessing
-import multiprocessing.connection
-import os
-import signal
 import socket
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -19,7 +16,68 @@ from fastapi import FastAPI
 
 from stillme.errors import StillmeError
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, host_name, is_loopback
-from stillme.web.patience import PatientProtocol, allow_many_files
+
+if TYPE_CHECKING:
+    # Both of uvicorn's protocols have what is used here.
+    from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol
+else:
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol as Protocol
+
+REQUEST_SECONDS = 15.0
+"""From the first byte of a request, or the connection, until all of it has arrived. Ours are at most 64 kB."""
+_FILES = 65_536
+
+
+class RequestDeadlineProtocol(Protocol):
+    """uvicorn's own protocol with a deadline for each request; idle connections between requests are uvicorn's."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait on while a request is incomplete."""
+        super().data_received(data)
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+            self._stop_waiting()
+        else:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        # Not renewed by further bytes: one byte now and then is how such connections are kept.
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+
+def allow_many_files() -> None:
+    """Let this process hold as many connections as the system permits; usual limits are meant for other programs."""
+    with suppress(ImportError, OSError, ValueError):  # not on Windows
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
 
 FIRST_PORT = 8470
 _PORTS_TRIED = 30
@@ -67,7 +125,7 @@ class Server:
         allow_many_files()
         config = uvicorn.Config(
             app,
-            http=PatientProtocol,
+            http=RequestDeadlineProtocol,
             # No page of ours uses them, and a socket that speaks another protocol has no deadline.
             ws="none",
             log_level="warning",
@@ -79,32 +137,6 @@ class Server:
         )
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[self.listening])
-
-    def run_many(self, work: Callable[[], None], workers: int) -> None:
-        """Serve with several processes on the one socket: each does `work`, and one that dies is replaced."""
-        if not hasattr(os, "fork"):
-            raise StillmeError("Several workers need Linux or macOS. Leave out `--workers`.")
-        # Forked, as a bound socket is handed down; `work` opens its own connections.
-        context = multiprocessing.get_context("fork")
-        running = [context.Process(target=work) for _ in range(workers)]
-        # SIGTERM ends a server as Ctrl-C does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            for process in running:
-                process.start()
-            while True:
-                multiprocessing.connection.wait([process.sentinel for process in running])
-                # Not at once, or a worker that cannot start would be restarted in a tight loop.
-                time.sleep(1)
-                for index, process in enumerate(running):
-                    if not process.is_alive():
-                        running[index] = context.Process(target=work)
-                        running[index].start()
-        except KeyboardInterrupt:
-            for process in running:
-                process.terminate()
-            for process in running:
-                process.join()
 
 
 def _bound_socket(host: str, port: int | None) -> socket.socket:

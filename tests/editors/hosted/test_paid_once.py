@@ -12,6 +12,7 @@ from stillme import registry
 from stillme.editors.hosted.json_client import Reply
 from stillme.editors.hosted.queues import Bfl, DashScope, Fal, Replicate
 from stillme.pipeline import Options, run_stages
+from stillme.portraits.synthetic import portraits
 from stillme.results.run import Run
 from stillme.results.status import status_of
 from stillme.store.jobs import FILE
@@ -38,6 +39,7 @@ def fal_with_links(server: Loopback, asked: Asked) -> Says:
 
 
 LINKED = Provider(**{**vars(FAL), "behave": fal_with_links})
+PORTRAIT = portraits()[0].image.path
 QUEUES = (LINKED, REPLICATE, BFL, DASHSCOPE_TASK)
 queues = pytest.mark.parametrize("provider", QUEUES, ids=lambda provider: provider.name)
 no_picture = pytest.mark.parametrize(
@@ -68,6 +70,48 @@ def test_a_job_whose_picture_stays_away_is_kept_and_not_bought_again(at: At, pro
     assert (waiting.retryable, waiting.fatal, waiting.cost) == (True, False, 0.0)
     assert isinstance(edited, Edited)
     assert edited.cost == 0.04
+    assert len(desk.server.calls("POST")) == 1
+
+
+@queues
+def test_a_picture_that_arrives_in_half_is_fetched_again_before_it_is_bought_again(at: At, provider: Provider):
+    desk = at(provider, price={"image": 0.04})
+    desk.server.breaks(Says(body=negative(PORTRAIT.read_bytes())[:-40]), at="picture.png")
+    outcome = desk.ask()
+    assert isinstance(outcome, Edited), outcome
+    assert outcome.cost == 0.04
+    assert len(desk.server.calls("POST")) == 1
+
+
+@queues
+@pytest.mark.parametrize(
+    "says",
+    [Says(body=b"<html>log in</html>"), Says(body=b"[" * 100_000), Says(status=400, body={"detail": "odd"})],
+    ids=["a page", "100,000 brackets", "400"],
+)
+def test_a_look_that_fails_is_free_and_ends_no_job(at: At, provider: Provider, says: Says):
+    desk = at(provider, price={"image": 0.04})
+    at_job = {"fal": "/status", "replicate": "/predictions/", "bfl": "get_result", "dashscope": "/tasks/"}
+    desk.server.breaks(says, at=at_job[provider.kind.service], times=7)
+    waiting, edited = desk.ask(), desk.ask()
+    assert isinstance(waiting, Failed), waiting
+    assert (waiting.retryable, waiting.fatal, waiting.cost, dict(waiting.effective)) == (True, False, 0.0, {})
+    assert isinstance(edited, Edited), edited
+    assert edited.cost == 0.04
+    assert len(desk.server.calls("POST")) == 1
+
+
+def test_a_job_that_rejects_its_picture_is_not_bought_again_in_the_same_run(at: At):
+    def rejects(server: Loopback, asked: Asked) -> Says:
+        if asked.method == "GET" and not asked.path.partition("?")[0].endswith("/status"):
+            return Says(status=422, body={"detail": [{"type": "image_too_small", "msg": "too small"}]})
+        return providers.fal(server, asked)
+
+    desk = at(Provider(**{**vars(FAL), "behave": rejects}), price={"image": 0.04})
+    rejected = desk.ask()
+    assert isinstance(rejected, Failed), rejected
+    assert (rejected.retryable, dict(rejected.effective)) == (False, {"cost": "unknown"})
+    assert "too small" in rejected.error
     assert len(desk.server.calls("POST")) == 1
 
 

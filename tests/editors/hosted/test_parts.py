@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from stillme.editors.hosted.catalogue import Price, Usage, dollars
 from stillme.editors.hosted.encoded_images import encode_for_upload, from_base64
 from stillme.editors.hosted.faults import CallFailed, from_status
 from stillme.errors import UnreadableImage
+from stillme.http_calls import event_loop
 from stillme.http_calls.replies import retry_after
 from tests import profiles
 
@@ -115,3 +119,19 @@ def test_what_is_no_picture_is_not_sent(tmp_path: Path):
 def test_what_is_no_base64_is_broken(odd: object):
     with pytest.raises(CallFailed, match="base64"):
         from_base64(odd)
+
+
+def test_threads_that_call_at_the_same_moment_share_one_event_loop(monkeypatch: pytest.MonkeyPatch):
+    made = asyncio.new_event_loop
+
+    def slowly() -> asyncio.AbstractEventLoop:
+        time.sleep(0.05)
+        return made()
+
+    async def loop() -> int:
+        return id(asyncio.get_running_loop())
+
+    event_loop._loop.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(asyncio, "new_event_loop", slowly)
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(lambda _: event_loop.run(loop()), range(8)))) == 1

@@ -14,6 +14,8 @@ from stillme.errors import StillmeError
 from stillme.types import Portrait
 
 Experiment = Literal["diagnosis", "mitigation", "roles"]
+Cases = Literal["stratified", "drifted"]
+"""How mitigation cases are chosen: the paper tells it in two ways."""
 EXPERIMENTS: tuple[str, ...] = get_args(Experiment)
 
 PAPERS_JUDGE_ENDS = date(2026, 12, 11)
@@ -68,21 +70,21 @@ _EQ_3 = """\
 rule = "paper"
 judges = ["gemini-3-flash", "gpt-5-mini"]\
 """
-_CUT = """
-# Tables 19 and 20 count a race as changed from this score on (the caption of the paper's Table 4).
-race_cut = 2"""
 _ONE_AT_A_TIME = """
 # One prompt at a time, as the paper's editors were asked.
 parameters = { batch = 1 }"""
-_BY_SEED = """\
-# Never selected by the outcome: cases picked because they failed improve on their own (regression to the mean).
+_STRATIFIED = """\
+# The paper tells two stories. This is the one of §4.3, Appendix H and Table 18: a stratified draw before any result is
+# seen. Cases selected because they failed improve on their own (regression to the mean).
 size = {size}
 seed = 0\
 """
-_BY_OUTCOME = f"""\
-# Cases of the first experiment whose race or gender was seen to change (Appendix D.2). Such cases improve on their own
-# (regression to the mean), so an improvement says little; `size = 500` draws before anything is seen.
-cells = "{CELLS}"\
+_DRIFTED = f"""\
+# The paper tells two stories. This is the one of Appendix D.2 and Table 26: cases of the first experiment whose race or
+# gender was seen to change. Such cases improve on their own (regression to the mean), so an improvement says little.
+# `size = 500` instead is the stratified draw of §4.3 and Appendix H.
+cells = "{CELLS}"
+by = "drift"\
 """
 _REUSE = """
 [reuse]
@@ -106,6 +108,7 @@ class Setup:
     """Those of the source."""
     run: str = ""
     """The first experiment's run, as seen from the new folder."""
+    cases: Cases = "stratified"
 
 
 def experiment(name: Experiment, title: str, setup: Setup | None = None, *, today: date | None = None) -> str:
@@ -121,12 +124,12 @@ def experiment(name: Experiment, title: str, setup: Setup | None = None, *, toda
     text = files("stillme.audit.experiments").joinpath(f"{name}.toml").read_text("utf-8")
     for place, words in {
         "{source}": quoted(setup.source),
-        "{factors}": factor_lines(setup.portraits) + (_CUT if paper else ""),
+        "{factors}": factor_lines(setup.portraits),
         "{judges}": judges,
         "{ensemble}": _EQ_3 if paper else _MEAN,
         "{extractors}": _EXTRACTORS[profile],
         "{batch}": _ONE_AT_A_TIME if paper else "",
-        "{sample}": _BY_OUTCOME if paper else _BY_SEED.format(size=min(PAPERS_SAMPLE, cells)),
+        "{sample}": _DRIFTED if setup.cases == "drifted" else _STRATIFIED.format(size=min(PAPERS_SAMPLE, cells)),
         "{reuse}": _REUSE.format(run=quoted(setup.run)) if setup.run else "",
         "{genders}": _genders(setup) if name == "roles" else "",
         "{title}": quoted(title),

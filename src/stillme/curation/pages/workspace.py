@@ -6,15 +6,13 @@ import threading
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import lru_cache
+from typing import Any, Literal, cast
 
-from stillme.curation.criteria import Hint, hints, load_criteria
-from stillme.curation.decisions import CHOOSING, Kind, Log, order_for
-from stillme.curation.likeness import SimilarPair, find_similar
-from stillme.curation.measuring import Measured
-from stillme.curation.outcomes import Tally
-from stillme.curation.pools import Pools
-from stillme.curation.sampling import Cell
+from stillme import images
+from stillme.curation.decisions import CHOOSING, Kind, Log, Tally, order_for
+from stillme.curation.measuring import Hint, Measured, SimilarPair, find_similar, hints, load_criteria
+from stillme.curation.pools import Cell, Pools
 from stillme.errors import StillmeError
 from stillme.types import digest
 
@@ -222,3 +220,24 @@ def _short(note: str) -> str:
 
 def _similarity(pair: SimilarPair) -> str:
     return "Shows the same picture as" if pair.kind == "picture" else "Perhaps the same person as"
+
+
+Size = Literal["small", "large"]
+_SIZES: dict[Size, tuple[int, int]] = {"small": (480, 82), "large": (1600, 92)}
+"""Pixels and WebP quality."""
+
+
+class EncodedPictures:
+    """Candidates' pictures as WebP, cached."""
+
+    def __init__(self, pools: Pools) -> None:
+        self._pools = pools
+        self._encoded = lru_cache(maxsize=400)(self._encode)
+
+    def webp(self, candidate: str, size: Size) -> bytes:
+        """One candidate's picture; raises `KeyError` for an unknown one."""
+        return self._encoded(candidate, size)
+
+    def _encode(self, candidate: str, size: Size) -> bytes:
+        width, quality = _SIZES[size]
+        return images.encode_webp(images.read_picture(self._pools.by_id[candidate].path), width=width, quality=quality)

@@ -25,13 +25,12 @@ from stillme.editors.hosted.catalogue import Price
 from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.encoded_images import EncodedImage
 from stillme.editors.hosted.faults import CallFailed, JobGone, unexpected_answer
-from stillme.editors.hosted.json_client import Content, JsonClient, Reply
-from stillme.editors.hosted.queued import Resuming, ResumingParameters
+from stillme.editors.hosted.json_client import JsonClient, Reply
+from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
 from stillme.editors.revisions import revision_note
 from stillme.errors import StillmeError
 from stillme.json_paths import dig
 from stillme.placeholders import fill_json, names_in, unknown_names
-from stillme.protocols import Needs
 from stillme.types import Json, Portrait, Prompt, Request, digest
 
 _KNOWN = catalogue.service("comfyui")
@@ -55,15 +54,15 @@ class ComfyUIParameters(ResumingParameters):
     """Zero by default: the server is one's own."""
 
 
-class ComfyUI(Resuming):
+class ComfyUI(Queued):
     """A workflow of your own on a ComfyUI server."""
 
     Parameters: ClassVar[type[BaseModel]] = ComfyUIParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
     service: ClassVar[str] = "comfyui"
     key_variable: ClassVar[str] = ""
     key_required: ClassVar[bool] = False
     reserved: ClassVar[frozenset[str]] = frozenset({"prompt", "prompt_id"})
+    queue = Queue()
 
     def __init__(self, parameters: ComfyUIParameters) -> None:
         self._comfy = parameters
@@ -93,7 +92,7 @@ class ComfyUI(Resuming):
 
     def _headers(self, key: str) -> Mapping[str, str]:
         """ComfyUI knows no keys; a proxy before it may, and `key_variable` names its token."""
-        return {"Authorization": f"Bearer {key}"} if self._environment() else {}
+        return super()._headers(key) if self._environment() else {}
 
     def _submit(self, client: JsonClient, call: Call) -> str:
         sources = self._workflow.sources
@@ -117,7 +116,7 @@ class ComfyUI(Resuming):
         return job
 
     def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
-        history = self._poll(lambda: _looked_up(client, job), lambda body: dig(body, job) is not None)
+        history = self._poll(lambda: _looked_up(client, job), lambda reply: dig(reply.body, job) is not None)
         entry = dig(history.body, job)
         if dig(entry, "status", "status_str") == "error":
             raise JobGone(_explained(dig(entry, "status", "messages")))
@@ -125,7 +124,7 @@ class ComfyUI(Resuming):
         if file is None:
             raise JobGone(f"no picture from the node with `{{output}}`; the answer: {dig(entry, 'outputs')}")
         query = urlencode({name: dig(file, name) or "" for name in ("filename", "subfolder", "type")})
-        reply = self._fetch(lambda: client.send("GET", f"/view?{query}").require_success())
+        reply = self._repeated(lambda: client.send("GET", f"/view?{query}").require_success())
         return Answer(image=reply.content)
 
 
@@ -169,7 +168,7 @@ def _uploaded(client: JsonClient, picture: EncodedImage) -> str:
     kind = picture.mime.removeprefix("image/")
     name = f"stillme-{hashlib.sha256(picture.data).hexdigest()[:32]}.{kind}"
     upload = [("image", (name, picture.data, picture.mime))]
-    reply = client.post(Content(path="/upload/image", files=upload, form={"type": "input", "overwrite": "true"}))
+    reply = client.send("POST", "/upload/image", files=upload, form={"type": "input", "overwrite": "true"})
     place = reply.require_json()
     if not isinstance(stored := dig(place, "name"), str):
         raise unexpected_answer("the picture was not stored", reply.text)

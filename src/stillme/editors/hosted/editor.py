@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import io
-import os
+import itertools
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
-from PIL import Image
 from pydantic import AliasChoices, BaseModel, Field
 
 from stillme import images
-from stillme.addresses import problems_of
+from stillme.addresses import key_in, key_problem, problems_of
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, Usage, dollars
 from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload, from_base64
 from stillme.editors.hosted.faults import CallFailed, Declined, JobGone
+from stillme.editors.hosted.json_client import JsonClient
 from stillme.errors import UnreadableImage
 from stillme.http_calls.replies import Reply, Unanswered, is_temporary
 from stillme.protocols import Capabilities, Needs, Parameters, spec_of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stillme.http_calls.client import Connection
 
 _MEGAPIXEL = (1024, 1024)
+_GONE = frozenset({"404", "410"})
 MAX_FAILURES = 5
 """Looks in a row at something paid for that fail before a call ends."""
 LONGEST_PAUSE = 10.0
@@ -83,22 +84,19 @@ class Answer:
     effective: Mapping[str, Json] = field(default_factory=lambda: dict[str, Json]())
 
 
-class _Connection(Protocol):
-    def close(self) -> None: ...
+T = TypeVar("T")
 
 
-C = TypeVar("C", bound=_Connection)
-
-
-class Hosted(ABC, Generic[C]):
-    """An editor behind a connection `C`. A subclass implements `_connect` and `_ask`.
+class Hosted(ABC):
+    """An editor behind an API. A subclass implements `_ask`.
 
     `_ask` returns an `Answer`, or raises `Declined` or `CallFailed`, each with the `Usage` that was charged. Texts and
     effective parameters are redacted and pictures are decoded here, for all providers alike.
     """
 
     Parameters: ClassVar[type[BaseModel]]
-    needs: ClassVar[Needs]
+    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
+    """A subclass with a `key_variable` need not name that again."""
 
     service: ClassVar[str]
     """Its section in the catalogue, and its name in audits."""
@@ -106,11 +104,17 @@ class Hosted(ABC, Generic[C]):
     key_variable: ClassVar[str]
     """The environment variable that usually holds the key; "" if there is none."""
     key_required: ClassVar[bool] = True
+    headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer {key}"}
     reserved: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
     """Fields that `extra` must not set: the experiment decides them."""
     seed: ClassVar[Literal["best_effort", "none"]] = "best_effort"
     more_inputs: ClassVar[str] = ""
     """What a message about too many portraits adds."""
+
+    def __init_subclass__(cls) -> None:
+        if "needs" not in vars(cls):
+            variable = getattr(cls, "key_variable", "")
+            cls.needs = Needs(modules=("httpx2",), extra="hosted", variables=(variable,) if variable else ())
 
     def __init__(self, parameters: HostedParameters) -> None:
         self._settings = parameters
@@ -127,15 +131,18 @@ class Hosted(ABC, Generic[C]):
         self._limiter = RateLimiter(parameters.requests_per_minute)
         self._poll_seconds = 0.5
         self._lock = threading.Lock()
-        self._connection: C | None = None
+        self._connection: JsonClient | None = None
         self._storage: Connection | None = None
 
-    @abstractmethod
-    def _connect(self, key: str) -> C:
-        """Open a connection; called once, before the first edit. SDKs are imported here."""
+    def _connect(self, key: str) -> JsonClient:
+        """Open a connection; called once, before the first edit."""
+        return JsonClient(self._settings.base_url, self._headers(key), timeout=self._settings.timeout)
+
+    def _headers(self, key: str) -> Mapping[str, str]:
+        return {name: text.replace("{key}", key) for name, text in self.headers.items()}
 
     @abstractmethod
-    def _ask(self, connection: C, call: Call) -> Answer:
+    def _ask(self, connection: JsonClient, call: Call) -> Answer:
         """Make one edit; raise `Declined` or `CallFailed` otherwise."""
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
@@ -173,6 +180,7 @@ class Hosted(ABC, Generic[C]):
 
     def _give_up(self, call: Call) -> None:
         """Forget queued work that gives no picture. Nothing to do for providers that answer at once."""
+        del call
 
     @property
     def _price(self) -> Price | None:
@@ -260,24 +268,66 @@ class Hosted(ABC, Generic[C]):
                 return from_base64(link.partition(";base64,")[2])
             except CallFailed as broken:
                 raise JobGone(broken.failed.error) from None
-        problem, lost = "", False
-        for failures in range(MAX_FAILURES + 1):
-            if failures:
-                time.sleep(self._pause(failures - 1))
-                again = renewed() if renewed else link
-                link = again if isinstance(again, str) else link
+        problem, reply = "", None
+
+        def fetched() -> bytes:
+            nonlocal problem, reply
             try:
-                reply = self._download(link)
+                reply, problem = None, ""
+                reply = self._download(cast("str", link))
+                problem = _unlike_a_picture(reply.content) if reply.status < 300 else reply.text[:200] or "empty"
             except Unanswered as error:
-                problem, lost = str(error), False
-                continue
-            if reply.status < 300 and _begins_a_picture(reply.content):
-                return reply.content
+                problem = str(error)
+            if problem or reply is None:
+                problem = f"{reply.status}: {problem}" if reply else problem
+                raise CallFailed(f"the picture cannot be fetched for now ({problem})", retryable=True)
+            return reply.content
+
+        def renew() -> None:
+            nonlocal link
+            again = renewed() if renewed else link
+            link = again if isinstance(again, str) else link
+
+        try:
+            return self._repeated(fetched, between=renew)
+        except JobGone:
+            raise
+        except CallFailed:
+            if reply and reply.status < 300 and not _legible(reply.content):
+                return reply.content  # broken for good, not a page of words
             # Who keeps the picture is not the provider: none of its statuses concerns the account.
-            problem, lost = f"{reply.status}: {reply.text[:200] or 'empty'}", not is_temporary(reply.status)
-        if lost and renewed is None:
-            raise JobGone(f"the picture is not there ({problem})")
-        raise CallFailed(f"the picture cannot be fetched for now ({problem})", retryable=True)
+            if reply and renewed is None and not is_temporary(reply.status):
+                raise JobGone(f"the picture is not there ({problem})") from None
+            raise
+
+    def _repeated(
+        self, look: Callable[[], T], *, between: Callable[[], None] | None = None, end: float = math.inf
+    ) -> T:
+        """Look at something that is paid for. A look that fails is free and repeated, further and further apart.
+
+        Raises `JobGone` if the provider no longer has it; the last failure, without a cost, if it cannot be read now.
+        """
+        for failures in itertools.count():
+            try:
+                return look()
+            except JobGone:
+                raise
+            except CallFailed as failure:
+                failed = failure.failed
+                gone = failed.status in _GONE
+                if failed.fatal and not gone:
+                    raise
+            wait = min(self._poll_seconds * 2**failures, LONGEST_PAUSE)
+            wait = wait if failed.retry_after is None else failed.retry_after
+            if failures == MAX_FAILURES or wait > LONGEST_PAUSE or time.monotonic() + wait > end:
+                if gone:
+                    raise JobGone(f"the provider no longer has the job ({failed.error})")
+                # Only the job itself says that it has failed, so it is asked for again.
+                raise CallFailed.of(replace(failed, retryable=True))
+            time.sleep(wait)
+            if between:
+                between()
+        raise AssertionError("the last failure is raised")
 
     def _download(self, link: str) -> Reply:
         """What is behind a link, without our headers: its host must not see a key."""
@@ -289,12 +339,9 @@ class Hosted(ABC, Generic[C]):
             storage = self._storage
         return storage.send("GET", link)
 
-    def _pause(self, failures: int) -> float:
-        return min(self._poll_seconds * 2**failures, LONGEST_PAUSE)
-
     # -- keys -------------------------------------------------------------------------------------------------------
 
-    def _connected(self) -> C:
+    def _connected(self) -> JsonClient:
         with self._lock:
             if self._connection is None:
                 self._connection = self._connect(self._key())
@@ -305,14 +352,10 @@ class Hosted(ABC, Generic[C]):
         for problem in self._address_problems(url or self._settings.base_url):
             raise CallFailed(problem, retryable=True, fatal=True)
         key = self._environment()
-        if key.isascii() and (key or not (self._key_variable and (self.key_required or self._settings.key_variable))):
-            return key or "none"
-        what = "contains characters that no key has" if key else "is not set"
-        raise CallFailed(
-            f"{self._key_variable} {what}: run `export {self._key_variable}=…` with your key",
-            retryable=True,
-            fatal=True,
-        )
+        needed = self._key_variable and (key or self.key_required or self._settings.key_variable)
+        if needed and (problem := key_problem(self._key_variable)):
+            raise CallFailed(problem, retryable=True, fatal=True)
+        return key or "none"
 
     def _address_problems(self, url: str) -> Iterator[str]:
         sent = self._key_variable if self.key_required or self._environment() else ""
@@ -329,7 +372,7 @@ class Hosted(ABC, Generic[C]):
         return without_secrets(dict(effective), *self._secrets())
 
     def _environment(self) -> str:
-        return os.environ.get(self._key_variable, "").strip() if self._key_variable else ""
+        return key_in(self._key_variable)
 
 
 def _legible(content: bytes) -> str:
@@ -338,10 +381,10 @@ def _legible(content: bytes) -> str:
     return f"; the answer: {text or 'empty'}" if text.isprintable() else ""
 
 
-def _begins_a_picture(content: bytes) -> bool:
-    """Whether it is a picture at all, whole or not: a storage that has none may answer with a page of words."""
+def _unlike_a_picture(content: bytes) -> str:
+    """Why it is not a whole picture; empty if it is one. A storage that has none may answer with a page of words."""
     try:
-        with Image.open(io.BytesIO(content)):
-            return True
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return False
+        images.check(content, name="the returned file")
+    except UnreadableImage as error:
+        return str(error).rstrip(".") + _legible(content)
+    return ""

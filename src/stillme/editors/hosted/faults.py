@@ -61,10 +61,9 @@ class JobGone(CallFailed):
         super().__init__(error, retryable=retryable, usage=Usage(images=1) if usage is None else usage)
 
 
-def from_status(status: int, message: str, headers: Mapping[str, str], *, wait: float | None = None) -> CallFailed:
+def from_status(status: int, message: str, headers: Mapping[str, str], *, body: str = "") -> CallFailed:
     """The failure that an HTTP status means, with the server's message."""
-    failed = failure_of(status, message, headers)
-    return CallFailed.of(replace(failed, retry_after=failed.retry_after if wait is None else wait))
+    return CallFailed.of(failure_of(status, message, headers, body=body))
 
 
 def from_connection(error: Exception) -> CallFailed:

@@ -43,11 +43,8 @@ DECLINES = re.compile(
     re.IGNORECASE,
 )
 """A clear no in words. Anything else without a picture, such as a question back, is no refusal."""
-_FATAL = {
-    "400": re.compile(r"API_KEY_INVALID|API key (not valid|expired)|location is not supported|enable billing"),
-    "429": re.compile(r"limit: 0\b"),
-}
-"""What Google says, by status, of keys, places and accounts that get no picture at all."""
+_HOPELESS = re.compile(r"API_KEY_INVALID|API key (not valid|expired)|location is not supported|enable billing")
+"""What Google says with status 400 of keys, places and accounts that get no picture at all."""
 
 _UNSPECIFIED = "BLOCKED_REASON_UNSPECIFIED"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -76,21 +73,18 @@ class VertexParameters(GeminiParameters):
     location: str = "global"
 
 
-class Gemini(Hosted[JsonClient]):
+class Gemini(Hosted):
     """Google's Gemini image models."""
 
     Parameters: ClassVar[type[BaseModel]] = GeminiParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("GEMINI_API_KEY",))
     service: ClassVar[str] = "gemini"
     key_variable: ClassVar[str] = "GEMINI_API_KEY"
+    headers: ClassVar[Mapping[str, str]] = {"x-goog-api-key": "{key}"}
     reserved: ClassVar[frozenset[str]] = frozenset({"contents", "model"})
 
     def __init__(self, parameters: GeminiParameters) -> None:
         self._gemini = parameters
         super().__init__(parameters)
-
-    def _connect(self, key: str) -> JsonClient:
-        return JsonClient(self._gemini.base_url, {"x-goog-api-key": key}, timeout=self._gemini.timeout)
 
     def _place(self) -> tuple[str, Mapping[str, str]]:
         """The model's path, and headers that each request needs."""
@@ -279,13 +273,5 @@ def _listed(value: Json) -> list[Json]:
 
 
 def _from_error(reply: Reply) -> CallFailed:
-    failure = from_status(reply.status, reply.explanation, reply.headers, wait=_retry_delay(reply.body))
-    hopeless = _FATAL.get(failure.failed.status)
-    return failure.as_fatal() if hopeless and hopeless.search(reply.text) else failure
-
-
-def _retry_delay(details: Json) -> float | None:
-    """Google gives the delay in the body, as `{"@type": …RetryInfo, "retryDelay": "34s"}`."""
-    entries = dig(details, "error", "details") or ()
-    delays = (re.fullmatch(r"([\d.]+)s", str(dig(entry, "retryDelay"))) for entry in entries)
-    return next((float(delay[1]) for delay in delays if delay), None)
+    failure = from_status(reply.status, reply.explanation, reply.headers, body=reply.text)
+    return failure.as_fatal() if reply.status == 400 and _HOPELESS.search(reply.text) else failure

@@ -7,7 +7,6 @@ docs/editors-hosted.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from stillme.editors.hosted.faults import CallFailed, from_connection, from_status, unexpected_answer
@@ -39,7 +38,7 @@ class Reply(replies.Reply):
     def require_success(self, message: str = "") -> Reply:
         """Raise the failure that an error status means."""
         if self.status >= 400:
-            raise from_status(self.status, message or self.explanation, self.headers)
+            raise from_status(self.status, message or self.explanation, self.headers, body=self.text)
         return self
 
     def require_json(self) -> Json:
@@ -51,19 +50,6 @@ class Reply(replies.Reply):
         return cast("Json", body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """What a request carries: JSON, or files with a form."""
-
-    path: str
-    """Below the provider's address, or a whole address of the provider's own."""
-    body: Json = None
-    headers: Mapping[str, str] | None = None
-    files: Sequence[File] | None = None
-    form: Mapping[str, str] | None = None
-    method: str = "POST"
-
-
 class JsonClient:
     """A connection to one provider. The key is sent to that provider only, never to the host of a picture."""
 
@@ -73,21 +59,25 @@ class JsonClient:
         self.base_url = base_url.rstrip("/")
         self._connection: Connection = Connection(timeout=timeout, headers=headers)
 
-    def send(self, method: str, path: str, *, body: Json = None, headers: Mapping[str, str] | None = None) -> Reply:
-        """Send JSON to a path below `base_url`; returns the answer with any status."""
-        return self.post(Content(path=path, body=body, headers=headers, method=method))
-
-    def post(self, content: Content) -> Reply:
-        """Send JSON, or files with a form."""
-        url = content.path if content.path.startswith("http") else f"{self.base_url}{content.path}"
-        headers = dict(content.headers or {})
-        sent = {"json": content.body} if content.files is None else {"files": content.files, "data": content.form}
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Json = None,
+        headers: Mapping[str, str] | None = None,
+        files: Sequence[File] | None = None,
+        form: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send JSON, or files with a form, to a path below `base_url`; returns the answer with any status."""
+        url = path if path.startswith("http") else f"{self.base_url}{path}"
+        sent = {"json": body} if files is None else {"files": files, "data": form}
         try:
-            reply = self._connection.send(content.method, url, headers=headers, **sent)
+            reply = self._connection.send(method, url, headers=dict(headers or {}), **sent)
         except Unanswered as error:
             failure = from_connection(error)
             # To look costs nothing, whether or not the answer arrives.
-            raise (CallFailed.of(failure.failed) if content.method == "GET" else failure) from error
+            raise (CallFailed.of(failure.failed) if method == "GET" else failure) from error
         if 300 <= reply.status < 400:
             raise CallFailed.of(replies.failure_of(reply.status, "", reply.headers, url=url))
         return Reply(reply.status, reply.headers, reply.content)

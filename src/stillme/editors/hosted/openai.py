@@ -20,10 +20,9 @@ from stillme.editors.hosted.catalogue import Usage
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
 from stillme.editors.hosted.encoded_images import from_base64
 from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, JobGone, from_status, unexpected_answer
-from stillme.editors.hosted.json_client import Content, JsonClient, Reply
+from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.editors.revisions import revision_note
 from stillme.json_paths import dig
-from stillme.protocols import Needs
 from stillme.types import Json, Request
 
 _KNOWN = catalogue.service("openai")
@@ -88,16 +87,8 @@ class ServerParameters(ImagesParameters):
     """Which checkpoint is behind the address; change it when another one is, and edits are made again."""
 
 
-class _Images(Hosted[JsonClient]):
+class _Images(Hosted):
     """The Images API."""
-
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
-
-    def _connect(self, key: str) -> JsonClient:
-        return JsonClient(self._settings.base_url, self._headers(key), timeout=self._settings.timeout)
-
-    def _headers(self, key: str) -> Mapping[str, str]:
-        return {"Authorization": f"Bearer {key}"}
 
     def _path(self) -> str:
         return "/images/edits"
@@ -111,7 +102,7 @@ class _Images(Hosted[JsonClient]):
         fields = {"prompt": call.instruction, "model": self._settings.model, **self._fields(call)}
         form = {name: _written(value) for name, value in {**fields, **self._settings.extra}.items()}
         files = [(field, (picture.file_name, picture.data, picture.mime)) for picture in call.pictures]
-        reply = connection.post(Content(path=self._path(), files=files, form=form))
+        reply = connection.send("POST", self._path(), files=files, form=form)
         if reply.status >= 400:
             raise _from_error(reply)
         return self._answer(reply)
@@ -141,7 +132,6 @@ class OpenAIImages(_Images):
     """OpenAI's image models over the Images API."""
 
     Parameters: ClassVar[type[BaseModel]] = OpenAIParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("OPENAI_API_KEY",))
     service: ClassVar[str] = "openai"
     key_variable: ClassVar[str] = "OPENAI_API_KEY"
     seed: ClassVar[Literal["best_effort", "none"]] = "none"
@@ -178,16 +168,13 @@ class AzureImages(OpenAIImages):
     """OpenAI's image models in an Azure resource."""
 
     Parameters: ClassVar[type[BaseModel]] = AzureParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("AZURE_OPENAI_API_KEY",))
     service: ClassVar[str] = "azure"
     key_variable: ClassVar[str] = "AZURE_OPENAI_API_KEY"
+    headers: ClassVar[Mapping[str, str]] = {"api-key": "{key}"}
 
     def __init__(self, parameters: AzureParameters) -> None:
         self._version = parameters.api_version
         super().__init__(parameters)
-
-    def _headers(self, key: str) -> Mapping[str, str]:
-        return {"api-key": key}
 
     def _path(self) -> str:
         if self._version == "v1":

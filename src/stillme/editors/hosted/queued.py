@@ -5,65 +5,32 @@ from __future__ import annotations
 import json
 import re
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from stillme.editors.hosted.catalogue import Usage
-from stillme.editors.hosted.editor import LONGEST_PAUSE, MAX_FAILURES, Answer, Call, Hosted, HostedParameters
+from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
 from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, JobGone, unexpected_answer
-from stillme.editors.hosted.json_client import Content, JsonClient, Reply
+from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.http_calls.replies import origin_of
-from stillme.json_paths import find, follow
+from stillme.json_paths import Mark, follow
 from stillme.protocols import Jobs
 from stillme.types import Json
 
-T = TypeVar("T")
-
-_GONE = frozenset({"404", "410"})
-_IN_FRONT = frozenset({408, 425, 429, 502, 503, 504})
-"""Statuses of the server in front of a job; with any other, the job itself has failed."""
+_IN_FRONT = frozenset({401, 402, 403, 404, 405, 408, 409, 410, 425, 429, 502, 503, 504})
+"""Statuses that say nothing about a job where its result is asked for; with any other, the job itself has failed."""
 _PICTURE = "picture "
 """What a job begins with that is nothing but the link to a finished picture."""
 _FIELD = re.compile(r"\{([\w.]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """A field of an answer whose value means something."""
-
-    path: str
-    values: tuple[Json, ...] = ()
-    """Without any, every value but null, false, zero and an empty one."""
-    pattern: str = ""
-    """Instead of `values`: what its text contains."""
-    words: str = ""
-    """Path of the words to keep; by default the field itself."""
-    pictures: int = 0
-    """That are charged nevertheless."""
-
-    def found(self, body: Json) -> Json:
-        """The value that marks it; None where nothing does."""
-        for value in find(body, self.path):
-            if self.pattern:
-                matched = re.search(self.pattern, str(value)) is not None
-            else:
-                matched = (value in self.values or str(value) in self.values) if self.values else bool(value)
-            if matched:
-                return value
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
     """How a provider's queue is asked, and what its answers mean."""
 
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """`{key}` is the key."""
     link: str = ""
     """Path of the link to the queued work. The key is sent to the provider's own host, and to `hosts`, only."""
     job: str = ""
@@ -89,9 +56,8 @@ class Queue:
     effective: Mapping[str, str] = field(default_factory=dict[str, str])
     """What is recorded, by the path in the answer."""
 
-    def ended(self, body: Json) -> bool:
+    def ended(self, state: Json) -> bool:
         """Whether the job has an end, good or bad."""
-        state = follow(body, self.state)
         return state in self.done or (state in self.failed if self.failed else state not in self.waiting)
 
 
@@ -125,33 +91,24 @@ class JobsInMemory:
         self._jobs.pop(key, None)
 
 
-class Resuming(Hosted[JsonClient]):
-    """An editor whose provider accepts work now and gives the picture later.
+class Queued(Hosted):
+    """An editor whose provider accepts work now and gives the picture later, by a `Queue`.
 
-    A subclass implements `_submit`, which hands the work in and returns the job's address, and `_collect`, which waits
-    for the job. The address is remembered before the wait, and asked for again until it gives a picture, a refusal or
-    `JobGone`: neither a failed look nor a crash pays twice. (docs/decisions/004-paid-jobs-survive-crashes.md)
+    A subclass implements `_submission`, which hands the work in. The job's address is remembered before the wait, and
+    asked for again until it gives a picture, a refusal or `JobGone`: neither a failed look nor a crash pays twice.
+    (docs/decisions/004-paid-jobs-survive-crashes.md)
     """
+
+    queue: Queue
 
     def __init__(self, parameters: ResumingParameters) -> None:
         super().__init__(parameters)
         self._poll_seconds = parameters.poll_seconds
         self._jobs: Jobs = JobsInMemory()
 
-    @abstractmethod
-    def _headers(self, key: str) -> Mapping[str, str]:
-        """The headers that carry the key."""
-
-    @abstractmethod
-    def _submit(self, client: JsonClient, call: Call) -> str | Answer:
-        """Hand the work in, once; returns where its result is asked for, or the result itself."""
-
-    @abstractmethod
-    def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
-        """Wait for a job and fetch its picture. Raises `JobGone` if there will never be one."""
-
-    def _connect(self, key: str) -> JsonClient:
-        return JsonClient(self._settings.base_url, self._headers(key), timeout=self._settings.timeout)
+    def _submission(self, client: JsonClient, call: Call) -> Reply:
+        """Send the work, once."""
+        raise NotImplementedError
 
     def remember_in(self, jobs: Jobs) -> None:
         """Keep jobs where a crash does not lose them."""
@@ -176,64 +133,27 @@ class Resuming(Hosted[JsonClient]):
     def _give_up(self, call: Call) -> None:
         self._jobs.end(call.key)
 
-    # -- waiting ----------------------------------------------------------------------------------------------------
-
-    def _poll(self, look: Callable[[], Reply], done: Callable[[Json], bool]) -> Reply:
+    def _poll(self, look: Callable[[], Reply], done: Callable[[Reply], bool]) -> Reply:
         """Look until the job is done. Raises `JobGone` if the provider no longer has it."""
+
+        def looked() -> Reply:
+            reply = look()
+            reply.require_json()
+            return reply
+
         end = time.monotonic() + self._settings.timeout
         pause = self._poll_seconds
-        while True:
-            reply = self._fetch(look, end)
-            if done(reply.require_json()):
-                return reply
+        while not done(reply := self._repeated(looked, end=end)):
             if time.monotonic() + pause > end:
                 waited = f"not done after {self._settings.timeout:g} s; the same job is asked for again"
                 raise CallFailed(waited, retryable=True)
             time.sleep(pause)
             pause = min(pause * 1.5, max(5.0, self._poll_seconds))
-
-    def _fetch(self, look: Callable[[], T], end: float | None = None) -> T:
-        """Read something that is paid for: a failed look is repeated, further and further apart.
-
-        Raises `JobGone` if it is not there, also when looked for again; the last failure if it cannot be read for now.
-        """
-        end = time.monotonic() + self._settings.timeout if end is None else end
-        for failures in range(MAX_FAILURES + 1):
-            try:
-                return look()
-            except JobGone:
-                raise
-            except CallFailed as failure:
-                failed = failure.failed
-                gone = failed.status in _GONE
-                if not gone and not failed.retryable:
-                    raise JobGone(failed.error, retryable=False, usage=UNKNOWN) from None
-                if not gone and failed.fatal:
-                    raise
-                wait = self._pause(failures) if failed.retry_after is None else failed.retry_after
-                if failures == MAX_FAILURES or wait > LONGEST_PAUSE or time.monotonic() + wait > end:
-                    if gone:
-                        raise JobGone(f"the provider no longer has the job ({failed.error})") from None
-                    # A look that fails is free, and the job is asked for again.
-                    raise CallFailed.of(failed) from None
-            time.sleep(wait)
-        raise AssertionError("the last failure is raised")
-
-
-class Queued(Resuming):
-    """A `Resuming` editor whose queue is described by data. A subclass says what to submit."""
-
-    queue: Queue
-
-    @abstractmethod
-    def _submission(self, call: Call) -> Content:
-        """What is sent to hand the work in."""
-
-    def _headers(self, key: str) -> Mapping[str, str]:
-        return {name: text.replace("{key}", key) for name, text in self.queue.headers.items()}
+        return reply
 
     def _submit(self, client: JsonClient, call: Call) -> str | Answer:
-        reply = self._checked(client.post(self._submission(call)))
+        """Hand the work in; returns where its result is asked for, or the result itself."""
+        reply = self._checked(self._submission(client, call))
         link = self._link(reply)
         if link is None:
             return self._address(reply.body)
@@ -243,47 +163,61 @@ class Queued(Resuming):
         return _PICTURE + json.dumps([link, effective])
 
     def _collect(self, client: JsonClient, job: str, call: Call) -> Answer:
+        """Wait for a job and fetch its picture. Raises `JobGone` if there will never be one."""
         if job.startswith(_PICTURE):
             link, effective = json.loads(job.removeprefix(_PICTURE))
             return Answer(image=self._picture(link), effective=effective)
-        result = self._result(client, job)
+        result, link = self._result(client, job)
 
         def renewed() -> Json:
             nonlocal result
-            result = self._result(client, job)
-            return self._link(result)
+            result, link = self._result(client, job)
+            return link
 
-        link, usage = self._link(result), self._usage(result.body)
+        usage = self._usage(result.body)
         if link is None:
             raise JobGone(f"no picture in the answer; the answer: {result.text}", usage=replace(usage, images=1))
         image = self._picture(link, renewed)
         return Answer(image=image, usage=usage, effective=dict(self._effective(result.body, call)))
 
-    def _result(self, client: JsonClient, job: str) -> Reply:
-        """What a job that has ended well says."""
+    def _result(self, client: JsonClient, job: str) -> tuple[Reply, Json]:
+        """What a job that has ended well says, and the link to its picture."""
         queue = self.queue
         look = queue.look.replace("{job}", job)
-        reply = self._poll(lambda: self._checked(client.send("GET", look)), queue.ended)
-        if (state := follow(reply.body, queue.state)) not in queue.done:
+        reply = self._poll(lambda: self._checked(client.send("GET", look)), lambda seen: queue.ended(self._state(seen)))
+        if (state := self._state(reply)) not in queue.done:
             words = follow(reply.body, queue.reason) or "no explanation"
             usage = self._usage(reply.body) if queue.seconds else None
             raise JobGone(f"the job ended with {state!r}: {words}", usage=usage)
         if not queue.result:
-            return reply
-        address = queue.result.replace("{job}", job)
-        return self._fetch(lambda: self._checked(_of_the_job(client.send("GET", address))))
+            return reply, self._link(reply)
 
-    def _checked(self, reply: Reply) -> Reply:
-        """Raise an error reply, and whatever its status what is marked as a refusal."""
+        def ended() -> tuple[Reply, Json]:
+            result = self._checked(client.send("GET", queue.result.replace("{job}", job)), of_the_job=True)
+            return result, self._link(result)
+
+        return self._repeated(ended)
+
+    def _state(self, reply: Reply) -> Json:
+        return follow(reply.body, self.queue.state)
+
+    def _checked(self, reply: Reply, *, of_the_job: bool = False) -> Reply:
+        """Raise an error reply, and whatever its status what is marked as a refusal.
+
+        `of_the_job`: where its result is asked for, an error may be the job's own.
+        """
         for mark in self.queue.refusals:
             if (value := mark.found(reply.body)) is not None:
-                words = "; ".join(_sentence(found) for found in find(reply.body, mark.words or mark.path))
                 signal = f"{mark.path.replace('.*', '')} = {value}"
                 usage = replace(self._usage(reply.body), images=mark.pictures if reply.status < 400 else 0)
-                raise Declined(words or str(value), signal=signal, usage=usage)
+                raise Declined(mark.message(reply.body) or str(value), signal=signal, usage=usage)
         try:
             return reply.require_success()
         except CallFailed as failure:
+            if of_the_job and reply.status not in _IN_FRONT and isinstance(reply.body, dict):
+                usage = Usage() if reply.status >= 500 else UNKNOWN
+                error, again = f"the job failed ({failure.failed.error})", failure.failed.retryable
+                raise JobGone(error, retryable=again, usage=usage) from None
             hopeless = any(mark.found(reply.body) is not None for mark in self.queue.hopeless)
             raise (failure.as_fatal() if hopeless else failure) from None
 
@@ -315,14 +249,3 @@ class Queued(Resuming):
             value = follow(body, path)
             if value not in (None, "") and not (name == "revised_prompt" and value == call.instruction):
                 yield name, value
-
-
-def _of_the_job(reply: Reply) -> Reply:
-    """Raise what a job that failed says where its result is asked for."""
-    if reply.status >= 500 and reply.status not in _IN_FRONT and isinstance(reply.body, dict):
-        raise JobGone(f"the job failed ({reply.status}: {reply.explanation})", usage=Usage())
-    return reply
-
-
-def _sentence(words: Json) -> str:
-    return ", ".join(map(str, cast("list[Json]", words))) if isinstance(words, list) else str(words)

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -18,9 +19,8 @@ from pydantic import BaseModel, Field
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.editor import Call
 from stillme.editors.hosted.faults import CallFailed
-from stillme.editors.hosted.json_client import Content
+from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.editors.hosted.queued import Mark, Queue, Queued, ResumingParameters
-from stillme.protocols import Needs
 
 _FAL, _REPLICATE = catalogue.service("fal"), catalogue.service("replicate")
 _BFL, _DASHSCOPE = catalogue.service("bfl"), catalogue.service("dashscope")
@@ -69,11 +69,10 @@ class Fal(NamedFields):
     """Image editing models hosted by fal."""
 
     Parameters: ClassVar[type[BaseModel]] = FalParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("FAL_KEY",))
     service: ClassVar[str] = "fal"
     key_variable: ClassVar[str] = "FAL_KEY"
+    headers: ClassVar[Mapping[str, str]] = {"Authorization": "Key {key}"}
     queue = Queue(
-        headers={"Authorization": "Key {key}"},
         link="response_url",
         look="{job}/status",
         result="{job}",
@@ -88,8 +87,8 @@ class Fal(NamedFields):
         effective={"seed": "seed", "revised_prompt": "prompt"},
     )
 
-    def _submission(self, call: Call) -> Content:
-        return Content(path=f"/{self._named.model}", body=self._fields(call))
+    def _submission(self, client: JsonClient, call: Call) -> Reply:
+        return client.send("POST", f"/{self._named.model}", body=self._fields(call))
 
 
 class ReplicateParameters(NamedFieldsParameters):
@@ -103,11 +102,9 @@ class Replicate(NamedFields):
     """Image editing models hosted by Replicate."""
 
     Parameters: ClassVar[type[BaseModel]] = ReplicateParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("REPLICATE_API_TOKEN",))
     service: ClassVar[str] = "replicate"
     key_variable: ClassVar[str] = "REPLICATE_API_TOKEN"
     queue = Queue(
-        headers={"Authorization": "Bearer {key}"},
         job="/v1/predictions/{id}",
         waiting=("starting", "processing", "queued"),
         done=("succeeded",),
@@ -119,12 +116,12 @@ class Replicate(NamedFields):
         effective={"id": "id", "model": "model", "version": "version"},
     )
 
-    def _submission(self, call: Call) -> Content:
+    def _submission(self, client: JsonClient, call: Call) -> Reply:
         name, _, version = self._named.model.partition(":")
         fields = {"input": self._fields(call)}
         if version:
-            return Content(path="/v1/predictions", body={**fields, "version": version})
-        return Content(path=f"/v1/models/{name}/predictions", body=fields)
+            return client.send("POST", "/v1/predictions", body={**fields, "version": version})
+        return client.send("POST", f"/v1/models/{name}/predictions", body=fields)
 
 
 class BflParameters(ResumingParameters):
@@ -142,12 +139,11 @@ class Bfl(Queued):
     """FLUX models by Black Forest Labs."""
 
     Parameters: ClassVar[type[BaseModel]] = BflParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("BFL_API_KEY",))
     service: ClassVar[str] = "bfl"
     key_variable: ClassVar[str] = "BFL_API_KEY"
+    headers: ClassVar[Mapping[str, str]] = {"x-key": "{key}"}
     reserved: ClassVar[frozenset[str]] = frozenset({"input_image", "prompt", "prompt_upsampling", "seed"})
     queue = Queue(
-        headers={"x-key": "{key}"},
         link="polling_url",
         job="/v1/get_result?id={id}",
         hosts=".bfl.ai",
@@ -168,7 +164,7 @@ class Bfl(Queued):
         super().__init__(parameters)
         self.capabilities = replace(self.capabilities, rewrites_prompt=parameters.prompt_upsampling)
 
-    def _submission(self, call: Call) -> Content:
+    def _submission(self, client: JsonClient, call: Call) -> Reply:
         names = ["input_image", *(f"input_image_{number}" for number in range(2, len(call.pictures) + 1))]
         fields = {
             "prompt": call.instruction,
@@ -178,7 +174,7 @@ class Bfl(Queued):
             "prompt_upsampling": self._bfl.prompt_upsampling,
             **self._bfl.extra,
         }
-        return Content(path=f"/v1/{self._bfl.model}", body=fields)
+        return client.send("POST", f"/v1/{self._bfl.model}", body=fields)
 
 
 class DashScopeParameters(ResumingParameters):
@@ -201,12 +197,10 @@ class DashScope(Queued):
     """Qwen image models by Alibaba Cloud Model Studio."""
 
     Parameters: ClassVar[type[BaseModel]] = DashScopeParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted", variables=("DASHSCOPE_API_KEY",))
     service: ClassVar[str] = "dashscope"
     key_variable: ClassVar[str] = "DASHSCOPE_API_KEY"
     reserved: ClassVar[frozenset[str]] = frozenset({"n", "prompt_extend", "seed", "size"})
     queue = Queue(
-        headers={"Authorization": "Bearer {key}"},
         job="/tasks/{output.task_id}",
         state="output.task_status",
         waiting=("PENDING", "RUNNING"),
@@ -227,7 +221,7 @@ class DashScope(Queued):
         super().__init__(parameters)
         self.capabilities = replace(self.capabilities, rewrites_prompt=bool(parameters.prompt_extend))
 
-    def _submission(self, call: Call) -> Content:
+    def _submission(self, client: JsonClient, call: Call) -> Reply:
         length, limit = len(call.instruction), self._scope.max_characters
         if length > limit:
             raise CallFailed(
@@ -238,8 +232,9 @@ class DashScope(Queued):
         size = {"size": self._scope.size} if self._scope.size else {}
         more = {"n": 1, "seed": call.seed, "watermark": False, **rewriting, **size, **self._scope.extra}
         messages = [{"role": "user", "content": content}]
-        return Content(
-            path=f"/services/aigc/{'image' if self._scope.as_task else 'multimodal'}-generation/generation",
+        return client.send(
+            "POST",
+            f"/services/aigc/{'image' if self._scope.as_task else 'multimodal'}-generation/generation",
             body={"model": self._scope.model, "input": {"messages": messages}, "parameters": more},
             headers={"X-DashScope-Async": "enable"} if self._scope.as_task else None,
         )

@@ -1,10 +1,14 @@
 // The rating page: every click is queued, sent, acknowledged; the page comes back as it was.
 import { Queue } from "./queue.js";
-import { Task, call, data } from "./task.js";
+import { Task, call, data, picture } from "./task.js";
 
 const $ = (id) => document.getElementById(id);
 const words = { saved: "✓ Saved", saving: "Saving…", offline: "Offline: kept here" };
 const channel = "BroadcastChannel" in window ? new BroadcastChannel(`stillme-${data.queue}`) : null;
+
+// A reload may come before the server has heard of the review.
+const reviewed = `stillme-reviewed-${data.queue}`;
+data.reviewing ||= sessionStorage.getItem(reviewed) !== null;
 
 function trouble(text) {
   $("trouble-text").textContent = text;
@@ -18,7 +22,7 @@ const queue = new Queue(data.queue, {
     $("saved").className = `saved is-${state}`;
   },
   async send(saving) {
-    const answers = saving.entries.filter((entry) => "value" in entry).map(({ seq, item, side, question, value, seen }) => ({ seq, item, side, question, value, seen }));
+    const answers = saving.entries.filter((entry) => "value" in entry).map(({ seq, item, side, question, value, seen, corrects }) => ({ seq, item, side, question, value, seen, corrects }));
     const comments = saving.entries.filter((entry) => "text" in entry).map(({ seq, item, text }) => ({ seq, item, text }));
     let answer;
     try { answer = await call("PUT", "/api/answers", { epoch: data.epoch, answers, comments, moments: saving.moments }); }
@@ -33,7 +37,7 @@ const queue = new Queue(data.queue, {
 
 const task = new Task({
   onAnswer(answer) {
-    queue.add(answer);
+    queue.add({ ...answer, corrects: data.reviewing });
     channel?.postMessage(answer);
     refresh();
   },
@@ -89,12 +93,34 @@ $("next").addEventListener("click", () => {
   go(open);
   $("announce").textContent = `Item ${open + 1} still has open questions.`;
 });
-$("finish").addEventListener("click", () => $("sure").showModal());
-$("stay").addEventListener("click", () => $("sure").close());
+$("finish").addEventListener("click", review);
+$("stay").addEventListener("click", () => $("review").close());
 $("send").addEventListener("click", finish);
 
+// All answers at once, as they were given; from here on a change is a correction, and what was answered first is kept.
+async function review() {
+  if (!data.reviewing) queue.note({ item: task.at, kind: "review", amount: 0 });
+  data.reviewing = true;
+  sessionStorage.setItem(reviewed, "yes");
+  const make = (tag, properties, ...children) => { const made = Object.assign(document.createElement(tag), properties); made.append(...children); return made; };
+  const entries = await Promise.all(data.items.map(async (item, at) => {
+    const images = await Promise.all(item.pictures.map(async (id) => make("img", { src: await picture(id), alt: "", width: 96, height: 96 })));
+    const answers = task.values[at].flatMap((side, s) => side.map((value, q) => {
+      const { title, scale } = data.questions[item.questions[q]];
+      const which = task.values[at].length === 2 ? ` (${"AB"[s]})` : "";
+      return make("li", {}, `${title}${which}: `, make("b", { textContent: value === 0 ? "cannot tell" : `${value}, ${scale[value - 1]}` }));
+    }));
+    const change = make("button", { type: "button", className: "quiet", textContent: "Change" });
+    change.setAttribute("aria-label", `Change item ${at + 1}`);
+    change.addEventListener("click", () => { $("review").close(); go(at); });
+    return make("li", {}, make("div", { className: "shown" }, ...images), make("div", {}, make("p", { textContent: item.prompt }), make("ul", {}, ...answers)), change);
+  }));
+  $("reviewed").replaceChildren(...entries);
+  $("review").showModal();
+}
+
 async function finish() {
-  $("sure").close();
+  $("review").close();
   count();
   $("finish").disabled = true;
   try {

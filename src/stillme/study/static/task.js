@@ -11,7 +11,7 @@ const BUDGET = 200e6;
 const whole = data.items.flatMap((item) => item.pictures).length * data.picture.length <= BUDGET && !navigator.connection?.saveData;
 const pause = (time) => new Promise((done) => setTimeout(done, time));
 
-function picture(id) {
+export function picture(id) {
   if (!pictures.has(id)) {
     const loading = fetch(`/img/${id}`).then(async (answer) => {
       if (!answer.ok) throw new Error("no picture");
@@ -63,6 +63,12 @@ function make(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   made.append(...children);
   return made;
+}
+
+// How far the window is zoomed: what the device check asks for, and what is noted, is in pixels without zoom.
+export function zoomOf() {
+  const zoom = window.outerWidth / window.innerWidth;
+  return zoom > 1.05 ? zoom : 1;
 }
 
 export class Task {
@@ -147,7 +153,7 @@ export class Task {
     return {
       pictures: this.images.filter((image) => image.complete && image.naturalWidth > 0).length,
       decoded: Math.min(...this.images.map((image) => image.naturalWidth)),
-      shown: Math.round(Math.min(...sides) * window.devicePixelRatio),
+      shown: Math.round(Math.min(...sides) * zoomOf()),
     };
   }
 
@@ -275,9 +281,8 @@ export class Task {
     const box = $(`question-${question}`);
     const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
     const panel = $("questions");
-    // Within the panel the question in turn stands at the top, below the pictures; a window too low for a panel scrolls.
-    if (getComputedStyle(panel).overflowY === "auto") panel.scrollTo({ top: box.offsetTop - panel.offsetTop - 8, behavior });
-    else box.scrollIntoView({ block: "nearest", behavior });
+    // The question in turn stands at the top of the panel, and the pictures beside or above it.
+    panel.scrollTo({ top: box.offsetTop - 8, behavior });
   }
 
   #key(event) {

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from stillme.calibration import standing_of
 from stillme.errors import StillmeError, UnknownName
 from stillme.judges.ensemble import primary_of
@@ -66,7 +68,11 @@ def make_tables(run: Run, chosen: Chosen | None = None) -> list[PaperTable]:
     has = {7: _has_roles(source), 17: bool(participants.read(run.folder))}
     numbers = chosen.numbers or [number for number in NUMBERS if has.get(number, True)]
     names = paper_names(run.design)
-    return [with_paper(_table(run, source, number), names) for number in NUMBERS if number in numbers]
+    made = [_table(run, source, number) for number in NUMBERS if number in numbers]
+    if 6 in numbers and source.people and source.has(BASELINE) and source.has(FEATURE):
+        # What the paper says of the same raters in a sentence.
+        made.insert([table.number for table in made].index(6) + 1, people.appendix_g6(_alone(source)))
+    return [with_paper(table, names) for table in made]
 
 
 def check_names(run: Run, chosen: Chosen) -> None:
@@ -118,6 +124,8 @@ def _table(run: Run, source: Source, number: int) -> PaperTable:
         return PaperTable(number=number, caption=f"{_TITLES[number]}.", head=(), rows=(), absent=reason)
     if number == 17:
         return people.table_17(described)
+    if number not in (7, 13):
+        source = _alone(source)
     if number != 7:
         return {13: experiments.table_13, **_DIAGNOSIS, **_MITIGATION, **_PEOPLE, **_CASES}[number](source)
     section = run.design.roles
@@ -128,6 +136,12 @@ def _table(run: Run, source: Source, number: int) -> PaperTable:
     return PaperTable(number=7, caption=table.caption, head=(), rows=(), absent=absent)
 
 
+def _alone(source: Source) -> Source:
+    """Without role prompts, which are an experiment of their own; all of it where there are no others."""
+    alone = np.array([not prompt.stereotype for prompt in source.edits.prompts], dtype=np.bool_)
+    return source.where(alone[source.edits.prompt]) if alone.any() and not alone.all() else source
+
+
 def _missing(source: Source, number: int) -> str:
     """What the audit would need for this table; empty where it has it."""
     for arm in (BASELINE, FEATURE) if number in _MITIGATION else () if number in (13, 17, 18) else (BASELINE,):
@@ -136,7 +150,7 @@ def _missing(source: Source, number: int) -> str:
     if number in _BY_GROUP and not source.factor:
         return "the portraits have no attribute that groups them; name one with --by"
     if number == 6 and not source.people:
-        return "no person has rated this audit's edits; add ratings with `stillme study` or `stillme import judgements`"
+        return "no person has rated this audit's edits; add ratings with `stillme study` or `stillme import rows`"
     if number == 7 and not _has_roles(source):
         return "the audit has no role prompts"
     return ""

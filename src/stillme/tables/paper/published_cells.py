@@ -30,7 +30,7 @@ def with_paper(table: PaperTable, names: PaperNames | None) -> PaperTable:
         replace(
             row,
             cells=tuple(
-                _cell(cell, _number(table.number, row, column, names))
+                _cell(cell, _number(table, row, column, names))
                 for column, cell in zip(table.head[1:], row.cells, strict=True)
             ),
         )
@@ -44,11 +44,17 @@ def _cell(cell: Cell, known: Published | None) -> Cell:
     return replace(cell, paper=published_text(known)) if known and isinstance(cell, Number) else cell
 
 
-def _number(table: int, row: Row, column: str, names: PaperNames) -> Published | None:
-    place = f"Table {table}"
-    match table:
+def _number(table: PaperTable, row: Row, column: str, names: PaperNames) -> Published | None:
+    place = table.place
+    if table.appendix:
+        wanted = (
+            {"judge": "people", "statistic": "change"} if row.section.startswith("people") else {"statistic": "bias"}
+        )
+        place = place if row.section.startswith("people") else "§5.3"
+        return names.number(place, "all" if column == "all editors" else column, _AXES[row.label], **wanted)
+    match table.number:
         case 4 | 6 if row.section != "models − people":
-            wanted = {"judge": row.section} if table == 6 else {}
+            wanted = {"judge": row.section} if table.number == 6 else {}
             return names.number(place, row.label, _AXES[column], **wanted)
         case 19 if column in _RATES:
             return names.number(place, row.label, _RATES[column])

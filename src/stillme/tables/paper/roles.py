@@ -14,7 +14,7 @@ _PRONOUNS = {
     "": "",
     "pro": "expected pronoun",
     "anti": "opposite pronoun",
-    "none": "no gendered pronoun",
+    "none": "neutral pronoun",
     "pro - anti": "expected − opposite pronoun",
 }
 

@@ -85,7 +85,11 @@ class Source:
     def unanswered(self, axis: str) -> str:
         """Why there is no score on an axis."""
         title = rubric.load().title(axis)
-        return f"{self.judge} does not rate {title}" if self.judge else f"no judge of this audit rates {title}"
+        if self.judge:
+            return f"{self.judge} does not rate {title}"
+        if raters := self.by_people(axis):
+            return f"only human raters score {title}; `--judge {raters[0].judge}` shows their scores"
+        return f"no judge of this audit rates {title}"
 
     def has(self, arm: str) -> bool:
         """Whether the audit has edits of this arm."""

@@ -84,16 +84,23 @@ class PaperTable:
     notes: tuple[str, ...] = ()
     absent: str = ""
     """Why the whole table cannot be made; empty where it can."""
+    appendix: str = ""
+    """Where the paper has these numbers in a sentence instead of a table, such as `G.6`."""
+
+    @property
+    def place(self) -> str:
+        """Where the paper has its numbers."""
+        return f"Appendix {self.appendix}" if self.appendix else f"Table {self.number}"
 
     @property
     def heading(self) -> str:
         """What stands before the caption."""
-        return f"Table {self.number} of the paper"
+        return f"{self.place} of the paper"
 
     @property
     def stem(self) -> str:
         """The name of its files."""
-        return f"table-{self.number:02}"
+        return f"appendix-{self.appendix.lower()}" if self.appendix else f"table-{self.number:02}"
 
 
 def number(outcome: Interval | NotEstimable, form: Form, portraits: int, edits: int, note: str = "") -> Cell:

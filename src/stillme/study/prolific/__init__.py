@@ -1,1 +1,0 @@
-"""Prolific as people use it: create the study there, follow submissions, approve, reject, ask for returns, webhooks."""
