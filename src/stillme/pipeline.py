@@ -14,7 +14,6 @@ from stillme.errors import StillmeError, StoreBusy, StoreUnwritable
 from stillme.estimates.rows import EditState
 from stillme.home import remember_run
 from stillme.report.contents import report_data
-from stillme.report.data import Redaction
 from stillme.results import Run, disputes, folder_of
 from stillme.sentinels.reading import KnownAnswers
 from stillme.stages.changes import adopt
@@ -26,6 +25,7 @@ from stillme.stages.working import Conditions, Work, work
 from stillme.store import Store, Totals
 from stillme.store.summaries import Failure
 from stillme.tables.estimates import write_tables
+from stillme.types import Redaction
 
 __all__ = ["Ended", "Name", "Options", "Summary", "run_audit", "run_stages"]
 

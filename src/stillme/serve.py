@@ -21,11 +21,11 @@ from typing import Any
 from stillme import estimates, report
 from stillme.errors import PicturesUnreachable, StillmeError
 from stillme.report.contents import report_data
-from stillme.report.data import Redaction
 from stillme.results import Run, folder_of
 from stillme.results.counting import count
 from stillme.store import Store
 from stillme.store.pictures import suffix_of
+from stillme.types import Redaction
 from stillme.web.hosts import ANY, LOOPBACK, bracketed, is_loopback, names_host
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.pipeline import Name, Summary
-    from stillme.report.data import Redaction
     from stillme.stages.shards import Shard
+    from stillme.types import Redaction
 
 _EXIT_RETRY = 3
 

@@ -28,10 +28,7 @@ from stillme.results.behaviour import JudgeBehaviour
 from stillme.results.paper_names import PaperNames
 from stillme.results.readings import Readings
 from stillme.store.summaries import Failure
-from stillme.types import Arm, Estimate, PlantedGap
-
-Redaction = Literal["none", "blur", "omit"]
-"""Portraits as they are, as a dozen blurred patches of colour, or not at all."""
+from stillme.types import Arm, Estimate, PlantedGap, Redaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

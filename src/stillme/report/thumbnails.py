@@ -13,7 +13,7 @@ from PIL import Image
 
 from stillme import images
 from stillme.errors import UnreadableImage
-from stillme.report.data import Redaction
+from stillme.types import Redaction
 
 WIDTH = 128
 QUALITY = 62
