@@ -77,7 +77,7 @@ def explain_changes(audit: Audit, store: Store, *, files: bool = False) -> Chang
     keys = (request.key for named in audit.editors for request in audit.requests(named))
     while chunk := list(itertools.islice(keys, _CHUNK)):
         wanted += len(chunk)
-        kept += len(store.finished_edits(chunk))
+        kept += len(store.finished("edit", chunk))
     # What waits for a description will be asked for as well.
     wanted += sum(lacking.retryable for named in audit.editors for _, lacking in audit.unasked(named))
     return Changes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from stillme.audit import Audit, NamedEditor, NamedExtractor
 from stillme.core.errors import StillmeError
@@ -107,9 +108,9 @@ class _Work:
         todo = missing(
             self._tasks,
             lambda task: task.key,
-            store.finished_features,
+            partial(store.finished, "feature"),
             self.tally,
-            failed=store.failed_features,
+            failed=partial(store.failed, "feature"),
             only_failed=self._session.options.only_failed,
         )
         limits = limits_of(self._audit.config.executor, extractor.concurrency)
@@ -123,7 +124,7 @@ def _stage(extractor: Extractor, store: Store) -> Stage[_Task, Extraction]:
         return [_extraction(extractor, task) for task in tasks]
 
     def save(finished: Sequence[Done[_Task, Extraction]]) -> None:
-        store.add_features(
+        store.add(
             [
                 FeatureRow(
                     key=done.task.key,

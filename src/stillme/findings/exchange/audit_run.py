@@ -37,7 +37,7 @@ def append_rows(
         raise InvalidJudgements(str(file), problems)
     for lines in tables.values():
         declaring.append_table(run.folder / FILE, lines)
-    store.add_assessments(new)
+    store.add(new)
     if tables and (reason := adopt(run.folder, store)):
         raise StillmeError(f"The scores are kept, but {', '.join(tables)} is not part of the run yet: {reason}")
     return len(new), tuple(tables)

@@ -48,11 +48,11 @@ def copy_rows(store: Store, other: Store, table: Copied, keys: Sequence[str]) ->
 def _finished(store: Store, table: Copied, keys: Sequence[str]) -> set[str]:
     match table:
         case "edit":
-            return store.finished_edits(keys)
+            return store.finished("edit", keys)
         case "assessment":
-            return store.finished_assessments(keys)
+            return store.finished("assessment", keys)
         case "feature":
-            return store.finished_features(keys)
+            return store.finished("feature", keys)
 
 
 def _take_pictures(store: Store, other: Store, keys: Sequence[str]) -> set[str]:
