@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stillme.api.pipeline import run_stages
-from stillme.cli.logs import configure
+from stillme.cli.terminal import configure
 from stillme.core.redaction import redacted
 from stillme.runs import Run
 from stillme.runs.store import Store

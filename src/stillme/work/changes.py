@@ -15,7 +15,7 @@ from stillme.audit.plan import Audit
 from stillme.core.errors import AuditChanged, StillmeError
 from stillme.core.types import Json, Spec
 from stillme.runs.store import Store
-from stillme.work.described import with_features
+from stillme.work.features import with_features
 from stillme.work.recording import Calibrations, keep_files, may_ask_otherwise, record
 
 _SHOWN = 12

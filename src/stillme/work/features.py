@@ -17,9 +17,11 @@ from stillme.mitigation import (
     Described,
     Extraction,
     Extractor,
+    FeaturePrompt,
     NoFeaturePrompt,
     Unusable,
     extraction_key,
+    merge,
 )
 from stillme.runs.store import FeatureRow, Store
 from stillme.work.loop import Activity, Done, Session, Stage, grouped, limits_of, missing, run_sequentially, steps
@@ -171,3 +173,20 @@ def _label(extraction: Extraction) -> str:
             return "unusable"
         case Failed():
             return "failed"
+
+
+def with_features(audit: Audit, store: Store) -> Audit:
+    """The audit with what its extractors have said so far, merged portrait by portrait."""
+    keys = {
+        (portrait.id, named.name): extraction_key(portrait.image, named.extractor.spec)
+        for portrait in audit.portraits_to_describe
+        for named in audit.extractors
+    }
+    extractions = store.features(list(dict.fromkeys(keys.values())))
+    features: dict[str, FeaturePrompt | NoFeaturePrompt] = {}
+    for portrait in audit.portraits_to_describe if audit.extractors else ():
+        answers = [(named.name, extractions.get(keys[portrait.id, named.name])) for named in audit.extractors]
+        given = [(name, extraction) for name, extraction in answers if extraction is not None]
+        if len(given) == len(answers):
+            features[portrait.id] = merge(given)
+    return replace(audit, features=features)

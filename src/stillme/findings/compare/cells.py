@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stillme.core.types import Request
-from stillme.findings.compare.choosing import Chosen
+from stillme.findings.compare.matching import Chosen
 
 _NAMED = 3
 """Differences named one by one; the rest is counted."""

@@ -15,7 +15,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS, read_sums, sha256_of, sums_of
 from stillme.core.types import Json
 from stillme.findings.evidence import archive
-from stillme.findings.evidence.differences import Difference
+from stillme.findings.evidence.verifying import Difference
 from stillme.runs import Run
 from stillme.runs.store.ledger_copy import require_ledger
 from stillme.runs.store.opening import LEDGER

@@ -18,7 +18,7 @@ from stillme.core.home import recent_runs
 from stillme.core.types import Interval
 from stillme.estimates import Settings, intraclass_correlations
 from stillme.estimates.quantities import Columns, Quantity
-from stillme.findings.plan.earlier_runs import EarlierRuns
+from stillme.findings.plan.costs import EarlierRuns
 from stillme.findings.plan.power import icc_of
 from stillme.runs import Run
 from stillme.runs.store import Store

@@ -18,8 +18,19 @@ from stillme.runs.store.buckets import pictures_at
 from stillme.runs.store.designs import Designs
 from stillme.runs.store.jobs import FILE as JOBS
 from stillme.runs.store.jobs import Jobs
-from stillme.runs.store.leftovers import clean_up, clean_up_unfinished
-from stillme.runs.store.opening import LEDGER, explained, open_to_read, require_tables
+from stillme.runs.store.opening import (
+    LEDGER,
+    clean_up,
+    clean_up_unfinished,
+    explained,
+    forget_rows,
+    last_rows,
+    note_rows,
+    open_to_read,
+    require_all_rows,
+    require_tables,
+    writer_lock,
+)
 from stillme.runs.store.pictures import Pictures
 from stillme.runs.store.places import HERE, PicturePlace, Places
 from stillme.runs.store.rows import (
@@ -46,10 +57,8 @@ from stillme.runs.store.rows import (
     stored_extraction,
     stored_sentinel,
 )
-from stillme.runs.store.saved_rows import forget_rows, last_rows, note_rows, require_all_rows
 from stillme.runs.store.schema import create_tables, require_version
 from stillme.runs.store.summaries import Summaries
-from stillme.runs.store.writer_lock import writer_lock
 
 IMAGES = "images"
 """The run's own folder of pictures."""
