@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from stillme.audit.design import EditorRecord
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.estimates.rows import Codes, Edits, EditState, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import CONTROL_PAIRS, Standing
 from stillme.findings.calibration import standing_of
-from stillme.findings.compare.cells import Cell, cells_of, differences, only_in
-from stillme.runs import Results, Run
+from stillme.findings.compare.cells import Cell, Chosen, cells_of, differences, only_in
+from stillme.runs import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,24 +201,6 @@ def merge_scores(
                 value=np.concatenate([ours.value[base], same.value[other]]),
                 state=np.concatenate([ours.state[base], same.state[other]]),
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """One editor of one run."""
-
-    run: Run
-    editor: EditorRecord
-
-    @property
-    def results(self) -> Results:
-        """The run's rows, as columns."""
-        return self.run.results
-
-    @property
-    def label(self) -> str:
-        """The editor's name."""
-        return self.editor.name
 
 
 def pick(run: Run, name: str | None) -> Chosen:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.estimates.directions import Shift, Tallies, shifts
-from stillme.findings.compare.matching import Chosen, Matched
+from stillme.findings.compare.cells import Chosen
+from stillme.findings.compare.matching import Matched
 from stillme.runs.readings import Readings
 
 

@@ -21,7 +21,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.files import SUMS
 from stillme.core.types import Arm, Json, digest
 from stillme.findings.evidence import signing
-from stillme.findings.evidence.bundle import IMAGES, Contents
+from stillme.findings.evidence.bundle import IMAGES, Contents, Difference, one_line
 from stillme.findings.evidence.row_checks import row_differences
 from stillme.findings.evidence.table_checks import table_differences, write_tables_of
 from stillme.runs import Run
@@ -285,26 +285,3 @@ def _unless_equal(column: str, what: str, expected: Json, found: Json) -> Iterat
 
 def _canonical(value: Json) -> str:
     return json.dumps(value, sort_keys=True)
-
-
-def one_line(text: str) -> str:
-    """Text from a bundle as one line: line breaks and control characters would let it print a verdict of its own."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """One thing that is not as it should be, and where."""
-
-    file: str
-    what: str
-    row: int | None = None
-    """Counted from 1, without a header."""
-    column: str = ""
-    expected: str = ""
-    found: str = ""
-
-    def __str__(self) -> str:
-        place = self.file + (f", row {self.row}" if self.row else "") + (f", {self.column}" if self.column else "")
-        values = f": expected {self.expected}, found {self.found}" if self.expected or self.found else ""
-        return one_line(f"{place} ({self.what}){values}")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.audit.plan import NamedExtractor
@@ -20,7 +18,6 @@ from stillme.core.protocols import Priced, TakesGpus, expected_dollars
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Spec
 from stillme.findings.plan.assumptions import Assumptions, PlanOptions
-from stillme.runs import Run, folder_of
 
 _ACCELERATED = "torch"
 """An editor that needs this runs on a GPU."""
@@ -285,24 +282,3 @@ def published() -> Mapping[str, Published]:
     """By the editor's name."""
     data = tomllib.loads(files("stillme.findings.plan").joinpath("published.toml").read_text("utf-8"))
     return {name: Published(source=entry["source"], seconds=entry["seconds"]) for name, entry in data.items()}
-
-
-class EarlierRuns:
-    """Opens runs when they are first asked for, and closes them all at the end."""
-
-    def __init__(self) -> None:
-        self._open: dict[Path, Run] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def at(self, path: Path) -> Run:
-        """The run of a folder or an audit.toml."""
-        folder = folder_of(path).resolve()
-        if folder not in self._open:
-            self._open[folder] = self._stack.enter_context(Run.open(folder_of(path)))
-        return self._open[folder]

@@ -15,8 +15,8 @@ from stillme.core.errors import StillmeError
 from stillme.estimates import numbers
 from stillme.findings.plan.analysis import PowerAnalysis
 from stillme.findings.plan.answers import Alternative, DetectableGap, RatingsNeeded, Requirement, RoleDeviation
-from stillme.findings.plan.assumptions import Assumptions, PlanOptions, assume
-from stillme.findings.plan.costs import Bill, Bills, EarlierRuns, bills
+from stillme.findings.plan.assumptions import Assumptions, EarlierRuns, PlanOptions, assume
+from stillme.findings.plan.costs import Bill, Bills, bills
 from stillme.findings.plan.power import HALF_WIDTH, JUDGE_CORRELATION, Terms
 from stillme.findings.plan.starting import larger_set
 from stillme.runs.counting import count
