@@ -17,7 +17,7 @@ from typing import Any
 
 from stillme.core.errors import StillmeError
 from stillme.core.types import Failed
-from stillme.work.worker_process import Batch, Ready, Results, read, write
+from stillme.work.messages import Batch, Ready, Results, read, write
 from stillme.work.workers import WorkerSpec
 
 _DEATHS = 2

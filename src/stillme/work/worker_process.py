@@ -7,15 +7,14 @@ the same installation, so they may pickle. Ends when its input ends, so never ou
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
+
+from stillme.work.messages import Batch, Ready, Results, read, write
 
 
 def main() -> None:
@@ -59,48 +58,3 @@ if __name__ == "__main__":
     main()
     # Nobody waits for the calls that are still under way.
     os._exit(0)
-
-
-_HEADER = struct.Struct(">Q")
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Tasks with a number by which their results are recognised."""
-
-    number: int
-    tasks: Sequence[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """The worker is built; or why it could not be."""
-
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """What became of a batch."""
-
-    number: int
-    results: Sequence[Any]
-    problem: str = ""
-    """Why there are none."""
-
-
-def write(stream: IO[bytes], frame: object) -> None:
-    """Send one frame."""
-    data = pickle.dumps(frame)
-    stream.write(_HEADER.pack(len(data)) + data)
-    stream.flush()
-
-
-def read(stream: IO[bytes]) -> Any:
-    """The next frame; None when the other side is gone."""
-    header = stream.read(_HEADER.size)
-    if len(header) < _HEADER.size:
-        return None
-    (size,) = _HEADER.unpack(header)
-    data = stream.read(size)
-    return pickle.loads(data) if len(data) == size else None
