@@ -15,7 +15,7 @@ from pathlib import Path
 from stillme import faces, images
 from stillme.audit.loading import load
 from stillme.demo import write_demo
-from stillme.instruments.description import describe
+from stillme.instruments.identity import describe
 from stillme.pipeline import Name, Options, run_stages
 from stillme.results import Run, known_answers
 from stillme.types import Interval, Portrait

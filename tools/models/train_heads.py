@@ -31,9 +31,8 @@ from scipy.optimize import minimize
 from stillme.errors import UnreadableImage
 from stillme.faces import person_mask
 from stillme.images import read_rgb
-from stillme.instruments.description import describe
 from stillme.instruments.heads import Conformal, Heads
-from stillme.instruments.identity import distance
+from stillme.instruments.identity import describe, distance
 from stillme.instruments.scene import Person, look
 from stillme.portraits.synthetic import portraits
 

@@ -34,7 +34,7 @@ from stillme.errors import StillmeError, UnreadableImage
 from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, OVAL, RIGHT_EYE
 from stillme.faces.raster import Mask, Picture, fit, grow, hull, polygon
 from stillme.images import read_rgb
-from stillme.instruments.description import embed
+from stillme.instruments.identity import embed
 from stillme.instruments.quality import read_quality
 from stillme.instruments.scene import WORKING
 from stillme.instruments.skin import ita

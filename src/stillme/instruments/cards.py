@@ -82,30 +82,10 @@ def _notes(name: str, read: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in read.items() if key.startswith(f"{name}_")} if name in _READ else {}
 
 
-def card_of(axis: str) -> Card | None:
-    """The card of an axis; None for axes that no instrument measures."""
-    return next((card for card in cards() if axis in card.axes), None)
-
-
 def _card(name: str, measured: Mapping[str, Any], notes: Mapping[str, Any]) -> Card:
     entry = _read(name)
-    return Card(
-        name=name,
-        title=entry["title"],
-        axes=tuple(entry["axes"]),
-        measures=entry["measures"],
-        unit=entry["unit"],
-        method=entry["method"],
-        networks=tuple(entry["networks"]),
-        licence=entry["licence"],
-        data=entry["data"],
-        noise_floor=entry["noise_floor"],
-        abstains=entry["abstains"],
-        failures=tuple(entry["failures"]),
-        columns=entry["columns"],
-        table=measured[entry["table"]],
-        notes=notes,
-    )
+    lists = {key: tuple(entry.pop(key)) for key in ("axes", "networks", "failures")}
+    return Card(name=name, table=measured[entry.pop("table")], notes=notes, **lists, **entry)
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -40,11 +40,6 @@ class Difference:
     half_width: float
     """Of the interval that covers nine in ten known differences."""
 
-    @property
-    def is_noise(self) -> bool:
-        """Whether no change is within the interval."""
-        return abs(self.value) <= self.half_width
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conformal:

@@ -12,11 +12,10 @@ from stillme.faces.raster import Picture
 from stillme.images import read_rgb
 from stillme.instruments.alignment import Drawing, Placement, draw, place
 from stillme.instruments.change import Change, compare, signs_of_change
-from stillme.instruments.description import Description, describe
 from stillme.instruments.domain import drawn, withhold
 from stillme.instruments.heads import Reading, heads
-from stillme.instruments.identity import cut_for, distance, in_words
-from stillme.instruments.light import Light, Witnesses, compare_light, find_witnesses, unlit
+from stillme.instruments.identity import Description, cut_for, describe, distance, in_words
+from stillme.instruments.light import Light, Witnesses, compare_light, find_witnesses
 from stillme.instruments.quality import Quality, read_quality
 from stillme.instruments.quantities import CHANGED, DESCRIBED, NOT_VISIBLE, REGIONS, SKIN, VISIBLE
 from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
@@ -195,11 +194,13 @@ def _witnesses(smooth: View, areas: Parts, person: Person | Abstained, skin: Ski
 
 
 def _light(before: Source, small: View, placed: Placement) -> Light:
-    if isinstance(before.witnesses, Abstained):
-        return unlit(before.witnesses)
-    if isinstance(before.skin, Abstained):
-        return unlit(before.skin)
-    return compare_light(before.witnesses, small, before.skin, placed.covered)
+    match before.skin, before.witnesses:
+        case Abstained(reason=why), _:
+            return Light(note=why)
+        case _, Abstained(reason=why):
+            return Light(note=why)
+        case skin, witnesses:
+            return compare_light(witnesses, small, skin, placed.covered)
 
 
 def _change(before: Source, small: View, placed: Placement, pixels: Picture) -> Change | Abstained:
