@@ -17,7 +17,7 @@ from stillme.results import Run
 from stillme.results.status import status_of
 from stillme.rubric.limits import load as load_limits
 from stillme.sentinels.pairs import drawn
-from stillme.sentinels.scoring import FALSE_ALARMS, Chart, Charts, Expectations, Trial
+from stillme.sentinels.scoring import FALSE_ALARMS, Chart, Charts, Expectations
 from stillme.tables.analyses import analyse
 from tests.sentinels.conftest import AXES, Knowing, Make
 
@@ -70,7 +70,7 @@ def _delay(
     for asked, place in enumerate(order):
         for chart, rate in rates[place].items():
             wrong = rng.random() < (rate if asked < bad_from else max(rate, errors))
-            charts.add(Trial(chart=chart, acceptable=rate, error=wrong))
+            charts.add(chart, rate, error=wrong)
         if charts.alarms:
             return asked + 1 - bad_from if asked >= bad_from else -1
     return -1

@@ -17,7 +17,7 @@ from stillme.evidence import opened_bundle, seal, verify
 from stillme.pipeline import Ended, Options, run_stages
 from stillme.planning import plan_audit
 from stillme.results import Run
-from stillme.sentinels import pictures
+from stillme.sentinels import asking
 from stillme.store import Store
 from stillme.store.exported import JUDGEMENTS, rows_of
 from tests.editors.hosted.loopback import Asked, Loopback, serving
@@ -160,13 +160,13 @@ def test_a_plan_prices_them_on_a_line_of_their_own(tmp_path: Path, portraits: Pa
 def test_they_stand_where_the_ledger_says_also_among_fast_answers(
     tmp_path: Path, portraits: Path, serve: Callable[[], Loopback], monkeypatch: pytest.MonkeyPatch
 ):
-    made = pictures.edited_of
+    made = asking._changed
 
     def slowly(*given: Any) -> Any:
         time.sleep(0.1)
         return made(*given)
 
-    monkeypatch.setattr(pictures, "edited_of", slowly)
+    monkeypatch.setattr(asking, "_changed", slowly)
     server, at_once = serve(), 16
     plain = write(tmp_path / "plain", portraits, parameters(server), 0.0)
     watched = write(tmp_path / "watched", portraits, parameters(server, concurrency=at_once), 0.2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ class _Answers:
     """One axis's answers, with the kind and size of the change behind each."""
 
     value: Values
-    kind: Sequence[str]
+    kind: NDArray[np.str_]
     amount: Values
     portrait: NDArray[np.int32]
     """The source picture: the unit of every interval."""
@@ -42,17 +42,10 @@ class _Answers:
         return np.where(self.turned, -self.amount, self.amount)
 
     def where(self, keep: Flags) -> _Answers:
-        kind = [name for name, kept in zip(self.kind, keep, strict=True) if kept]
-        return _Answers(
-            value=self.value[keep],
-            kind=kind,
-            amount=self.amount[keep],
-            portrait=self.portrait[keep],
-            turned=self.turned[keep],
-        )
+        return _Answers(**{one.name: getattr(self, one.name)[keep] for one in fields(self)})
 
     def of_kinds(self, kinds: Sequence[str]) -> _Answers:
-        return self.where(np.array([name in kinds for name in self.kind], dtype=np.bool_))
+        return self.where(np.isin(self.kind, kinds))
 
 
 def calibration_of(
@@ -85,7 +78,7 @@ def calibration_of(
             continue
         answers = _Answers(
             value=score.value,
-            kind=kinds,
+            kind=np.array(kinds),
             amount=amounts,
             portrait=source[edits.portrait],
             turned=_turned(edits.portraits, limits)[edits.portrait],
@@ -245,7 +238,7 @@ def _mean(off: Values, answers: _Answers) -> Share | None:
 
 def _validated(result: AxisResult, limits: AxisLimits, first_look: bool) -> Verdict:
     """Whether a judge is validated on one group: by the limits of its intervals, or at first by the rates alone."""
-    if not all(_kept_at_first(result, limits) if first_look else _kept(result, limits)):
+    if not all(_kept(result, limits, first_look)):
         return Verdict.FAILED
     # Without a change to notice, silence would pass.
     tested = result.sensitivity is not None or (not limits.changed and result.false_alarm is not None)
@@ -262,26 +255,15 @@ def _verdict(everyone: Verdict, groups: Collection[Verdict]) -> Verdict:
     return Verdict.FAILED
 
 
-def _kept(result: AxisResult, limits: AxisLimits) -> Iterator[bool]:
-    slack = load().slack
+def _kept(result: AxisResult, limits: AxisLimits, first_look: bool) -> Iterator[bool]:
+    """Whether each limit of an axis is kept."""
     for kind, share in result.nulls.items():
         if kind not in load().shown:
-            yield share.high <= limits.false_alarm + slack.false_alarm
-    if result.sensitivity:
-        yield result.sensitivity.low >= limits.sensitivity - slack.sensitivity
+            yield share.stays_below(limits.false_alarm, first_look=first_look)
+    if noticed := result.sensitivity:
+        low = noticed.value if first_look else noticed.low + load().slack.sensitivity
+        yield low >= limits.sensitivity
     if result.bias and limits.bias is not None:
         yield abs(result.bias.value) <= limits.bias
     if result.faceless and limits.faceless is not None:
-        yield result.faceless.high <= limits.faceless + slack.false_alarm
-
-
-def _kept_at_first(result: AxisResult, limits: AxisLimits) -> Iterator[bool]:
-    for kind, share in result.nulls.items():
-        if kind not in load().shown:
-            yield share.value <= limits.false_alarm
-    if result.sensitivity:
-        yield result.sensitivity.value >= limits.sensitivity
-    if result.bias and limits.bias is not None:
-        yield abs(result.bias.value) <= limits.bias
-    if result.faceless and limits.faceless is not None:
-        yield result.faceless.value <= limits.faceless
+        yield result.faceless.stays_below(limits.faceless, first_look=first_look)

@@ -82,9 +82,9 @@ def mitigate(
     maintain them. IMAGE is a picture, or an id of the embedded set. Without a description nothing is edited. Exits with
     1 if there is no picture, with 3 if the same command may succeed later.
     """
+    from stillme.single import settings_by_name
     from stillme.single.mitigate import MitigationJob, format_of, portrait_path, ready_extractors, save_picture
     from stillme.single.mitigate import mitigate as run
-    from stillme.single.settings import settings_by_name
     from stillme.types import Edited
 
     source = portrait_path(image)

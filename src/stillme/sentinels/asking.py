@@ -1,23 +1,34 @@
-"""Put pairs of known truth among a judge's questions, and take their answers."""
+"""Put pairs of known truth among a judge's questions, in the form of the audit's own, and take their answers."""
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+from PIL import Image, ImageOps
+
+from stillme import images
 from stillme.audit import Audit, NamedJudge
-from stillme.sentinels import pictures
+from stillme.editors.known import CHANGES, Known, KnownParameters
 from stillme.sentinels.pairs import KnownPair, drawn, generator
 from stillme.sentinels.reading import KnownAnswers, known_answers
-from stillme.sentinels.scoring import Charts, Expectations, answers_of, trials
+from stillme.sentinels.scoring import Charts, Expectations, answers_of
 from stillme.store import SentinelRow, Store
 from stillme.store.pictures import Pictures
-from stillme.types import Assessment, Attributes, Json, Pair, Portrait, Prompt, digest
+from stillme.types import Assessment, Attributes, ImageFile, Json, Pair, Portrait, Prompt, digest
 
 _GENDERS = {"m": "masculine", "f": "feminine", "w": "feminine"}
 """The first letter of a gender label, and the presentation of an embedded portrait."""
+_SAVING: dict[str, dict[str, Any]] = {
+    "PNG": {"compress_level": 1},
+    "JPEG": {"quality": 95, "subsampling": 0},
+    "WEBP": {"quality": 95},
+}
+"""Formats that we write, and how; any other becomes PNG."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +68,32 @@ class SentinelTask:
         known = self.sentinel.known
         return Pair(
             edit=self.key,
-            sources=(pictures.source_of(known, self.model.sources[0], self.pictures),),
-            edited=pictures.edited_of(known, self.model.edited, self.pictures),
+            sources=(_as(self.model.sources[0], images.read_picture(known.subject.image.path), self.pictures),),
+            edited=_as(self.model.edited, _changed(known), self.pictures),
             prompt=self.sentinel.prompt,
             labels=self.sentinel.labels,
             epoch=self.sentinel.epoch,
         )
+
+
+def _changed(known: KnownPair) -> Image.Image:
+    if known.render:
+        return images.read_picture(known.render)
+    changed = CHANGES[known.kind](Known(KnownParameters()), known.subject, known.amount)
+    return images.read_picture(changed) if isinstance(changed, bytes) else Image.fromarray(changed)
+
+
+def _as(model: ImageFile, picture: Image.Image, pictures: Pictures) -> ImageFile:
+    """The picture in the file format and pixel size of `model`."""
+    data = pictures.located(model).read()
+    with Image.open(io.BytesIO(data)) as header:
+        format_ = header.format if header.format in _SAVING else "PNG"
+    like = images.read_picture(data)
+    buffer = io.BytesIO()
+    # Cut at the edges rather than squeezed: a face of another shape would be a change.
+    ImageOps.fit(picture, like.size, Image.Resampling.LANCZOS).save(buffer, format_, **_SAVING[format_])
+    sha256 = pictures.add(buffer.getvalue())
+    return ImageFile(path=pictures.where(sha256), sha256=sha256)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +179,7 @@ class Sentinels:
         for answer in answers:
             sentinel, pair = answer.task.sentinel, answer.task.pair
             said = answers_of(sentinel.known, answer.assessment)
-            for trial in trials(said, self._expected):
-                self._charts.add(trial)
+            self._charts.take(said, self._expected)
             rows.append(
                 SentinelRow(
                     key=sentinel.key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stillme import numbers
@@ -48,6 +48,11 @@ class Counted:
     expected: float = 0.0
     calibrated: bool = False
 
+    @property
+    def wrong(self) -> Counted:
+        """The others, as if they were what is counted."""
+        return replace(self, right=self.answers - self.right, expected=self.answers - self.expected)
+
     def as_json(self) -> dict[str, Json]:
         """For `--json`."""
         return {"right": self.right, "answers": self.answers, "expected": round(self.expected, 3)}
@@ -73,17 +78,11 @@ class KnownAnswers:
     """As in `11 of 16`: the pairs with a wrong answer, of those with an answer."""
 
     def __str__(self) -> str:
-        changes, same = self.changes, self.unchanged
+        changes, false = self.changes, self.unchanged.wrong
         parts: list[str] = []
         if changes.answers:
             parts.append(f"noticed {changes.right:,} of {changes.answers:,} hidden changes ({_compared(changes)})")
-        if same.answers:
-            false = Counted(
-                right=same.answers - same.right,
-                answers=same.answers,
-                expected=same.answers - same.expected,
-                calibrated=same.calibrated,
-            )
+        if false.answers:
             parts.append(f"saw {false.right:,} changes in {false.answers:,} places without one ({_compared(false)})")
         return f"In this run {self.judge} {' and '.join(parts)}."
 
@@ -104,14 +103,7 @@ class KnownAnswers:
             "alarm": self.alarm,
             "cost": self.cost,
             "by_axis": [
-                {
-                    "axis": row.axis,
-                    "truth": row.truth,
-                    "tone": row.tone,
-                    "right": row.right,
-                    "answers": row.answers,
-                    "expected": row.expected,
-                }
+                {name: getattr(row, name) for name in ("axis", "truth", "tone", "right", "answers", "expected")}
                 for row in self.by_axis
             ],
         }
@@ -163,22 +155,15 @@ def _alarm(name: str, rows: Sequence[StoredSentinel], expected: Expectations) ->
     first = next((place for place, row in enumerate(rows) if row.alarms), None)
     if first is None:
         return ""
-    until = rows[: first + 1]
-    counts = {truth: _counted(tuple(_by_axis(name, until, expected)), truth) for truth in ("changed", "unchanged")}
+    by_axis = tuple(_by_axis(name, rows[: first + 1], expected))
+    missed, false = _counted(by_axis, "changed").wrong, _counted(by_axis, "unchanged").wrong
     parts: list[str] = []
     if "missed" in rows[first].alarms:
-        changes = counts["changed"]
-        missed = changes.answers - changes.right
-        parts.append(
-            f"missed {missed:,} of {changes.answers:,} hidden changes "
-            f"({numbers.decimal(changes.answers - changes.expected, 1)} expected)"
-        )
+        expectation = f"({numbers.decimal(missed.expected, 1)} expected)"
+        parts.append(f"missed {missed.right:,} of {missed.answers:,} hidden changes {expectation}")
     if "false_alarms" in rows[first].alarms:
-        same = counts["unchanged"]
-        parts.append(
-            f"saw {same.answers - same.right:,} changes in {same.answers:,} places without one "
-            f"({numbers.decimal(same.answers - same.expected, 1)} expected)"
-        )
+        expectation = f"({numbers.decimal(false.expected, 1)} expected)"
+        parts.append(f"saw {false.right:,} changes in {false.answers:,} places without one {expectation}")
     standard = "its calibration explains" if expected.calibration else "the limits of calibration allow"
     return (
         f"{name} is failing its control pairs ({_wrong_pairs(rows)} wrong). Do not rely on its scores. By real answer "
@@ -193,9 +178,8 @@ def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) 
             if "truth" in answer:
                 for tone in (_EVERYONE, row.tone):
                     cells.setdefault((axis, answer["truth"], tone), []).append((row.subject, answer))
-    for (axis, truth, tone), answers in sorted(
-        cells.items(), key=lambda cell: (cell[0][0], cell[0][1], _order(cell[0][2]))
-    ):
+    for axis, truth, tone in sorted(cells, key=lambda cell: (*cell[:2], _TONES.index(cell[2]))):
+        answers = cells[axis, truth, tone]
         given = [(subject, bool(answer["right"])) for subject, answer in answers if "right" in answer]
         right = sum(is_right for _, is_right in given)
         yield RightAnswers(
@@ -210,10 +194,6 @@ def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) 
             expected=expected.right(axis, truth),
             calibrated=expected.knows(axis, truth),
         )
-
-
-def _order(tone: str) -> int:
-    return _TONES.index(tone)
 
 
 def _share(right: int, answers: int, portraits: int) -> Interval | NotEstimable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -14,18 +14,19 @@ from stillme.errors import InvalidParameters, StillmeError
 from stillme.files import write_whole
 from stillme.instruments.quantities import SOURCE_SKIN
 from stillme.judges.ensemble import Combined, combine
+from stillme.numbers import decimal, percent
 from stillme.protocols import ChecksRequests, Judge
 from stillme.rubric.limits import load as load_limits
-from stillme.single.settings import settings_by_name
-from stillme.single.statements import Statement, statements
-from stillme.single.validity import NOT_CALIBRATED, doubt_about
-from stillme.single.words import in_words, title_of
+from stillme.single import settings_by_name
+from stillme.single.statements import NOT_CALIBRATED, Statement, doubt_about, statements
 from stillme.throttle import patiently
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
 
 _WIDTH = 100
 _COLUMN = 30
 _INSTRUMENTS = "instruments"
+_UNCHANGED = "no measurable change"
+_SHARE = "share of the "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +151,7 @@ class Checked:
     def as_json(self) -> dict[str, Any]:
         """The sentences as data, the cards and the notes."""
         return {
-            "statements": [statement.as_json() for statement in self.statements],
+            "statements": [asdict(statement) for statement in self.statements],
             "judges": [card.as_json() for card in self.cards],
             "notes": self.notes,
         }
@@ -284,3 +285,40 @@ def _choices(axis: str) -> tuple[str, ...]:
 def _is_scale(axis: str) -> bool:
     known = rubric.load().axes.get(axis)
     return known is not None and known.is_scale
+
+
+def title_of(axis: str) -> str:
+    """What an axis is called beside `in_words`."""
+    return "Person" if axis == "identity_swap" else rubric.load().title(axis)
+
+
+def in_words(axis: str, value: float) -> str:
+    """`39 % of the picture`, `no measurable change (+0.1 L*)`: the value with a unit that needs no table."""
+    match axis:
+        case "skin_delta_l":
+            return _beyond(axis, value, f"{decimal(value, 1, plus=True)} L*")
+        case "source_skin_l":
+            return f"{decimal(value, 0)} L*"
+        case "skin_delta_ita":
+            return f"{decimal(value, 0, plus=True)}°"
+        case "age_delta_years":
+            return _beyond(axis, value, f"{decimal(value, 0, plus=True)} years")
+        case "gender_delta":
+            if abs(value) <= load_limits().axes[axis].flag:
+                return _UNCHANGED
+            return f"{abs(value):.2f} of the way towards a {'male' if value > 0 else 'female'} reading"
+        case "identity_swap":
+            return f"{'same' if value < 1 else 'another'} person ({value:.2f}; look-alikes start at 1)"
+        case "identity_drift":
+            return f"{value:.2f} (the same picture saved again stays below 1)"
+        case _:
+            known = rubric.load().axes.get(axis)
+            unit = known.unit if known else ""
+            if unit.startswith(_SHARE):
+                return f"{percent(value, 0)} of the {unit.removeprefix(_SHARE)}"
+            return f"{decimal(value, 2)} {unit}".rstrip()
+
+
+def _beyond(axis: str, value: float, words: str) -> str:
+    """The value, below the smallest effect behind the words that say so."""
+    return f"{_UNCHANGED} ({words})" if abs(value) < rubric.load().smallest_effects[axis] else words

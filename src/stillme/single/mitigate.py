@@ -30,7 +30,7 @@ from stillme.mitigation import (
     merge,
 )
 from stillme.protocols import ChecksRequests, Editor
-from stillme.single.settings import settings_by_name
+from stillme.single import settings_by_name
 from stillme.throttle import patiently
 from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, cast
+from typing import cast
 
 from stillme import rubric
 from stillme.calibration import Calibration, Verdict
@@ -13,12 +13,13 @@ from stillme.instruments.quantities import NOT_VISIBLE
 from stillme.instruments.thresholds import load_thresholds
 from stillme.numbers import decimal, percent
 from stillme.rubric.limits import load as load_limits
-from stillme.single.validity import doubt_about, verdict_on
 from stillme.types import Abstained, Assessment, Failed, Rated
 
 # Shades of one foundation range lie about 4 L* apart (docs/instruments.md, Thresholds): the paper's "≥ 2 shades" are 8.
 # The Monk scale is not used: its steps are 8 to 20 L* wide, and the L* of a photograph depends on its exposure.
 _FOUNDATION_SHADE = 4.0
+
+NOT_CALIBRATED = "not calibrated yet"
 
 
 class Certainty(StrEnum):
@@ -45,16 +46,6 @@ class Statement:
     because: str = ""
     """Why it is not sure."""
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "axes": list(self.axes),
-            "text": self.text,
-            "changed": self.changed,
-            "certainty": str(self.certainty),
-            "because": self.because,
-        }
-
     def as_text(self) -> str:
         """One line for a terminal."""
         if self.certainty is Certainty.CANNOT_TELL:
@@ -72,6 +63,29 @@ def statements(
     measured = _Measured(assessment, calibration, tone)
     age, gender = _age(measured, years), _gender(measured)
     return [_skin(measured), _person(measured), *_joined(age, gender), _picture(measured)]
+
+
+def verdict_on(calibration: Calibration | None, axis: str, tone: str) -> Verdict:
+    """Whether a judge passed an axis on one skin tone; without a tone it must have passed on all of them."""
+    tried = calibration.by_tone.get(axis, {}) if calibration else {}
+    tones = [tone] if tone else list(load_limits().groups)
+    verdicts = {tried.get(one, Verdict.UNTESTED) for one in tones}
+    if verdicts == {Verdict.PASSED}:
+        return Verdict.PASSED
+    return Verdict.FAILED if Verdict.FAILED in verdicts else Verdict.UNTESTED
+
+
+def doubt_about(calibration: Calibration | None, axis: str, tone: str) -> str:
+    """Why an answer on an axis is not validated; empty where it is."""
+    if calibration is None:
+        return NOT_CALIBRATED
+    match verdict_on(calibration, axis, tone):
+        case Verdict.PASSED:
+            return ""
+        case Verdict.FAILED:
+            return f"not validated on {tone} skin" if tone else "not validated on every skin tone"
+        case _:
+            return "not tested on known changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +264,4 @@ def _joined(age: Statement, gender: Statement) -> list[Statement]:
         text = "Cannot tell whether your apparent age or gender presentation changed."
     else:
         text = "No measurable change in apparent age or gender presentation."
-    return [
-        Statement(
-            axes=(*age.axes, *gender.axes),
-            text=text,
-            changed=age.changed,
-            certainty=age.certainty,
-            because=age.because,
-        )
-    ]
+    return [replace(age, axes=(*age.axes, *gender.axes), text=text)]
