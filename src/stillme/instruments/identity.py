@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stillme.colour import Floats
-from stillme.faces import Mesh, Picture
-from stillme.faces.chips import chip, recognition_chip
-from stillme.faces.networks import network
+from stillme.core.colour import Floats
+from stillme.instruments.faces import Mesh, Picture
+from stillme.instruments.faces.chips import chip, recognition_chip
+from stillme.instruments.faces.networks import network
 from stillme.instruments.thresholds import load_thresholds
 
 _SIDE = 224

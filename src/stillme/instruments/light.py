@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme.colour import Floats
-from stillme.faces.raster import Mask, blur, grow
+from stillme.core.colour import Floats
 from stillme.instruments import tones
+from stillme.instruments.faces.raster import Mask, blur, grow
 from stillme.instruments.scene import Parts, Person, View
 from stillme.instruments.skin import Skin
 from stillme.instruments.thresholds import load_thresholds
