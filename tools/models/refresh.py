@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SHIPPED = HERE.parents[1] / "src" / "stillme" / "calibration" / "shipped"
+SHIPPED = HERE.parents[1] / "src" / "stillme" / "findings" / "calibration" / "shipped"
 COLUMNS = ("id", "file", "race", "gender", "age", "licence", "label_origin")
 
 
