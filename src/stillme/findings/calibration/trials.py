@@ -116,7 +116,7 @@ def _null_answers(
     """One honest edit of each kind of each portrait, as an audit; the amounts vary over the portraits."""
     audit = build(
         editors={kind: HonestEditor(HonestEdit(kind=kind), portraits) for kind in honest.load().kinds},
-        judges=[{"use": judge, "parameters": parameters, "sentinel": {"share": 0.0}}],
+        judges=[{"use": judge, "parameters": parameters, "control_pairs": {"share": 0.0}}],
         portraits=portraits,
         prompts=[known.INSTRUCTION],
         factors=[],
@@ -130,7 +130,7 @@ def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, condi
     """Run one audit of known changes to its end and open it."""
     folder.mkdir(parents=True, exist_ok=True)
     # Every answer is known here, so none needs to be hidden among others.
-    asked = {"use": judge, "parameters": parameters, "sentinel": {"share": 0.0}}
+    asked = {"use": judge, "parameters": parameters, "control_pairs": {"share": 0.0}}
     whole: Tables = {"title": f"Calibration of {judge}", "judges": [asked], "estimates": {"factors": []}, **tables}
     whole["base"] = str(Path.cwd())  # paths among the judge's parameters were written for the current folder
     (folder / FILE).write_text(tomli_w.dumps(whole), "utf-8")

@@ -1,4 +1,4 @@
-"""What a run's hidden known answers say about a judge: right answers by axis and skin tone, and the alarm."""
+"""What a run's control pairs say about a judge: right answers by axis and skin tone, and the alarm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stillme.core.types import Interval, Json, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.intervals import wilson
 from stillme.runs.control_pairs.scoring import Expectations
-from stillme.runs.store import Store, StoredSentinel
+from stillme.runs.store import Store, StoredControlPair
 
 _CONFIDENCE = 0.95
 _EVERYONE = "everyone"
@@ -119,7 +119,7 @@ def known_answers(
     store: Store, name: str, judge: str, calibration: Mapping[str, Json] | None, planned: int
 ) -> KnownAnswers:
     """What the ledger says about a judge; `judge` is the key of its specification."""
-    rows = store.sentinels(judge)
+    rows = store.control_pairs(judge)
     expected = Expectations(calibration)
     by_axis = tuple(_by_axis(name, rows, expected))
     costs = [row.cost for row in rows]
@@ -136,7 +136,7 @@ def known_answers(
     )
 
 
-def _wrong_pairs(rows: Sequence[StoredSentinel]) -> str:
+def _wrong_pairs(rows: Sequence[StoredControlPair]) -> str:
     """A pair is wrong if any answer to it is."""
     answered = [[bool(answer["right"]) for answer in row.answers.values() if "right" in answer] for row in rows]
     answered = [answers for answers in answered if answers]
@@ -146,12 +146,12 @@ def _wrong_pairs(rows: Sequence[StoredSentinel]) -> str:
 def answered_by(store: Store, judges: Sequence[JudgeRecord]) -> Iterator[KnownAnswers]:
     """What is known of each judge that has answered a hidden pair."""
     for judge in judges:
-        answers = known_answers(store, judge.name, judge.spec.key, judge.calibration, judge.sentinels)
+        answers = known_answers(store, judge.name, judge.spec.key, judge.calibration, judge.control_pairs)
         if answers.answered:
             yield answers
 
 
-def _alarm(name: str, rows: Sequence[StoredSentinel], expected: Expectations) -> str:
+def _alarm(name: str, rows: Sequence[StoredControlPair], expected: Expectations) -> str:
     first = next((place for place, row in enumerate(rows) if row.alarms), None)
     if first is None:
         return ""
@@ -171,7 +171,7 @@ def _alarm(name: str, rows: Sequence[StoredSentinel], expected: Expectations) ->
     )
 
 
-def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) -> Iterator[RightAnswers]:
+def _by_axis(name: str, rows: Sequence[StoredControlPair], expected: Expectations) -> Iterator[RightAnswers]:
     cells: dict[tuple[str, Truth, str], list[tuple[str, Mapping[str, Json]]]] = {}
     for row in rows:
         for axis, answer in row.answers.items():

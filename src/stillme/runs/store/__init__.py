@@ -2,21 +2,21 @@
 
 from stillme.runs.store.assessments import AssessmentRow
 from stillme.runs.store.attempts import Attempt
+from stillme.runs.store.control_pairs import ControlPairRow, StoredControlPair
 from stillme.runs.store.edits import EditRow, StoredEdit
 from stillme.runs.store.features import FeatureRow
 from stillme.runs.store.ledger import Store, StoredAudit
-from stillme.runs.store.sentinels import SentinelRow, StoredSentinel
 from stillme.runs.store.summaries import Totals
 
 __all__ = [
     "AssessmentRow",
     "Attempt",
+    "ControlPairRow",
     "EditRow",
     "FeatureRow",
-    "SentinelRow",
     "Store",
     "StoredAudit",
+    "StoredControlPair",
     "StoredEdit",
-    "StoredSentinel",
     "Totals",
 ]

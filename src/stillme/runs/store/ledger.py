@@ -17,12 +17,13 @@ from stillme.core.files import whole
 from stillme.core.types import Assessment, Failed, Json
 from stillme.mitigation.features import Extraction
 from stillme.runs.store import assessments as assessment_rows
+from stillme.runs.store import control_pairs as control_pair_rows
 from stillme.runs.store import edits as edit_rows
 from stillme.runs.store import features as feature_rows
-from stillme.runs.store import sentinels as sentinel_rows
 from stillme.runs.store.assessments import AssessmentRow
 from stillme.runs.store.attempts import NONDETERMINISTIC, REPEATED, UNSAVABLE, Attempt, Attempts, Stage
 from stillme.runs.store.buckets import pictures_at
+from stillme.runs.store.control_pairs import ControlPairRow, StoredControlPair
 from stillme.runs.store.designs import Designs
 from stillme.runs.store.edits import EditRow, StoredEdit
 from stillme.runs.store.features import FeatureRow
@@ -35,7 +36,6 @@ from stillme.runs.store.places import HERE, PicturePlace, Places
 from stillme.runs.store.remembered import Remembered, as_json
 from stillme.runs.store.saved_rows import forget_rows, last_rows, note_rows, require_all_rows
 from stillme.runs.store.schema import create_tables, require_version
-from stillme.runs.store.sentinels import SentinelRow, StoredSentinel
 from stillme.runs.store.summaries import Summaries, Table
 from stillme.runs.store.writer_lock import writer_lock
 
@@ -54,7 +54,7 @@ _UNSAVABLE = (
 """What a row's own content can cause; a full or broken disk is none of these."""
 
 
-_Row = TypeVar("_Row", EditRow, AssessmentRow, SentinelRow, FeatureRow)
+_Row = TypeVar("_Row", EditRow, AssessmentRow, ControlPairRow, FeatureRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,31 +291,31 @@ class Store(Summaries):
 
     # -- pairs of known truth -------------------------------------------------------------------------------------
 
-    def add_sentinels(self, rows: Sequence[SentinelRow]) -> None:
+    def add_control_pairs(self, rows: Sequence[ControlPairRow]) -> None:
         """Append in one transaction. See `_append`."""
         now = _now()
 
-        def insert(row: SentinelRow) -> None:
-            values = sentinel_rows.values_of(row, self._remembered.spec(row.judge), now)
-            self._connection.execute(sentinel_rows.INSERT, values)
+        def insert(row: ControlPairRow) -> None:
+            values = control_pair_rows.values_of(row, self._remembered.spec(row.judge), now)
+            self._connection.execute(control_pair_rows.INSERT, values)
 
-        def as_failed(row: SentinelRow, failed: Failed) -> SentinelRow:
+        def as_failed(row: ControlPairRow, failed: Failed) -> ControlPairRow:
             return replace(row, assessment=Assessment(ratings=dict.fromkeys(row.assessment.ratings, failed)))
 
-        self._append("judge", "sentinel", rows, insert, as_failed)
+        self._append("judge", "control_pair", rows, insert, as_failed)
 
-    def finished_sentinels(self, keys: Sequence[str]) -> set[str]:
+    def finished_control_pairs(self, keys: Sequence[str]) -> set[str]:
         """Which of these need no more work."""
-        return self._finished("sentinel", keys)
+        return self._finished("control_pair", keys)
 
-    def failed_sentinels(self, keys: Sequence[str]) -> set[str]:
+    def failed_control_pairs(self, keys: Sequence[str]) -> set[str]:
         """Which of these have failed, whether or not they succeeded later."""
-        return self._failed("sentinel", keys)
+        return self._failed("control_pair", keys)
 
-    def sentinels(self, judge: str) -> list[StoredSentinel]:
+    def control_pairs(self, judge: str) -> list[StoredControlPair]:
         """What a judge's specification answered to pairs of known truth, in the order of saving."""
-        query = f"SELECT {sentinel_rows.READ} FROM sentinel WHERE judge = ? AND final = 1 ORDER BY id"
-        return [sentinel_rows.stored(*columns) for columns in self._connection.execute(query, (judge,))]
+        query = f"SELECT {control_pair_rows.READ} FROM control_pair WHERE judge = ? AND final = 1 ORDER BY id"
+        return [control_pair_rows.stored(*columns) for columns in self._connection.execute(query, (judge,))]
 
     # -- features -------------------------------------------------------------------------------------------------
 
@@ -434,7 +434,7 @@ class Store(Summaries):
             return assessment_rows.in_words(said)
         if table == "feature":
             return feature_rows.said(self.features([key])[key])
-        query = "SELECT answers FROM sentinel WHERE key = ? AND final = 1"
+        query = "SELECT answers FROM control_pair WHERE key = ? AND final = 1"
         return str(self._connection.execute(query, (key,)).fetchone()[0])
 
     def _finished(self, table: Table, keys: Sequence[str]) -> set[str]:

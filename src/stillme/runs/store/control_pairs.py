@@ -12,12 +12,12 @@ _COLUMNS = (
     "key, final, judge, number, pair, subject, tone, prompt, source, edited, answers, chart, answered_before, error,"
     " raw, effective, attempts, seconds, cost, at"
 )
-INSERT = f"INSERT INTO sentinel ({_COLUMNS}) VALUES ({','.join('?' * len(_COLUMNS.split(',')))})"
+INSERT = f"INSERT INTO control_pair ({_COLUMNS}) VALUES ({','.join('?' * len(_COLUMNS.split(',')))})"
 READ = "number, pair, subject, tone, answers, chart, answered_before, cost, effective"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentinelRow:
+class ControlPairRow:
     """A judge's answer to a pair of known truth, ready to be saved."""
 
     key: str
@@ -56,7 +56,7 @@ class SentinelRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSentinel:
+class StoredControlPair:
     """An answer to a pair of known truth, as saved."""
 
     number: int
@@ -75,7 +75,7 @@ class StoredSentinel:
         return [name for name, (level, limit) in self.chart.items() if level >= limit]
 
 
-def values_of(row: SentinelRow, judge: str, now: str) -> tuple[Json, ...]:
+def values_of(row: ControlPairRow, judge: str, now: str) -> tuple[Json, ...]:
     """The row as columns."""
     assessment = row.assessment
     failure = assessment.failure
@@ -97,10 +97,10 @@ def stored(
     answered_before: int,
     cost: float,
     effective: str,
-) -> StoredSentinel:
+) -> StoredControlPair:
     """The row of `READ`."""
     unknown = json.loads(effective).get("cost") == "unknown"
-    return StoredSentinel(
+    return StoredControlPair(
         number=number,
         pair=pair,
         subject=subject,

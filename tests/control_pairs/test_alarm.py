@@ -19,7 +19,7 @@ from stillme.runs import Run
 from stillme.runs.control_pairs.pairs import drawn
 from stillme.runs.control_pairs.scoring import FALSE_ALARMS, Chart, Charts, Expectations
 from stillme.runs.status import status_of
-from tests.sentinels.conftest import AXES, Knowing, Make
+from tests.control_pairs.conftest import AXES, Knowing, Make
 
 
 def simulated(acceptable: Sequence[float], limit: int, errors: Sequence[float], runs: int) -> float:
