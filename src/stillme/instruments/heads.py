@@ -33,7 +33,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ReadingChange:
     """How far a reading moved between two pictures of one person."""
 
     value: float
@@ -49,11 +49,11 @@ class Conformal:
     least: float
     """Added to the disagreement, so that heads that agree by chance are not believed blindly."""
 
-    def difference(self, before: Doubles, after: Doubles) -> Difference:
+    def difference(self, before: Doubles, after: Doubles) -> ReadingChange:
         """The mean difference over the heads, with its interval."""
         moved = after - before
         spread = float(moved.std(ddof=1)) + self.least
-        return Difference(value=float(moved.mean()), half_width=self.factor * spread)
+        return ReadingChange(value=float(moved.mean()), half_width=self.factor * spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

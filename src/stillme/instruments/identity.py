@@ -25,7 +25,7 @@ _MEAN = np.array([93.5940, 104.7624, 129.1863], dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Description:
+class FaceDescription:
     """One face as two networks describe it."""
 
     identity: Floats
@@ -39,9 +39,9 @@ class Description:
         return np.concatenate([self.identity, self.appearance])
 
 
-def describe(rgb: Picture, mesh: Mesh) -> Description:
+def describe(rgb: Picture, mesh: Mesh) -> FaceDescription:
     """Read a face that the mesh was fitted to."""
-    return Description(identity=embed(rgb, mesh), appearance=_appearance(rgb, mesh))
+    return FaceDescription(identity=embed(rgb, mesh), appearance=_appearance(rgb, mesh))
 
 
 def embed(rgb: Picture, mesh: Mesh) -> Floats:

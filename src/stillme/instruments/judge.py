@@ -15,12 +15,12 @@ from stillme.core import protocols
 from stillme.core.errors import UnreadableImage
 from stillme.core.protocols import JudgeCapabilities, Needs, spec_of
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated, Rating, Spec, digest
-from stillme.instruments.cards import Card, cards
+from stillme.instruments.cards import InstrumentCard, cards
 from stillme.instruments.quantities import IDENTITY, NOT_VISIBLE, QUANTITIES, SCALES, SOURCE_SKIN
 from stillme.instruments.thresholds import load_thresholds, step
 
 if TYPE_CHECKING:
-    from stillme.instruments.measurements import Measurements, Source
+    from stillme.instruments.measurements import Measurements, PreparedSource
 
 VERSION = "3"
 
@@ -30,7 +30,7 @@ _ALIKE = 256
 """Assessments that are kept for pairs of the same two pictures."""
 
 
-class Parameters(protocols.Parameters):
+class InstrumentParameters(protocols.Parameters):
     """What an audit may set."""
 
     cache: int = Field(default=64, ge=1, exclude=True)
@@ -40,11 +40,11 @@ class Parameters(protocols.Parameters):
 class Instruments:
     """Measures skin, identity, apparent age and gender presentation, and the size of the edit, offline."""
 
-    Parameters: ClassVar[type[BaseModel]] = Parameters
+    Parameters: ClassVar[type[BaseModel]] = InstrumentParameters
     needs: ClassVar[Needs] = Needs()
 
-    def __init__(self, parameters: Parameters | None = None) -> None:
-        chosen = parameters or Parameters()
+    def __init__(self, parameters: InstrumentParameters | None = None) -> None:
+        chosen = parameters or InstrumentParameters()
         self.spec: Spec = spec_of("instruments", f"{VERSION}-{_fingerprint()}", chosen)
         self.capabilities = JudgeCapabilities(
             kind="instrument",
@@ -62,7 +62,7 @@ class Instruments:
         for pair in pairs:
             yield self._assess(pair)
 
-    def cards(self) -> Sequence[Card]:
+    def cards(self) -> Sequence[InstrumentCard]:
         """The validity card of each instrument."""
         return cards()
 
@@ -91,7 +91,7 @@ class Instruments:
         return Assessment(ratings=_ratings(measured, years), effective=measured.details)
 
 
-def _prepared(image: ImageFile) -> Source:
+def _prepared(image: ImageFile) -> PreparedSource:
     from stillme.instruments.measurements import prepare
 
     return prepare(image.path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core.types import Assessment, Pair
-from stillme.runs.control_pairs.asking import Answer, ControlPair, ControlPairs, ControlTask
+from stillme.runs.control_pairs.asking import ControlAnswer, ControlPair, ControlPairs, ControlTask
 from stillme.runs.store import AssessmentRow, Store
 from stillme.work.loop import missing
 from stillme.work.shards import Shard
@@ -64,7 +64,7 @@ class Answers:
         if real:
             self._store.add_assessments(real)
         known = [
-            Answer(
+            ControlAnswer(
                 task=answer.task,
                 assessment=answer.assessment,
                 attempts=answer.attempts,

@@ -97,7 +97,7 @@ def _as(model: ImageFile, picture: Image.Image, pictures: Pictures) -> ImageFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ControlAnswer:
     """What a judge said to a control pair, and what that took."""
 
     task: ControlTask
@@ -172,7 +172,7 @@ class ControlPairs:
         """All of them, whether or not they were asked."""
         return planned(self._named, self._audit)
 
-    def save(self, answers: Sequence[Answer]) -> None:
+    def save(self, answers: Sequence[ControlAnswer]) -> None:
         """Keep the answers, and raise an alarm if they are worse than the judge's calibration explains."""
         rows: list[ControlPairRow] = []
         before = bool(self._charts.alarms)

@@ -40,7 +40,7 @@ class RightAnswers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class RightCount:
     """Right answers of one kind, on all axes."""
 
     right: int = 0
@@ -49,7 +49,7 @@ class Counted:
     calibrated: bool = False
 
     @property
-    def wrong(self) -> Counted:
+    def wrong(self) -> RightCount:
         """The others, as if they were what is counted."""
         return replace(self, right=self.answers - self.right, expected=self.answers - self.expected)
 
@@ -65,9 +65,9 @@ class KnownAnswers:
     judge: str
     planned: int
     answered: int
-    changes: Counted
+    changes: RightCount
     """Changes that were noticed."""
-    unchanged: Counted
+    unchanged: RightCount
     """Axes that were left alone, where nothing had changed."""
     by_axis: tuple[RightAnswers, ...]
     alarm: str
@@ -109,7 +109,7 @@ class KnownAnswers:
         }
 
 
-def _compared(counted: Counted) -> str:
+def _compared(counted: RightCount) -> str:
     expected = numbers.decimal(counted.expected, 0 if counted.expected >= 10 else 1)
     source = "expected from its calibration" if counted.calibrated else "by the limits; it was never calibrated"
     return f"{expected} {source}"
@@ -203,9 +203,9 @@ def _share(right: int, answers: int, portraits: int) -> Interval | NotEstimable:
     return Interval(value=right / answers, low=low, high=high, confidence=_CONFIDENCE, method="Wilson by portrait")
 
 
-def _counted(by_axis: Sequence[RightAnswers], truth: Truth) -> Counted:
+def _counted(by_axis: Sequence[RightAnswers], truth: Truth) -> RightCount:
     rows = [row for row in by_axis if row.truth == truth and row.tone == _EVERYONE]
-    return Counted(
+    return RightCount(
         right=sum(row.right for row in rows),
         answers=sum(row.answers for row in rows),
         expected=sum(row.expected * row.answers for row in rows),
