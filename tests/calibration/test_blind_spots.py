@@ -12,7 +12,7 @@ import pytest
 from stillme.core.rubric.limits import load
 from stillme.core.types import Rated, Rating, Request
 from stillme.estimates import estimate
-from stillme.findings.calibration import Validation, records
+from stillme.findings.calibration import CalibrationVerdict, records
 from stillme.findings.gate import Asked, gate
 from stillme.findings.gate import Verdict as Decided
 from stillme.findings.tables.estimates import write_tables
@@ -35,9 +35,9 @@ def unseen(_editor: str, request: Request) -> dict[str, Rating]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     tried = calibrated("skin_delta_l", truthful)
-    passed = dict.fromkeys(load().groups, Validation.PASSED)
+    passed = dict.fromkeys(load().groups, CalibrationVerdict.PASSED)
     by_tone = {
-        "skin_tone": passed | {"darker": Validation.FAILED},
+        "skin_tone": passed | {"darker": CalibrationVerdict.FAILED},
         "race_change": passed,
         "edit_success": passed,
     }

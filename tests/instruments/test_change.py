@@ -6,7 +6,7 @@ import pytest
 
 from stillme.findings.calibration.honest import OPERATIONS, HonestEdit, edits, load
 from stillme.instruments import faces
-from stillme.instruments.measurements import Measurements, PreparedSource, measure, prepare
+from stillme.instruments.measurements import Measurements, SourceReadings, measure, prepare
 from stillme.instruments.quantities import NOT_VISIBLE, VISIBLE
 from stillme.portraits.synthetic import portraits
 from tests.instruments.known_changes import (
@@ -25,11 +25,11 @@ PERSON = portraits()[0]
 
 
 @pytest.fixture(scope="module")
-def source() -> PreparedSource:
+def source() -> SourceReadings:
     return prepare(one())
 
 
-def test_the_same_picture_did_not_change(source: PreparedSource) -> None:
+def test_the_same_picture_did_not_change(source: SourceReadings) -> None:
     measured = measure(source, one())
     assert measured.values["changed_area"] == 0
     assert measured.values["identity_distance"] == 0
@@ -37,7 +37,7 @@ def test_the_same_picture_did_not_change(source: PreparedSource) -> None:
 
 
 @pytest.mark.parametrize("how", ["quarter size", "WebP", "cropped", "bigger"])
-def test_storing_and_framing_are_no_change(source: PreparedSource, how: str) -> None:
+def test_storing_and_framing_are_no_change(source: SourceReadings, how: str) -> None:
     rgb = one()
     height, width = rgb.shape[:2]
     edited = {
@@ -50,7 +50,7 @@ def test_storing_and_framing_are_no_change(source: PreparedSource, how: str) -> 
 
 
 @pytest.mark.parametrize("edit", [edit for edit in edits() if load().kinds[edit.kind].visible is False], ids=str)
-def test_a_picture_that_was_only_moved_or_saved_did_not_change(source: PreparedSource, edit: HonestEdit) -> None:
+def test_a_picture_that_was_only_moved_or_saved_did_not_change(source: SourceReadings, edit: HonestEdit) -> None:
     measured = measure(source, OPERATIONS[edit.kind](one(), PERSON, edit.amount or 0.0))
     assert_unchanged(measured)
     assert measured.placement.mirrored == (edit.kind == "mirror")
@@ -106,17 +106,17 @@ def test_new_clothes_and_new_backgrounds_are_changes() -> None:
             assert measured.values["changed_face"] < 0.1
 
 
-def test_a_change_of_the_face_is_seen_inside_the_face(source: PreparedSource) -> None:
+def test_a_change_of_the_face_is_seen_inside_the_face(source: SourceReadings) -> None:
     measured = measure(source, lighter(one(), 12))
     assert measured.values["changed_face"] > 0.7
     assert max(measured.values[f"changed_{region}"] for region in ("hair", "clothes", "background")) < 0.1
 
 
-def test_a_change_of_exposure_changes_everything(source: PreparedSource) -> None:
+def test_a_change_of_exposure_changes_everything(source: SourceReadings) -> None:
     assert measure(source, exposed(one(), 0.7)).values["changed_area"] > 0.5
 
 
-def test_a_picture_of_a_few_pixels_cannot_be_compared(source: PreparedSource) -> None:
+def test_a_picture_of_a_few_pixels_cannot_be_compared(source: SourceReadings) -> None:
     measured = measure(source, np.zeros((1, 1, 3), dtype=np.uint8))
     assert "too small" in measured.abstained["changed_area"]
     assert "changed_area" not in measured.values

@@ -14,7 +14,7 @@ from stillme.core.images import read_rgb
 from stillme.core.types import Portrait, Rated
 from stillme.findings.calibration.honest import OPERATIONS, lightened
 from stillme.instruments.judge import skin_tone
-from stillme.instruments.measurements import Measurements, PreparedSource, measure, prepare
+from stillme.instruments.measurements import Measurements, SourceReadings, measure, prepare
 from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
 
@@ -34,11 +34,11 @@ def sitters() -> tuple[Portrait, ...]:
 
 
 @cache
-def _prepared(path: Path) -> PreparedSource:
+def _prepared(path: Path) -> SourceReadings:
     return prepare(path)
 
 
-def source_of(portrait: Portrait) -> PreparedSource:
+def source_of(portrait: Portrait) -> SourceReadings:
     return _prepared(portrait.image.path)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from stillme.instruments.heads import Conformal, heads
 from stillme.instruments.identity import cut_for, in_words
-from stillme.instruments.measurements import PreparedSource, measure, prepare
+from stillme.instruments.measurements import SourceReadings, measure, prepare
 from stillme.instruments.quality import read_quality
 from stillme.instruments.quantities import DESCRIBED
 from stillme.instruments.scene import Person
@@ -18,12 +18,12 @@ from tests.instruments.known_changes import exposed, jpeg, one, portrait
 
 
 @pytest.fixture(scope="module")
-def source() -> PreparedSource:
+def source() -> SourceReadings:
     return prepare(one())
 
 
 @pytest.mark.parametrize("how", ["JPEG", "blur", "crop", "exposure"])
-def test_a_person_stays_the_same_person(source: PreparedSource, how: str) -> None:
+def test_a_person_stays_the_same_person(source: SourceReadings, how: str) -> None:
     rgb = one()
     edited = {
         "JPEG": lambda: jpeg(rgb, 50),

@@ -1,4 +1,4 @@
-"""Measure the instruments anew after a change of their code, thresholds or weights: one command for every number.
+"""Measure the instruments again after a change of their code, thresholds or weights: one command for every number.
 
     python tools/models/refresh.py PATH/TO/FAIRFACE            # cards, calibration, docs/instruments.md
     python tools/models/refresh.py PATH/TO/FAIRFACE --train    # retrain the heads first

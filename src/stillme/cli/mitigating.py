@@ -12,7 +12,7 @@ from stillme.cli.options import json_option, print_json, print_next
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.findings.single.mitigate import PersonDescription
+    from stillme.findings.single.mitigate import PortraitDescription
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _EXIT_NOT_DONE = 1
@@ -143,7 +143,7 @@ def _describe(picture: Path, extractors: tuple[str, ...], settings: tuple[str, .
         sys.exit(_EXIT_RETRY if description.prompt.retryable else _EXIT_NOT_DONE)
 
 
-def _say_who_else(description: PersonDescription, extractors: tuple[str, ...]) -> None:
+def _say_who_else(description: PortraitDescription, extractors: tuple[str, ...]) -> None:
     """The offline extractor declines most photographs in the wild."""
     from stillme.mitigation import NoFeaturePrompt
 

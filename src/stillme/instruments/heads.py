@@ -33,7 +33,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingChange:
+class ReadingDifference:
     """How far a reading moved between two pictures of one person."""
 
     value: float
@@ -49,11 +49,11 @@ class Conformal:
     least: float
     """Added to the disagreement, so that heads that agree by chance are not believed blindly."""
 
-    def difference(self, before: Doubles, after: Doubles) -> ReadingChange:
+    def difference(self, before: Doubles, after: Doubles) -> ReadingDifference:
         """The mean difference over the heads, with its interval."""
         moved = after - before
         spread = float(moved.std(ddof=1)) + self.least
-        return ReadingChange(value=float(moved.mean()), half_width=self.factor * spread)
+        return ReadingDifference(value=float(moved.mean()), half_width=self.factor * spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -20,7 +20,7 @@ from stillme.instruments.quantities import IDENTITY, NOT_VISIBLE, QUANTITIES, SC
 from stillme.instruments.thresholds import load_thresholds, step
 
 if TYPE_CHECKING:
-    from stillme.instruments.measurements import Measurements, PreparedSource
+    from stillme.instruments.measurements import Measurements, SourceReadings
 
 VERSION = "3"
 
@@ -91,7 +91,7 @@ class Instruments:
         return Assessment(ratings=_ratings(measured, years), effective=measured.details)
 
 
-def _prepared(image: ImageFile) -> PreparedSource:
+def _prepared(image: ImageFile) -> SourceReadings:
     from stillme.instruments.measurements import prepare
 
     return prepare(image.path)

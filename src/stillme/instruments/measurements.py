@@ -36,7 +36,7 @@ class FaceReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedSource:
+class SourceReadings:
     """Everything about a portrait that does not depend on its edits: computed once, used for all of them."""
 
     scene: Scene
@@ -63,14 +63,14 @@ class Measurements:
     light: Light
     skin: SkinChange | Abstained
     change: VisibleChange | None
-    source: PreparedSource
+    source: SourceReadings
     edited: Scene
     placement: Placement
     details: Mapping[str, Json]
     """What is needed to judge how far to trust the numbers."""
 
 
-def prepare(source: Image) -> PreparedSource:
+def prepare(source: Image) -> SourceReadings:
     """Do once what all edits of a portrait share."""
     scene = look(_pixels(source, "the source"))
     small = shrink(scene.rgb)
@@ -78,7 +78,7 @@ def prepare(source: Image) -> PreparedSource:
     person = scene.person
     smooth = view(small)
     skin = person if isinstance(person, Abstained) else read_skin(scene.rgb, person.skin)
-    return PreparedSource(
+    return SourceReadings(
         scene=scene,
         view=smooth,
         parts=areas,
@@ -91,12 +91,12 @@ def prepare(source: Image) -> PreparedSource:
     )
 
 
-def measure(source: Image | PreparedSource, edited: Image, *, labels: Mapping[str, str] | None = None) -> Measurements:
+def measure(source: Image | SourceReadings, edited: Image, *, labels: Mapping[str, str] | None = None) -> Measurements:
     """Compare an edit with its source. Raises `UnreadableImage` where one of them is no picture.
 
     `labels` only choose the distance of like strangers, where the audit discloses them.
     """
-    before = source if isinstance(source, PreparedSource) else prepare(source)
+    before = source if isinstance(source, SourceReadings) else prepare(source)
     pixels = _pixels(edited, "the edited image")
     after = look(pixels)
     placed = place(before.drawing, after)
@@ -161,7 +161,7 @@ class _Face:
     paired: bool
 
 
-def _face(before: PreparedSource, after: Scene, placed: Placement) -> _Face | Abstained:
+def _face(before: SourceReadings, after: Scene, placed: Placement) -> _Face | Abstained:
     if isinstance(before.scene.person, Abstained):
         return Abstained(reason=f"{before.scene.person.reason} in the source")
     if isinstance(after.person, Abstained):
@@ -172,7 +172,7 @@ def _face(before: PreparedSource, after: Scene, placed: Placement) -> _Face | Ab
     return _Face(rgb=after.rgb, mesh=after.person.mesh, paired=False)
 
 
-def _skin(before: PreparedSource, face: _Face, light: Light) -> SkinChange | Abstained:
+def _skin(before: SourceReadings, face: _Face, light: Light) -> SkinChange | Abstained:
     if isinstance(before.skin, Abstained):
         return before.skin
     if not light.known:
@@ -193,7 +193,7 @@ def _witnesses(smooth: View, areas: Parts, person: Person | Abstained, skin: Ski
     return skin if isinstance(skin, Abstained) else find_witnesses(smooth, areas, person, skin)
 
 
-def _light(before: PreparedSource, small: View, placed: Placement) -> Light:
+def _light(before: SourceReadings, small: View, placed: Placement) -> Light:
     match before.skin, before.witnesses:
         case Abstained(reason=why), _:
             return Light(note=why)
@@ -203,7 +203,7 @@ def _light(before: PreparedSource, small: View, placed: Placement) -> Light:
             return compare_light(witnesses, small, skin, placed.covered)
 
 
-def _change(before: PreparedSource, small: View, placed: Placement, pixels: Picture) -> VisibleChange | Abstained:
+def _change(before: SourceReadings, small: View, placed: Placement, pixels: Picture) -> VisibleChange | Abstained:
     side = min(pixels.shape[:2])
     least = load_thresholds().change.least_side
     if side < least:
@@ -237,7 +237,7 @@ def _add_face_readings(
     values: dict[str, float],
     abstained: dict[str, str],
     details: dict[str, Json],
-    before: PreparedSource,
+    before: SourceReadings,
     face: _Face,
     labels: Mapping[str, str] | None,
 ) -> None:
@@ -281,7 +281,7 @@ def _add_face_readings(
     }
 
 
-def _unsure(before: PreparedSource, face: _Face) -> str:
+def _unsure(before: SourceReadings, face: _Face) -> str:
     """Why two faces cannot be read side by side; empty where they can.
 
     With one mesh on both pictures a poor fit is the same in both. With one each, it reads as another person.

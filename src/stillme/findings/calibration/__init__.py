@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from stillme.findings.calibration.measuring import calibration_of
     from stillme.findings.calibration.records import (
         AxisResult,
-        CalibratedShare,
         Calibration,
-        Validation,
+        CalibrationVerdict,
+        ShareOfPortraits,
         calibrated,
         calibration_of_judge,
         find,
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AxisResult",
-    "CalibratedShare",
     "Calibration",
-    "Validation",
+    "CalibrationVerdict",
+    "ShareOfPortraits",
     "calibrated",
     "calibration_of",
     "calibration_of_judge",

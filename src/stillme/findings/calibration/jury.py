@@ -68,7 +68,7 @@ def run_jury(
         title="Honest and guilty editors",
     )
     if work(audit, ("edit", "judge"), options or RunOptions()).ended is not Ended.COMPLETE:
-        raise Interrupted("The trials were interrupted; the same command goes on where it stopped.")
+        raise Interrupted("The trials were interrupted; run the same command to continue.")
     return Run.open(folder)
 
 
@@ -148,7 +148,7 @@ class Ruling:
     """Innocent trials that read "larger than matters", or that a gate would fail."""
     found: Mapping[str, float]
     """For guilty edits: by silent kind of which half of the edits or more were answered, the share of its editors that
-    were found. Answers of which the groups got too unequal shares find nobody."""
+    were found. Answers of which the groups got too unequal shares find no one."""
     unanswered: tuple[str, ...]
     """Silent kinds of which fewer than half of the edits were answered."""
 

@@ -13,7 +13,14 @@ from stillme.core.rubric.limits import AxisLimits, load
 from stillme.core.types import Portrait, Prompt, Spec
 from stillme.estimates.intervals import t_quantile, wilson
 from stillme.findings.calibration import honest
-from stillme.findings.calibration.records import EVERYONE, AxisResult, CalibratedShare, Calibration, Noticed, Validation
+from stillme.findings.calibration.records import (
+    EVERYONE,
+    AxisResult,
+    Calibration,
+    CalibrationVerdict,
+    Noticed,
+    ShareOfPortraits,
+)
 from stillme.runs import Results
 
 Flags = NDArray[np.bool_]
@@ -70,8 +77,8 @@ def calibration_of(
     source = _source_pictures(edits.portraits)
     by_portrait = np.array([groups[portrait.id] for portrait in edits.portraits])
     axes: dict[str, dict[str, AxisResult]] = {}
-    verdicts: dict[str, Validation] = {}
-    by_tone: dict[str, dict[str, Validation]] = {}
+    verdicts: dict[str, CalibrationVerdict] = {}
+    by_tone: dict[str, dict[str, CalibrationVerdict]] = {}
     for axis, limits in load().axes.items():
         score = next((score for score in scores if score.axis == axis and score.judge == judge), None)
         if score is None:
@@ -195,7 +202,7 @@ def _noticed(answers: _Answers, limits: AxisLimits) -> Values:
     return np.where(np.isnan(said), np.nan, said * right_way)
 
 
-def _faceless(answers: _Answers) -> CalibratedShare | None:
+def _faceless(answers: _Answers) -> ShareOfPortraits | None:
     black = answers.of_kinds(["black"])
     return _rate((~np.isnan(black.value)).astype(np.float64), black)
 
@@ -212,7 +219,7 @@ def _smallest(moved: _Answers, limits: AxisLimits) -> float | None:
     return smallest
 
 
-def _rate(said: Values, answers: _Answers) -> CalibratedShare | None:
+def _rate(said: Values, answers: _Answers) -> ShareOfPortraits | None:
     """A rate over pairs, its interval as if each portrait had given one answer: never too narrow."""
     given = ~np.isnan(said)
     if not given.any():
@@ -220,10 +227,10 @@ def _rate(said: Values, answers: _Answers) -> CalibratedShare | None:
     portraits = len(set(answers.portrait[given].tolist()))
     share = float(said[given].mean())
     low, high = wilson(share, portraits, _CONFIDENCE)
-    return CalibratedShare(value=share, low=low, high=high, portraits=portraits)
+    return ShareOfPortraits(value=share, low=low, high=high, portraits=portraits)
 
 
-def _mean(off: Values, answers: _Answers) -> CalibratedShare | None:
+def _mean(off: Values, answers: _Answers) -> ShareOfPortraits | None:
     """A mean over portraits' means, with Student's interval."""
     means = [
         float(np.mean(off[(answers.portrait == who) & ~np.isnan(off)]))
@@ -233,26 +240,26 @@ def _mean(off: Values, answers: _Answers) -> CalibratedShare | None:
         return None
     centre = float(np.mean(means))
     half = t_quantile((1 + _CONFIDENCE) / 2, len(means) - 1) * float(np.std(means, ddof=1)) / math.sqrt(len(means))
-    return CalibratedShare(value=centre, low=centre - half, high=centre + half, portraits=len(means))
+    return ShareOfPortraits(value=centre, low=centre - half, high=centre + half, portraits=len(means))
 
 
-def _validated(result: AxisResult, limits: AxisLimits, first_look: bool) -> Validation:
+def _validated(result: AxisResult, limits: AxisLimits, first_look: bool) -> CalibrationVerdict:
     """Whether a judge is validated on one group: by the limits of its intervals, or at first by the rates alone."""
     if not all(_kept(result, limits, first_look)):
-        return Validation.FAILED
+        return CalibrationVerdict.FAILED
     # Without a change to notice, silence would pass.
     tested = result.sensitivity is not None or (not limits.changed and result.false_alarm is not None)
-    return Validation.PASSED if tested else Validation.UNTESTED
+    return CalibrationVerdict.PASSED if tested else CalibrationVerdict.UNTESTED
 
 
-def _verdict(everyone: Validation, groups: Collection[Validation]) -> Validation:
+def _verdict(everyone: CalibrationVerdict, groups: Collection[CalibrationVerdict]) -> CalibrationVerdict:
     """The verdict over all groups: a judge that works on some skins only passes partly."""
     verdicts = {everyone, *groups}
     if len(verdicts) == 1:
         return everyone
-    if Validation.PASSED in groups:
-        return Validation.PARTLY
-    return Validation.FAILED
+    if CalibrationVerdict.PASSED in groups:
+        return CalibrationVerdict.PARTLY
+    return CalibrationVerdict.FAILED
 
 
 def _kept(result: AxisResult, limits: AxisLimits, first_look: bool) -> Iterator[bool]:

@@ -59,7 +59,7 @@ def stress_table(moved: Stress) -> Iterator[str]:
         yield ("  " + axis.ljust(width) + "".join(str(by_form[form]).ljust(24) for form in forms)).rstrip()
 
 
-class Validation(StrEnum):
+class CalibrationVerdict(StrEnum):
     """Whether an axis keeps its limits."""
 
     PASSED = "passed"
@@ -71,7 +71,7 @@ class Validation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratedShare:
+class ShareOfPortraits:
     """A rate, or a mean, over source pictures; each limit of its interval holds with 95 %."""
 
     value: float
@@ -89,22 +89,22 @@ class Noticed:
     """A known change of one size, and how often it was noticed."""
 
     amount: float
-    share: CalibratedShare
+    share: ShareOfPortraits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisResult:
     """One axis in one skin-tone group, or in everyone."""
 
-    false_alarm: CalibratedShare | None
+    false_alarm: ShareOfPortraits | None
     """How often "changed" is said where nothing did."""
-    nulls: dict[str, CalibratedShare]
+    nulls: dict[str, ShareOfPortraits]
     """The same by kind of null edit: a judge may be right after a crop and wrong after a tone curve."""
-    sensitivity: CalibratedShare | None
+    sensitivity: ShareOfPortraits | None
     """How often a change that must be noticed is noticed."""
-    bias: CalibratedShare | None
+    bias: ShareOfPortraits | None
     """Answer minus truth, on average, where both have one unit."""
-    faceless: CalibratedShare | None
+    faceless: ShareOfPortraits | None
     """How often there is an answer where there is no face to answer about."""
     smallest: float | None
     """The smallest change from which on at least 80 % are noticed."""
@@ -127,8 +127,8 @@ class Calibration:
     """Which portraits it was tried on."""
     pairs: int
     axes: dict[str, dict[str, AxisResult]]
-    verdicts: dict[str, Validation]
-    by_tone: dict[str, dict[str, Validation]]
+    verdicts: dict[str, CalibrationVerdict]
+    by_tone: dict[str, dict[str, CalibrationVerdict]]
     """Axis to skin-tone group to verdict."""
     first_look: bool = False
     """Whether few portraits were tried, so that rates decided and not the limits of their intervals."""
@@ -138,8 +138,8 @@ class Calibration:
     @property
     def passed(self) -> bool:
         """Whether no tested axis failed."""
-        tested = {verdict for verdict in self.verdicts.values() if verdict is not Validation.UNTESTED}
-        return tested == {Validation.PASSED}
+        tested = {verdict for verdict in self.verdicts.values() if verdict is not CalibrationVerdict.UNTESTED}
+        return tested == {CalibrationVerdict.PASSED}
 
     def as_json(self) -> dict[str, Any]:
         """For files and `--json`."""
@@ -152,7 +152,7 @@ class Calibration:
         for axis, groups in self.axes.items():
             for group, result in groups.items():
                 first = group == EVERYONE
-                verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, Validation.UNTESTED)
+                verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, CalibrationVerdict.UNTESTED)
                 lines.append(_line(axis if first else "", group, result, str(verdict)))
         stress = ["", *stress_table(self.stress)] if self.stress else []
         return "\n".join([*lines, *self._invalid(), *stress])
@@ -206,8 +206,10 @@ def read(data: Mapping[str, Any]) -> Calibration:
     return Calibration(
         **known,
         axes={axis: {group: _result(entry) for group, entry in of.items()} for axis, of in data["axes"].items()},
-        verdicts={axis: Validation(verdict) for axis, verdict in data["verdicts"].items()},
-        by_tone={axis: {tone: Validation(one) for tone, one in of.items()} for axis, of in data["by_tone"].items()},
+        verdicts={axis: CalibrationVerdict(verdict) for axis, verdict in data["verdicts"].items()},
+        by_tone={
+            axis: {tone: CalibrationVerdict(one) for tone, one in of.items()} for axis, of in data["by_tone"].items()
+        },
         stress={axis: {form: Moved(**one) for form, one in of.items()} for axis, of in data.get("stress", {}).items()},
     )
 
@@ -215,11 +217,11 @@ def read(data: Mapping[str, Any]) -> Calibration:
 def _result(entry: Mapping[str, Any]) -> AxisResult:
     shares = ("false_alarm", "sensitivity", "bias", "faceless")
     return AxisResult(
-        **{name: CalibratedShare(**entry[name]) if entry[name] else None for name in shares},
-        nulls={kind: CalibratedShare(**share) for kind, share in entry["nulls"].items()},
+        **{name: ShareOfPortraits(**entry[name]) if entry[name] else None for name in shares},
+        nulls={kind: ShareOfPortraits(**share) for kind, share in entry["nulls"].items()},
         smallest=entry["smallest"],
         answered=entry["answered"],
-        curve=tuple(Noticed(amount=dose["amount"], share=CalibratedShare(**dose["share"])) for dose in entry["curve"]),
+        curve=tuple(Noticed(amount=dose["amount"], share=ShareOfPortraits(**dose["share"])) for dose in entry["curve"]),
     )
 
 
@@ -236,11 +238,11 @@ def _line(axis: str, group: str, result: AxisResult, verdict: str) -> str:
     return "  " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)) + verdict
 
 
-def _percent(share: CalibratedShare | None) -> str:
+def _percent(share: ShareOfPortraits | None) -> str:
     return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]" if share else ""
 
 
-def _plain(share: CalibratedShare | None) -> str:
+def _plain(share: ShareOfPortraits | None) -> str:
     return f"{share.value:+.2f} [{share.low:+.2f}, {share.high:+.2f}]" if share else ""
 
 
@@ -299,15 +301,17 @@ def _verdicts(known: Calibration, tones: Mapping[tuple[str, str], frozenset[str]
                 yield within(axis, factor, level), own
 
 
-def _verdict_for(tried: Mapping[str, Validation], tones: frozenset[str]) -> str:
+def _verdict_for(tried: Mapping[str, CalibrationVerdict], tones: frozenset[str]) -> str:
     """The verdict for people of these skin tones."""
-    by_tone = {tone: tried.get(tone, Validation.UNTESTED) for tone in load_limits().groups if tone in tones}
-    blind = [tone for tone, verdict in by_tone.items() if verdict is not Validation.PASSED]
+    by_tone = {tone: tried.get(tone, CalibrationVerdict.UNTESTED) for tone in load_limits().groups if tone in tones}
+    blind = [tone for tone, verdict in by_tone.items() if verdict is not CalibrationVerdict.PASSED]
     if not blind:
-        return str(Validation.PASSED)
-    if Validation.PASSED in tried.values():
+        return str(CalibrationVerdict.PASSED)
+    if CalibrationVerdict.PASSED in tried.values():
         return blind_on(blind)
-    return str(Validation.FAILED if Validation.FAILED in by_tone.values() else Validation.UNTESTED)
+    return str(
+        CalibrationVerdict.FAILED if CalibrationVerdict.FAILED in by_tone.values() else CalibrationVerdict.UNTESTED
+    )
 
 
 def _axis_of(name: str) -> str:
@@ -319,7 +323,7 @@ def _verdict_on(standing: Mapping[str, str], name: str) -> str:
 
 
 def _weakest(verdicts: Sequence[str]) -> str:
-    """The verdict of whoever can tell least."""
+    """The verdict of the judge that can tell least."""
     order = ("failed", "untested", "", "passed")
     return min(verdicts, key=lambda verdict: order.index(verdict if verdict in order else ""))
 

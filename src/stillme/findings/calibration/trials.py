@@ -43,7 +43,7 @@ class Sources:
     changed: int
     """On changes that must be noticed."""
     null: int
-    """On edits that change nobody."""
+    """On edits that change no one."""
 
     @property
     def is_first_look(self) -> bool:
@@ -72,7 +72,7 @@ def calibrate(
 ) -> tuple[Calibration, Path | None]:
     """Calibrate a judge, and keep the result for every later audit on this machine.
 
-    Changes of pixels and honest edits, which change nobody, are tried on the embedded portraits, so many `sources` of
+    Changes of pixels and honest edits, which change no one, are tried on the embedded portraits, so many `sources` of
     each skin tone; changes of age, gender presentation, features and identity on the rendered pairs of `renders`; edits
     that some do not get on the planted editor; where a folder of labelled `photographs` is named, strangers who look
     alike. Returns the result and its file; a first look is not kept.
@@ -141,7 +141,7 @@ def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, optio
 def _worked(audit: Audit, judge: str, options: RunOptions) -> Run:
     worked = work(audit, ("edit", "judge"), options)
     if worked.ended is not Ended.COMPLETE:
-        raise Interrupted("The calibration was interrupted; the same command goes on where it stopped.")
+        raise Interrupted("The calibration was interrupted; run the same command to continue.")
     if worked.totals.to_retry:
         raise StillmeError(f"{worked.totals.to_retry:,} answers of {judge!r} failed; run the same command to retry.")
     return Run.open(audit.folder)
@@ -225,7 +225,7 @@ def _alike(some: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, 
 
 
 def _strangers(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:
-    """For each portrait somebody of like appearance but another cell: another identity, in other light."""
+    """For each portrait a person of like appearance but another cell: another identity, in other light."""
     strangers: dict[str, str] = {}
     for portrait in chosen:
         others = [

@@ -31,7 +31,7 @@ _SHARE = "share of the "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeCard:
+class ScoreCard:
     """One judge's scores of one pair."""
 
     judge: str
@@ -143,7 +143,7 @@ class Together:
 class Checked:
     """One pair, what each judge says of it, and what that means for the person."""
 
-    cards: list[JudgeCard]
+    cards: list[ScoreCard]
     statements: list[Statement]
     """From the instruments; empty where they were not asked."""
     notes: list[str]
@@ -180,7 +180,7 @@ def check(
     answers = [(name, *_assess(name, _built(name, parameters[name]), pair)) for name in judges]
     tone = next((tone for _, assessment, _ in answers if (tone := _tone(assessment))), "")
     cards = [
-        JudgeCard(judge=name, calibration=known, tone=tone, assessment=assessment)
+        ScoreCard(judge=name, calibration=known, tone=tone, assessment=assessment)
         for name, assessment, known in answers
     ]
     said = [
@@ -203,7 +203,7 @@ def _notes(edited: Path, source: Path) -> list[str]:
     return notes
 
 
-def together(cards: Sequence[JudgeCard], rule: str) -> Together | None:
+def together(cards: Sequence[ScoreCard], rule: str) -> Together | None:
     """The cards' scores combined, on every scale that more than one judge was asked; None for a single judge."""
     asked = {
         axis: [card for card in cards if axis in card.assessment.ratings] for card in cards for axis in card.scores

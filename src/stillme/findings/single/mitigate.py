@@ -38,7 +38,7 @@ _TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersonDescription:
+class PortraitDescription:
     """The extractors' descriptions of one portrait."""
 
     portrait: str
@@ -84,7 +84,7 @@ class MitigationJob:
 class Mitigated:
     """One picture's edit under a feature prompt, or why there is none."""
 
-    description: PersonDescription
+    description: PortraitDescription
     instruction: str
     """What the editor read; empty where it was not asked."""
     outcome: EditOutcome | NoFeaturePrompt
@@ -99,7 +99,7 @@ class Mitigated:
         return {**self.description.as_json(), "instruction": self.instruction, **_outcome_json(self.outcome)}
 
 
-def describe(image: Path, extractors: Mapping[str, Extractor]) -> PersonDescription:
+def describe(image: Path, extractors: Mapping[str, Extractor]) -> PortraitDescription:
     """Have the extractors, by their names, describe the person in a picture."""
     images.check(image)
     file = ImageFile.of(image)
@@ -109,7 +109,7 @@ def describe(image: Path, extractors: Mapping[str, Extractor]) -> PersonDescript
             said.append((name, patiently(partial(extractor.extract, file), _failure)))
         finally:
             extractor.close()
-    return PersonDescription(portrait=str(image), said=said, prompt=merge(said))
+    return PortraitDescription(portrait=str(image), said=said, prompt=merge(said))
 
 
 def portrait_path(name: str) -> Path:

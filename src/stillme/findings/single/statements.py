@@ -11,7 +11,7 @@ from stillme.core import rubric
 from stillme.core.rubric.limits import load as load_limits
 from stillme.core.types import Abstained, Assessment, Failed, Rated
 from stillme.estimates.numbers import decimal, percent
-from stillme.findings.calibration import Calibration, Validation
+from stillme.findings.calibration import Calibration, CalibrationVerdict
 from stillme.instruments.quantities import NOT_VISIBLE
 from stillme.instruments.thresholds import load_thresholds
 
@@ -65,14 +65,14 @@ def statements(
     return [_skin(measured), _person(measured), *_joined(age, gender), _picture(measured)]
 
 
-def verdict_on(calibration: Calibration | None, axis: str, tone: str) -> Validation:
+def verdict_on(calibration: Calibration | None, axis: str, tone: str) -> CalibrationVerdict:
     """Whether a judge passed an axis on one skin tone; without a tone it must have passed on all of them."""
     tried = calibration.by_tone.get(axis, {}) if calibration else {}
     tones = [tone] if tone else list(load_limits().groups)
-    verdicts = {tried.get(one, Validation.UNTESTED) for one in tones}
-    if verdicts == {Validation.PASSED}:
-        return Validation.PASSED
-    return Validation.FAILED if Validation.FAILED in verdicts else Validation.UNTESTED
+    verdicts = {tried.get(one, CalibrationVerdict.UNTESTED) for one in tones}
+    if verdicts == {CalibrationVerdict.PASSED}:
+        return CalibrationVerdict.PASSED
+    return CalibrationVerdict.FAILED if CalibrationVerdict.FAILED in verdicts else CalibrationVerdict.UNTESTED
 
 
 def doubt_about(calibration: Calibration | None, axis: str, tone: str) -> str:
@@ -80,9 +80,9 @@ def doubt_about(calibration: Calibration | None, axis: str, tone: str) -> str:
     if calibration is None:
         return NOT_CALIBRATED
     match verdict_on(calibration, axis, tone):
-        case Validation.PASSED:
+        case CalibrationVerdict.PASSED:
             return ""
-        case Validation.FAILED:
+        case CalibrationVerdict.FAILED:
             return f"not validated on {tone} skin" if tone else "not validated on every skin tone"
         case _:
             return "not tested on known changes"
@@ -110,7 +110,9 @@ class _Measured:
 
     def say(self, subject: _Subject, text: str, *, changed: bool, doubts: Sequence[str] = ()) -> Statement:
         """A sentence, as sure as validation on its axes and further doubts allow."""
-        failed = [axis for axis in subject.axes if verdict_on(self.calibration, axis, self.tone) is Validation.FAILED]
+        failed = [
+            axis for axis in subject.axes if verdict_on(self.calibration, axis, self.tone) is CalibrationVerdict.FAILED
+        ]
         if failed:
             return _untold(subject, f"instruments {doubt_about(self.calibration, failed[0], self.tone)}")
         lacking = dict.fromkeys(doubt_about(self.calibration, axis, self.tone) for axis in subject.axes)
