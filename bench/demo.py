@@ -18,7 +18,7 @@ from stillme.audit.loading import load
 from stillme.core import images
 from stillme.core.types import Interval, Portrait
 from stillme.instruments import faces
-from stillme.instruments.description import describe
+from stillme.instruments.identity import describe
 from stillme.runs import Run, known_answers
 
 TARGET = 40.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from stillme.core.rubric.limits import load
 from stillme.core.types import Rated, Rating, Request
 from stillme.estimates import estimate
-from stillme.findings.calibration import Verdict, records
+from stillme.findings.calibration import CalibrationVerdict, records
 from stillme.findings.gate import Asked, gate
 from stillme.findings.gate import Verdict as Decided
 from stillme.findings.tables.estimates import write_tables
@@ -31,18 +32,20 @@ def unseen(_editor: str, request: Request) -> dict[str, Rating]:
     return scores() | {"source_skin_l": Rated(score=LIGHTNESS[group(request)])}
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     tried = calibrated("skin_delta_l", truthful)
-    passed = dict.fromkeys(load().groups, Verdict.PASSED)
+    passed = dict.fromkeys(load().groups, CalibrationVerdict.PASSED)
     by_tone = {
-        "skin_tone": passed | {"darker": Verdict.FAILED},
+        "skin_tone": passed | {"darker": CalibrationVerdict.FAILED},
         "race_change": passed,
         "edit_success": passed,
     }
-    monkeypatch.setattr(records, "calibration_of_judge", lambda _: replace(tried, by_tone=by_tone))
-    folder = write_audit(tmp_path / "run", people(tmp_path / "people", per_group=40))
-    return Run.open(fill(folder, unseen))
+    place = tmp_path_factory.mktemp("blind")
+    folder = write_audit(place / "run", people(place / "people", per_group=40))
+    with pytest.MonkeyPatch.context() as patch, Run.open(fill(folder, unseen)) as opened:
+        patch.setattr(records, "calibration_of_judge", lambda _: replace(tried, by_tone=by_tone))
+        yield opened
 
 
 def test_a_run_knows_its_peoples_skin_tones_from_its_folder_alone(run: Run):

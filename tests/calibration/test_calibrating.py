@@ -20,7 +20,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_instruments_measure_skin_truly_on_every_skin(tmp_path: Path):
-    found, _ = calibrate("instruments", {}, tmp_path / "c", sources=Sources(changed=2, null=1), options=RunOptions())
+    found, _ = calibrate("instruments", {}, tmp_path / "c", sources=ONE, options=RunOptions())
     for axis in ("skin_delta_l", "skin_tone", "visible_change"):
         assert found.axes[axis]["everyone"].sensitivity.value == 1, found.as_text()
     assert set(found.axes["skin_delta_l"]) == {"everyone", "darker", "medium", "lighter"}
@@ -32,14 +32,17 @@ def test_the_instruments_measure_skin_truly_on_every_skin(tmp_path: Path):
 
 def test_a_judge_that_says_nothing_changed_fails_and_a_first_look_is_not_kept(tmp_path: Path):
     found, file = calibrate("scripted", {}, tmp_path / "c", sources=ONE, options=RunOptions())
-    judge = registry.judge_class("scripted")
-    spec = judge(judge.Parameters()).spec
+    spec, other = (registry.build("judge", "scripted", chosen).spec for chosen in ({}, {"scores": {"skin_tone": 4}}))
     assert found.verdicts["skin_tone"] == "failed"
     assert found.verdicts["edit_success"] == "failed", "it claims success where nothing was edited"
     assert (file, calibration.find(spec)) == (None, None)
     assert "A first look" in found.as_text()
     calibration.save(found)
     assert calibration.find(spec) == found
+    assert calibration.find(other) is None, "another parameter is another judge"
+    tallies = []
+    assert calibrate("scripted", {}, tmp_path / "c", sources=ONE, options=RunOptions(watch=tallies.append))[0] == found
+    assert all(tally.done == 0 for tally in tallies), "what was asked is not asked again"
 
 
 def test_the_default_judge_ships_calibrated():
@@ -48,20 +51,6 @@ def test_the_default_judge_ships_calibrated():
     assert shipped is not None, "run `stillme calibrate instruments` and copy the result to calibration/shipped"
     assert shipped.verdicts["visible_change"] == "passed"
     assert not shipped.first_look
-
-
-def test_running_it_again_resumes(tmp_path: Path):
-    calibrate("scripted", {}, tmp_path / "c", sources=ONE, options=RunOptions())
-    tallies = []
-    calibrate("scripted", {}, tmp_path / "c", sources=ONE, options=RunOptions(watch=tallies.append))
-    assert all(tally.done == 0 for tally in tallies)
-
-
-def test_another_parameter_is_another_judge(tmp_path: Path):
-    found, _ = calibrate("scripted", {"scores": {"skin_tone": 4}}, tmp_path / "c", sources=ONE, options=RunOptions())
-    calibration.save(found)
-    judge = registry.judge_class("scripted")
-    assert calibration.find(judge(judge.Parameters()).spec) is None
 
 
 def test_an_unknown_judge_is_named(tmp_path: Path):

@@ -14,7 +14,7 @@ from stillme.core.rubric.limits import load
 from stillme.core.types import Spec
 from stillme.editors.known import prompts
 from stillme.estimates.rows import Edits, EditState, RatingState, Scores
-from stillme.findings.calibration import Calibration, Verdict, calibration_of, records
+from stillme.findings.calibration import Calibration, CalibrationVerdict, calibration_of, records
 from stillme.findings.calibration.measuring import null_kinds
 from stillme.findings.calibration.records import EVERYONE
 from stillme.runs import Results, Run
@@ -68,7 +68,7 @@ def truthful(kind: str, amount: float, _group: str) -> float:
 def test_a_truthful_judge_passes():
     found = calibrated("skin_delta_l", truthful)
     result = found.axes["skin_delta_l"][EVERYONE]
-    assert found.verdicts == {"skin_delta_l": Verdict.PASSED}
+    assert found.verdicts == {"skin_delta_l": CalibrationVerdict.PASSED}
     assert found.passed
     assert (result.false_alarm.value, result.sensitivity.value, result.bias.value) == (0, 1, 0)
     assert result.smallest == 4
@@ -94,14 +94,14 @@ def test_a_truthful_judge_passes():
 )
 def test_a_judge_with_a_fault_fails(fault: str, answer: Answer):
     found = calibrated("skin_delta_l", answer)
-    assert found.verdicts["skin_delta_l"] is Verdict.FAILED, fault
+    assert found.verdicts["skin_delta_l"] is CalibrationVerdict.FAILED, fault
     assert not found.passed
 
 
 def test_a_truthful_judge_that_was_tried_on_few_is_not_validated_yet():
-    assert calibrated("skin_delta_l", truthful, 12).verdicts["skin_delta_l"] is Verdict.FAILED
+    assert calibrated("skin_delta_l", truthful, 12).verdicts["skin_delta_l"] is CalibrationVerdict.FAILED
     first = calibrated("skin_delta_l", truthful, 12, first_look=True)
-    assert first.verdicts["skin_delta_l"] is Verdict.PASSED
+    assert first.verdicts["skin_delta_l"] is CalibrationVerdict.PASSED
     assert "A first look" in first.as_text()
 
 
@@ -109,7 +109,7 @@ def test_a_judge_that_is_wrong_after_one_kind_of_edit_is_said_to_be():
     found = calibrated(
         "skin_delta_l", lambda kind, amount, group: 5.0 if kind == "jpeg" else truthful(kind, amount, group)
     )
-    assert found.verdicts["skin_delta_l"] is Verdict.FAILED
+    assert found.verdicts["skin_delta_l"] is CalibrationVerdict.FAILED
     assert found.invalid_after("skin_delta_l", "darker") == ("jpeg",)
     assert "skin_delta_l: not valid after jpeg (darker, medium, lighter)" in found.as_text()
     nulls = found.axes["skin_delta_l"]["darker"].nulls
@@ -134,9 +134,13 @@ def test_a_change_of_gender_presentation_counts_in_the_portraits_own_direction()
 def test_a_fault_in_one_group_shows_in_that_group():
     found = calibrated("skin_delta_l", lambda kind, amount, group: truthful(kind, amount * (group == "lighter"), group))
     groups = found.axes["skin_delta_l"]
-    assert found.verdicts["skin_delta_l"] is Verdict.PARTLY
+    assert found.verdicts["skin_delta_l"] is CalibrationVerdict.PARTLY
     assert not found.passed
-    tones = {"darker": Verdict.FAILED, "medium": Verdict.FAILED, "lighter": Verdict.PASSED}
+    tones = {
+        "darker": CalibrationVerdict.FAILED,
+        "medium": CalibrationVerdict.FAILED,
+        "lighter": CalibrationVerdict.PASSED,
+    }
     assert found.by_tone["skin_delta_l"] == tones
     assert records.read(found.as_json()) == found
     assert groups["lighter"].sensitivity.value == 1
@@ -146,13 +150,13 @@ def test_a_fault_in_one_group_shows_in_that_group():
 def test_a_judge_who_credits_an_edit_that_was_never_made_fails():
     made_up = calibrated("edit_success", lambda kind, amount, group: 4.0)
     honest = calibrated("edit_success", lambda kind, amount, group: 1.0)
-    assert made_up.verdicts["edit_success"] is Verdict.FAILED
-    assert honest.verdicts["edit_success"] is Verdict.PASSED
+    assert made_up.verdicts["edit_success"] is CalibrationVerdict.FAILED
+    assert honest.verdicts["edit_success"] is CalibrationVerdict.PASSED
 
 
 def test_an_axis_that_no_pair_moves_is_untested_and_silence_does_not_pass():
     found = calibrated("age_delta_years", lambda kind, amount, group: np.nan if kind == "black" else 0.0)
-    assert found.verdicts["age_delta_years"] is Verdict.UNTESTED
+    assert found.verdicts["age_delta_years"] is CalibrationVerdict.UNTESTED
     assert not found.passed
 
 
@@ -179,7 +183,7 @@ def test_an_ensemble_stands_as_its_weakest_member(tmp_path: Path, monkeypatch: p
     said = {"one": {"skin_tone": "passed", "race_change": "passed"}, "two": {"skin_tone": "passed"}}
 
     def known(judge: JudgeRecord) -> object:
-        verdicts = {axis: Verdict(verdict) for axis, verdict in said.get(judge.name, {}).items()}
+        verdicts = {axis: CalibrationVerdict(verdict) for axis, verdict in said.get(judge.name, {}).items()}
         by_tone = {axis: dict.fromkeys(load().groups, verdict) for axis, verdict in verdicts.items()}
         tried = calibrated("skin_delta_l", truthful)
         return replace(tried, verdicts=verdicts, by_tone=by_tone) if verdicts else None

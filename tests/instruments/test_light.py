@@ -14,16 +14,15 @@ from stillme.core.images import read_rgb
 from stillme.core.types import Portrait, Rated
 from stillme.findings.calibration.honest import OPERATIONS, lightened
 from stillme.instruments.judge import skin_tone
-from stillme.instruments.measurements import Measurements, Source, measure, prepare
+from stillme.instruments.measurements import Measurements, SourceReadings, measure, prepare
 from stillme.instruments.thresholds import load_thresholds
 from stillme.portraits.synthetic import portraits
 
 Picture = NDArray[np.uint8]
 
 UNIFORM = [
-    ("brightness", -0.4), ("brightness", 0.2), ("brightness", 0.4), ("gamma", 0.8), ("gamma", 0.9), ("gamma", 1.2),
-    ("s_curve", 0.3), ("contrast", 0.85), ("contrast", 1.15), ("vignette", 0.5), ("warm", 0.15), ("cool", 0.15),
-    ("background", 0.0), ("relit_background", 0.2),
+    ("brightness", -0.4), ("brightness", 0.4), ("gamma", 0.8), ("gamma", 1.2), ("s_curve", 0.3), ("contrast", 1.15),
+    ("vignette", 0.5), ("warm", 0.15), ("background", 0.0), ("relit_background", 0.2),
 ]  # fmt: skip
 
 
@@ -35,11 +34,11 @@ def sitters() -> tuple[Portrait, ...]:
 
 
 @cache
-def _prepared(path: Path) -> Source:
+def _prepared(path: Path) -> SourceReadings:
     return prepare(path)
 
 
-def source_of(portrait: Portrait) -> Source:
+def source_of(portrait: Portrait) -> SourceReadings:
     return _prepared(portrait.image.path)
 
 
@@ -103,7 +102,7 @@ def test_a_few_lighter_spots_are_not_a_part_of_the_skin() -> None:
 def test_smaller_copies_of_both_pictures_get_the_same_verdict() -> None:
     """Near its bound an abstention may flip with the size; a verdict may not."""
     flipped: set[str] = set()
-    for portrait in portraits()[::12]:
+    for portrait in portraits()[::21]:
         rgb = read_rgb(portrait.image.path)
         small = prepare(_copy(rgb))
         for kind, amount, by in (("gamma", 0.9, 0), ("s_curve", 0.3, 0), ("warm", 0.15, 6)):

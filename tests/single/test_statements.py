@@ -44,13 +44,12 @@ def validated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("validated")
 class TestPictures:
-    @pytest.mark.parametrize("name", ["A_f_23", "B_f_43", "F_m_63"])
     @pytest.mark.parametrize(
-        ("innocent", "picture"),
+        ("name", "innocent", "picture"),
         [
-            (lambda rgb: rgb, "No visible change in the picture."),
-            (lambda rgb: jpeg(rgb, 60), "No visible change in the picture."),
-            (lambda rgb: rgb[:, ::-1], "No visible change in the picture, except that it is mirrored."),
+            ("A_f_23", lambda rgb: rgb, "No visible change in the picture."),
+            ("B_f_43", lambda rgb: jpeg(rgb, 60), "No visible change in the picture."),
+            ("F_m_63", lambda rgb: rgb[:, ::-1], "No visible change in the picture, except that it is mirrored."),
         ],
         ids=["the same", "JPEG 60", "mirrored"],
     )

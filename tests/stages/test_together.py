@@ -28,11 +28,11 @@ LAST = "p5"
 """The last portrait."""
 TWO = """use = "scripted"
 name = "one"
-sentinel = { share = 0.0 }
+control_pairs = { share = 0.0 }
 [[judges]]
 use = "scripted"
 name = "two"
-sentinel = { share = 0.0 }
+control_pairs = { share = 0.0 }
 parameters = { otherwise = "fail" }"""
 
 

@@ -30,7 +30,7 @@ from onnx import TensorProto, helper, numpy_helper
 from quick import quicken
 
 HERE = Path(__file__).resolve().parent
-WEIGHTS = HERE.parents[1] / "src" / "stillme" / "faces" / "weights"
+WEIGHTS = HERE.parents[1] / "src" / "stillme" / "instruments" / "faces" / "weights"
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stillme.instruments.cards import Card, cards
+from stillme.instruments.cards import InstrumentCard, cards
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "instruments.md"
 START, END = "<!-- numbers -->\n", "<!-- end of numbers -->\n"
@@ -17,7 +17,7 @@ def page() -> str:
     return before + START + "\n" + "\n".join(table(card) for card in cards()) + END + after
 
 
-def table(card: Card) -> str:
+def table(card: InstrumentCard) -> str:
     """One card as a table, groups down and numbers across."""
     lines = [
         f"**{card.title}.** {card.noise_floor}\n",

@@ -1,4 +1,4 @@
-"""Measure the instruments anew after a change of their code, thresholds or weights: one command for every number.
+"""Measure the instruments again after a change of their code, thresholds or weights: one command for every number.
 
     python tools/models/refresh.py PATH/TO/FAIRFACE            # cards, calibration, docs/instruments.md
     python tools/models/refresh.py PATH/TO/FAIRFACE --train    # retrain the heads first
@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SHIPPED = HERE.parents[1] / "src" / "stillme" / "calibration" / "shipped"
+SHIPPED = HERE.parents[1] / "src" / "stillme" / "findings" / "calibration" / "shipped"
 COLUMNS = ("id", "file", "race", "gender", "age", "licence", "label_origin")
 
 

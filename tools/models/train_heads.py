@@ -30,10 +30,9 @@ from scipy.optimize import minimize
 
 from stillme.core.errors import UnreadableImage
 from stillme.core.images import read_rgb
-from stillme.instruments.description import describe
 from stillme.instruments.faces import person_mask
 from stillme.instruments.heads import Conformal, Heads
-from stillme.instruments.identity import distance
+from stillme.instruments.identity import describe, distance
 from stillme.instruments.scene import Person, look
 from stillme.portraits.synthetic import portraits
 

@@ -129,7 +129,7 @@ class EditorSection(Section):
     """What `stillme list editors NAME` shows."""
 
 
-class SentinelSection(Section):
+class ControlPairsSection(Section):
     """Pairs of known truth, hidden among the questions to a judge that is paid or asked elsewhere."""
 
     share: float = Field(default=0.05, ge=0, le=0.5)
@@ -149,7 +149,7 @@ class JudgeSection(Section):
     """Its name in tables and report; `use` unless set."""
     epochs: int = Field(default=1, ge=1, le=100)
     """How often each pair is rated."""
-    sentinel: SentinelSection = SentinelSection()
+    control_pairs: ControlPairsSection = ControlPairsSection()
     """Pairs of known truth, hidden among the questions to a model that is asked elsewhere."""
     time_limit: float | None = Field(default=None, gt=0)
     """Seconds that one call may take; the executor's unless set."""

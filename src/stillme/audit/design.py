@@ -26,7 +26,7 @@ RESOLVED = "resolved.toml"
 """The same with every default filled in, as a run recorded it."""
 _MADE_FROM = "# Made from audit.toml, SHA-256 "
 
-UNKEYED_SECTIONS = frozenset({"title", "base", "budget", "claims", "executor", "pictures", "reuse", "sentinel"})
+UNKEYED_SECTIONS = frozenset({"title", "base", "budget", "claims", "executor", "pictures", "reuse", "control_pairs"})
 """Sections of a configuration that change no row."""
 
 
@@ -102,7 +102,7 @@ class JudgeRecord:
     cards: tuple[CardRecord, ...] = ()
     calibration: Mapping[str, Json] | None = None
     """Its calibration as this machine knew it, if it was calibrated."""
-    sentinels: int = 0
+    control_pairs: int = 0
     """How many pairs of known truth are hidden among its questions."""
 
     @property
@@ -386,7 +386,7 @@ def _judge(entry: Mapping[str, Json]) -> JudgeRecord:
         summary=entry.get("summary", ""),
         cards=tuple(_card(card) for card in entry.get("cards", ())),
         calibration=entry.get("calibration"),
-        sentinels=entry.get("sentinels", 0),
+        control_pairs=entry.get("control_pairs", 0),
     )
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from stillme.audit import checks
 from stillme.audit.config import (
     Config,
+    ControlPairsSection,
     EditorSection,
     EstimatesSection,
     ExtractorSection,
@@ -23,7 +24,6 @@ from stillme.audit.config import (
     ReaderSection,
     ReadingsSection,
     RolesSection,
-    SentinelSection,
 )
 from stillme.audit.design import FILE
 from stillme.audit.labels import levels_of
@@ -346,7 +346,7 @@ class _Loader:
             name=name,
             judge=judge,
             epochs=section.epochs,
-            sentinel=section.sentinel,
+            control_pairs=section.control_pairs,
             recipe=recipe,
             time_limit=section.time_limit,
         )
@@ -413,7 +413,7 @@ class _Loader:
         recipe = registry.Recipe(
             kind="judge", use=section.use, parameters=parameters, base=self._base, key=judge.spec.key
         )
-        return NamedJudge(name=name, judge=judge, epochs=1, sentinel=SentinelSection(share=0), recipe=recipe)
+        return NamedJudge(name=name, judge=judge, epochs=1, control_pairs=ControlPairsSection(share=0), recipe=recipe)
 
     def _recipe(
         self, kind: registry.Buildable, section: EditorSection | JudgeSection, built: Editor | Judge

@@ -11,7 +11,7 @@ from typing import cast
 
 from stillme.audit import roles
 from stillme.audit.arms import PairedArms
-from stillme.audit.config import Config, MitigationSection, SentinelSection
+from stillme.audit.config import Config, ControlPairsSection, MitigationSection
 from stillme.audit.design import (
     Analysis,
     CardRecord,
@@ -83,7 +83,7 @@ class NamedJudge:
     name: str
     judge: Judge
     epochs: int
-    sentinel: SentinelSection = field(default_factory=SentinelSection)
+    control_pairs: ControlPairsSection = field(default_factory=ControlPairsSection)
     recipe: Recipe | None = None
     """As an editor's."""
     time_limit: float | None = None
@@ -291,16 +291,16 @@ class Audit:
         )
 
     @cached_property
-    def sentinel_prompts(self) -> tuple[Prompt, ...]:
+    def control_prompts(self) -> tuple[Prompt, ...]:
         """Instructions that a pair of known truth can be shown with: those of one person."""
         return tuple(dict.fromkeys(prompt for _, prompt in self.treatments() if prompt.target is None))
 
-    def sentinel_count(self, named: NamedJudge) -> int:
+    def control_pair_count(self, named: NamedJudge) -> int:
         """How many pairs of known truth are hidden among the questions to a judge."""
-        if not named.asked_elsewhere or not named.sentinel.share or not self.sentinel_prompts:
+        if not named.asked_elsewhere or not named.control_pairs.share or not self.control_prompts:
             return 0
         pictures = sum(self.request_count(editor) for editor in self.editors)
-        return round(named.sentinel.share * pictures * named.record().asked)
+        return round(named.control_pairs.share * pictures * named.record().asked)
 
     def design(self, calibrations: Mapping[str, Mapping[str, Json]] | None = None) -> Design:
         """The audit written down, with what is known of its judges' calibration."""
@@ -315,7 +315,7 @@ class Audit:
             treatments=tuple(self.treatments()),
             editors=tuple(named.record(self.portraits) for named in self.editors),
             judges=tuple(
-                replace(named.record(known.get(named.name)), sentinels=self.sentinel_count(named))
+                replace(named.record(known.get(named.name)), control_pairs=self.control_pair_count(named))
                 for named in self.judges
             ),
             extractors=tuple(ExtractorRecord(name=named.name, spec=named.extractor.spec) for named in self.extractors),
@@ -381,7 +381,7 @@ class Audit:
             del entry["time_limit"], entry["paper"]  # they change no row of the run
         for entry, judge in zip(plain["judges"], self.judges, strict=True):
             spec = judge.judge.spec
-            del entry["sentinel"], entry["time_limit"]  # they change no row of the run
+            del entry["control_pairs"], entry["time_limit"]  # they change no row of the run
             entry |= {"name": judge.name, "version": spec.version, "parameters": spec.stated}
         primary = primary_of(self.config.ensemble.rule, self.ensemble)
         plain["ensemble"] |= {"combined": list(self.ensemble)} | ({"primary": primary} if primary else {})

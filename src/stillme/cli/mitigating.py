@@ -12,7 +12,7 @@ from stillme.cli.options import json_option, print_json, print_next
 from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from stillme.findings.single.mitigate import Description
+    from stillme.findings.single.mitigate import PortraitDescription
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _EXIT_NOT_DONE = 1
@@ -83,6 +83,7 @@ def mitigate(
     1 if there is no picture, with 3 if the same command may succeed later.
     """
     from stillme.core.types import Edited
+    from stillme.findings.single import settings_by_name
     from stillme.findings.single.mitigate import (
         MitigationJob,
         format_of,
@@ -91,7 +92,6 @@ def mitigate(
         save_picture,
     )
     from stillme.findings.single.mitigate import mitigate as run
-    from stillme.findings.single.settings import settings_by_name
 
     source = portrait_path(image)
     if dry_run:
@@ -143,7 +143,7 @@ def _describe(picture: Path, extractors: tuple[str, ...], settings: tuple[str, .
         sys.exit(_EXIT_RETRY if description.prompt.retryable else _EXIT_NOT_DONE)
 
 
-def _say_who_else(description: Description, extractors: tuple[str, ...]) -> None:
+def _say_who_else(description: PortraitDescription, extractors: tuple[str, ...]) -> None:
     """The offline extractor declines most photographs in the wild."""
     from stillme.mitigation import NoFeaturePrompt
 

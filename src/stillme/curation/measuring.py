@@ -32,9 +32,9 @@ from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.core.images import read_rgb
 from stillme.curation.pools import Candidate, Pools
 from stillme.instruments import faces
-from stillme.instruments.description import embed
 from stillme.instruments.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, OVAL, RIGHT_EYE
 from stillme.instruments.faces.raster import Mask, Picture, fit, grow, hull, polygon
+from stillme.instruments.identity import embed
 from stillme.instruments.quality import read_quality
 from stillme.instruments.scene import WORKING
 from stillme.instruments.skin import ita

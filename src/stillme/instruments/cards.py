@@ -15,7 +15,7 @@ _READ = ("age", "gender", "race")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class InstrumentCard:
     """What one instrument measures, and how far to trust it."""
 
     name: str
@@ -70,7 +70,7 @@ class Card:
 
 
 @cache
-def cards() -> tuple[Card, ...]:
+def cards() -> tuple[InstrumentCard, ...]:
     """All cards of this version, with the numbers that `tools/models` measured."""
     measured, read = _read("measured"), _read("heads_measured")
     tables = measured | {name: read[name] for name in _READ}
@@ -82,30 +82,10 @@ def _notes(name: str, read: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in read.items() if key.startswith(f"{name}_")} if name in _READ else {}
 
 
-def card_of(axis: str) -> Card | None:
-    """The card of an axis; None for axes that no instrument measures."""
-    return next((card for card in cards() if axis in card.axes), None)
-
-
-def _card(name: str, measured: Mapping[str, Any], notes: Mapping[str, Any]) -> Card:
+def _card(name: str, measured: Mapping[str, Any], notes: Mapping[str, Any]) -> InstrumentCard:
     entry = _read(name)
-    return Card(
-        name=name,
-        title=entry["title"],
-        axes=tuple(entry["axes"]),
-        measures=entry["measures"],
-        unit=entry["unit"],
-        method=entry["method"],
-        networks=tuple(entry["networks"]),
-        licence=entry["licence"],
-        data=entry["data"],
-        noise_floor=entry["noise_floor"],
-        abstains=entry["abstains"],
-        failures=tuple(entry["failures"]),
-        columns=entry["columns"],
-        table=measured[entry["table"]],
-        notes=notes,
-    )
+    lists = {key: tuple(entry.pop(key)) for key in ("axes", "networks", "failures")}
+    return InstrumentCard(name=name, table=measured[entry.pop("table")], notes=notes, **lists, **entry)
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from stillme.instruments.thresholds import load_thresholds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Change:
+class VisibleChange:
     """Which part of a picture an edit touched visibly."""
 
     area: float
@@ -36,7 +36,9 @@ class Change:
     """Which pixels count as changed."""
 
 
-def compare(source: View, edited: View, parts: Parts, covered: Mask | None = None, *, face_box: float = 0.0) -> Change:
+def compare(
+    source: View, edited: View, parts: Parts, covered: Mask | None = None, *, face_box: float = 0.0
+) -> VisibleChange:
     """Find what changed between two aligned views, where the edited one covers the source.
 
     `face_box` is the size of the face's box, in pixels of the view.
@@ -52,7 +54,7 @@ def compare(source: View, edited: View, parts: Parts, covered: Mask | None = Non
     seen = parts.within(covered)
     regions = {"face": seen.face, "hair": seen.hair, "clothes": seen.clothes, "background": seen.background}
     similar = _similarity(source.lightness, edited.lightness)
-    return Change(
+    return VisibleChange(
         area=float(changed[where].mean()),
         regions={
             name: float(changed[mask].mean())
@@ -68,7 +70,7 @@ def compare(source: View, edited: View, parts: Parts, covered: Mask | None = Non
     )
 
 
-def signs_of_change(change: Change, placed: Placement) -> tuple[str, ...]:
+def signs_of_change(change: VisibleChange, placed: Placement) -> tuple[str, ...]:
     """What shows that something was edited; nothing where there is no visible change.
 
     Saving, resizing, mirroring, or moving the picture within its frame is not an edit.

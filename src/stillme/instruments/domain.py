@@ -44,7 +44,7 @@ _FINE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rule:
+class PhotographRule:
     """What the numbers are in photographs, how they are weighed, and the limit that few photographs reach."""
 
     mean: Doubles
@@ -85,11 +85,11 @@ def withhold(
 
 
 @cache
-def rule() -> Rule:
+def rule() -> PhotographRule:
     """As it was trained; `tools/models/train_domain.py` makes the file."""
     with as_file(files("stillme.instruments").joinpath("domain.npz")) as path, np.load(path) as stored:
         mean, scale, weights = (stored[name].astype(np.float64) for name in ("mean", "scale", "weights"))
-        return Rule(mean=mean, scale=scale, weights=weights, limit=float(stored["limit"]))
+        return PhotographRule(mean=mean, scale=scale, weights=weights, limit=float(stored["limit"]))
 
 
 def describe(rgb: Picture, mesh: faces.Mesh) -> Doubles:

@@ -6,9 +6,9 @@ import ast
 import hashlib
 from importlib.resources import files
 
-_FACES = ("chips", "detection", "landmarks", "networks", "person", "raster")
+_FACES = ("chips", "detection", "landmarks", "networks", "raster")
 _INSTRUMENTS = (
-    *("alignment", "change", "description", "domain", "heads", "identity", "light", "measurements"),
+    *("alignment", "change", "domain", "heads", "identity", "light", "measurements"),
     *("quality", "scene", "skin", "thresholds", "tones"),
 )
 _DATA = (("thresholds.toml",), ("domain.npz",), ("heads", "heads.npz"))

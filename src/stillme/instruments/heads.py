@@ -33,17 +33,12 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ReadingDifference:
     """How far a reading moved between two pictures of one person."""
 
     value: float
     half_width: float
     """Of the interval that covers nine in ten known differences."""
-
-    @property
-    def is_noise(self) -> bool:
-        """Whether no change is within the interval."""
-        return abs(self.value) <= self.half_width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +49,11 @@ class Conformal:
     least: float
     """Added to the disagreement, so that heads that agree by chance are not believed blindly."""
 
-    def difference(self, before: Doubles, after: Doubles) -> Difference:
+    def difference(self, before: Doubles, after: Doubles) -> ReadingDifference:
         """The mean difference over the heads, with its interval."""
         moved = after - before
         spread = float(moved.std(ddof=1)) + self.least
-        return Difference(value=float(moved.mean()), half_width=self.factor * spread)
+        return ReadingDifference(value=float(moved.mean()), half_width=self.factor * spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

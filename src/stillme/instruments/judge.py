@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from pydantic import BaseModel, Field
 
 from stillme.core import protocols
 from stillme.core.errors import UnreadableImage
 from stillme.core.protocols import JudgeCapabilities, Needs, spec_of
-from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating, Spec, digest
-from stillme.instruments.cards import Card, cards
+from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Rated, Rating, Spec, digest
+from stillme.instruments.cards import InstrumentCard, cards
 from stillme.instruments.quantities import IDENTITY, NOT_VISIBLE, QUANTITIES, SCALES, SOURCE_SKIN
 from stillme.instruments.thresholds import load_thresholds, step
 
 if TYPE_CHECKING:
-    from stillme.instruments.measurements import Measurements, Source
+    from stillme.instruments.measurements import Measurements, SourceReadings
 
 VERSION = "3"
 
@@ -31,11 +29,8 @@ _SUBTLE = 2
 _ALIKE = 256
 """Assessments that are kept for pairs of the same two pictures."""
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
-
-class Parameters(protocols.Parameters):
+class InstrumentParameters(protocols.Parameters):
     """What an audit may set."""
 
     cache: int = Field(default=64, ge=1, exclude=True)
@@ -45,11 +40,11 @@ class Parameters(protocols.Parameters):
 class Instruments:
     """Measures skin, identity, apparent age and gender presentation, and the size of the edit, offline."""
 
-    Parameters: ClassVar[type[BaseModel]] = Parameters
+    Parameters: ClassVar[type[BaseModel]] = InstrumentParameters
     needs: ClassVar[Needs] = Needs()
 
-    def __init__(self, parameters: Parameters | None = None) -> None:
-        chosen = parameters or Parameters()
+    def __init__(self, parameters: InstrumentParameters | None = None) -> None:
+        chosen = parameters or InstrumentParameters()
         self.spec: Spec = spec_of("instruments", f"{VERSION}-{_fingerprint()}", chosen)
         self.capabilities = JudgeCapabilities(
             kind="instrument",
@@ -58,92 +53,67 @@ class Instruments:
             batch=8,
             concurrency=min(os.cpu_count() or 1, 16),
         )
-        self._sources: _Recent[str, Source] = _Recent(chosen.cache)
-        self._assessments: _Recent[Hashable, Assessment] = _Recent(_ALIKE)
+        # Both may be asked by several threads: two may compute the same, but none waits for another's.
+        self._source = lru_cache(chosen.cache)(_prepared)
+        self._measured = lru_cache(_ALIKE)(self._measure)
 
     def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
         """Measure each pair."""
         for pair in pairs:
             yield self._assess(pair)
 
-    def cards(self) -> Sequence[Card]:
+    def cards(self) -> Sequence[InstrumentCard]:
         """The validity card of each instrument."""
         return cards()
 
     def close(self) -> None:
         """Empty the caches."""
-        self._sources.clear()
-        self._assessments.clear()
+        self._source.cache_clear()
+        self._measured.cache_clear()
 
     def _assess(self, pair: Pair) -> Assessment:
         if len(pair.sources) != 1:
             reason = f"{len(pair.sources)} source pictures; instruments compare with one"
-            return _for_every_axis(Abstained(reason=reason), pair.prompt)
+            return _for_every_axis(Abstained(reason=reason), pair.prompt.years)
         # Editors often give one picture for several prompts: where nothing happens, or where two of them agree.
-        labels = frozenset(pair.labels.items()) if pair.labels is not None else None
-        seen = (pair.sources[0].sha256, pair.edited.sha256, labels, pair.prompt.years)
+        labels = None if pair.labels is None else tuple(pair.labels.items())
         try:
-            return self._assessments.get(seen, lambda: self._measured(pair))
+            return self._measured(pair.sources[0], pair.edited, labels, pair.prompt.years)
         except UnreadableImage as error:
-            return _for_every_axis(Failed(error=str(error), retryable=False), pair.prompt)
+            return _for_every_axis(Failed(error=str(error), retryable=False), pair.prompt.years)
 
-    def _measured(self, pair: Pair) -> Assessment:
+    def _measure(
+        self, source: ImageFile, edited: ImageFile, labels: tuple[tuple[str, str], ...] | None, years: int | None
+    ) -> Assessment:
         from stillme.instruments.measurements import measure
 
-        measured = measure(self._source(pair.sources[0]), pair.edited.path, labels=pair.labels)
-        return Assessment(ratings=_ratings(measured, pair.prompt), effective=measured.details)
-
-    def _source(self, image: ImageFile) -> Source:
-        from stillme.instruments.measurements import prepare
-
-        return self._sources.get(image.sha256, lambda: prepare(image.path))
+        measured = measure(self._source(source), edited.path, labels=None if labels is None else dict(labels))
+        return Assessment(ratings=_ratings(measured, years), effective=measured.details)
 
 
-class _Recent(Generic[K, V]):
-    """What was computed last, up to so many. Threads may ask at once."""
+def _prepared(image: ImageFile) -> SourceReadings:
+    from stillme.instruments.measurements import prepare
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._values: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: K, compute: Callable[[], V]) -> V:
-        """The value under that key, computed where it is not known."""
-        with self._lock:
-            if (known := self._values.get(key)) is not None:
-                self._values.move_to_end(key)
-                return known
-        # Outside the lock: two threads may compute the same, but none waits for another's.
-        value = compute()
-        with self._lock:
-            self._values[key] = value
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
-        return value
-
-    def clear(self) -> None:
-        """Forget all."""
-        with self._lock:
-            self._values.clear()
+    return prepare(image.path)
 
 
 def _fingerprint() -> str:
     """What can change a number without a change of code: thresholds, retrained heads, what counts as a photograph."""
     heads = files("stillme.instruments").joinpath("heads", "heads.npz").read_bytes()
     domain = files("stillme.instruments").joinpath("domain.npz").read_bytes()
-    return digest([asdict(load_thresholds()), *(hashlib.sha256(data).hexdigest() for data in (heads, domain))])[:8]
+    return digest([load_thresholds().model_dump(), *(hashlib.sha256(data).hexdigest() for data in (heads, domain))])[:8]
 
 
-def _axes(prompt: Prompt) -> tuple[str, ...]:
-    """The axes of a prompt's edits: accuracy of ageing only where the prompt names years."""
-    return (*QUANTITIES, *SCALES, *(("age_accuracy",) if prompt.years is not None else ()))
+def _axes(years: int | None) -> tuple[str, ...]:
+    """Accuracy of ageing only where the prompt names years."""
+    return (*QUANTITIES, *SCALES, *(("age_accuracy",) if years is not None else ()))
 
 
-def _for_every_axis(rating: Rating, prompt: Prompt) -> Assessment:
-    return Assessment(ratings=dict.fromkeys(_axes(prompt), rating))
+def _for_every_axis(rating: Rating, years: int | None) -> Assessment:
+    return Assessment(ratings=dict.fromkeys(_axes(years), rating))
 
 
-def _ratings(measured: Measurements, prompt: Prompt) -> dict[str, Rating]:
+def _ratings(measured: Measurements, years: int | None) -> dict[str, Rating]:
     ratings: dict[str, Rating] = {}
     for quantity in QUANTITIES:
         value = measured.values.get(quantity)
@@ -151,8 +121,8 @@ def _ratings(measured: Measurements, prompt: Prompt) -> dict[str, Rating]:
             ratings[quantity] = Abstained(reason=measured.abstained[quantity])
         else:
             ratings[quantity] = Rated(score=value, evidence=_evidence(quantity, measured))
-    for axis in _axes(prompt)[len(QUANTITIES) :]:
-        ratings[axis] = _on_scale(axis, measured, prompt)
+    for axis in _axes(years)[len(QUANTITIES) :]:
+        ratings[axis] = _on_scale(axis, measured, years)
     if measured.values.get("visible_change") == NOT_VISIBLE:
         ratings["edit_success"] = Rated(score=1, evidence="no visible change")
     if not isinstance(skin := measured.source.skin, Abstained):
@@ -175,7 +145,7 @@ _BASIS = {
 }
 
 
-def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
+def _on_scale(axis: str, measured: Measurements, years: int | None) -> Rating:
     """Place a measurement on one of the paper's scales."""
     thresholds = load_thresholds()
     value = measured.values.get(_BASIS[axis])
@@ -191,7 +161,7 @@ def _on_scale(axis: str, measured: Measurements, prompt: Prompt) -> Rating:
             evidence = f"reads {value:+.0f} years ({low:+.0f} to {high:+.0f})"
             return Rated(score=step(value, thresholds.age.scale), evidence=evidence)
         case _:
-            missed = value - (prompt.years or 0)
+            missed = value - (years or 0)
             return Rated(score=step(missed, thresholds.age.accuracy), evidence=f"{missed:+.0f} years off the target")
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stillme.core.colour import Floats
-from stillme.core.types import Abstained
 from stillme.instruments import tones
 from stillme.instruments.faces.raster import Mask, blur, grow
 from stillme.instruments.scene import Parts, Person, View
@@ -50,19 +49,21 @@ class Witnesses:
 class Light:
     """How the light of the edited picture differs from the source's."""
 
-    known: bool
-    note: str
-    """Why it is not known, otherwise."""
+    note: str = ""
+    """Why it is not known; empty where it is."""
     stops: float = 0.0
     """The change of light at the skin."""
     deviation: float = 0.0
     """Its standard deviation."""
-    kept: float = 0.0
-    """The share of witnesses that the change explains."""
     witnesses: str = ""
     """What showed the light."""
     change: ToneChange | None = None
     """Nothing where the light did not change, or is not known."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the skin can be predicted."""
+        return not self.note
 
     def predict(self, skin: Skin) -> Floats:
         """The skin of the source in the light of the edited picture, in linear light."""
@@ -70,9 +71,6 @@ class Light:
             return skin.linear
         found = tones.to_tones(skin.linear)
         return tones.to_linear(found + self.change.change(tones.describe(found, skin.place)).T)
-
-
-UNCHANGED = Light(known=True, note="", kept=1.0)
 
 
 def find_witnesses(view: View, parts: Parts, person: Person, skin: Skin) -> Witnesses:
@@ -121,15 +119,15 @@ def compare_light(witnesses: Witnesses, edited: View, skin: Skin, covered: Mask 
         change=(after - witnesses.tones)[usable].T,
     )
     if trial.is_unchanged():
-        return UNCHANGED
+        return Light()
     if len(trial.kind) < thresholds.fewest:
-        return _unknown("too little of the background, hair and clothes can be compared")
+        return Light(note="too little of the background, hair and clothes can be compared")
     found = _tried(trial, skin)
     behind = trial.kind == _BACKGROUND
     if found.known or not trial.has(_BACKGROUND) or behind.all():
         return found
     if trial.stood_still(_BACKGROUND):
-        return _unknown(f"the background stayed as it was, and {found.note}")
+        return Light(note=f"the background stayed as it was, and {found.note}")
     # A new background says nothing about the light on the person; hair and clothes may.
     alone = trial.some(~behind)
     return found if len(alone.kind) < thresholds.fewest_of_a_kind else _tried(alone, skin)
@@ -203,30 +201,27 @@ def _tried(trial: _Trial, skin: Skin) -> Light:
     explained = tones.errors(learnt, trial.features, trial.change) <= thresholds.inlier
     kept = trial.share(explained, np.ones_like(explained))
     if kept < thresholds.kept:
-        return _unknown(f"only {kept:.0%} of the background, hair and clothes changed alike")
+        return Light(note=f"only {kept:.0%} of the background, hair and clothes changed alike")
     left = tones.in_stops(trial.change - learnt.change(trial.features), trial.tones)
     for kind in trial.kinds():
         if abs(float(np.median(left[trial.kind == kind]))) > thresholds.regions:
-            return _unknown(f"the {_NAMES[kind]} changed differently from the rest")
+            return Light(note=f"the {_NAMES[kind]} changed differently from the rest")
     skin_tones = tones.to_tones(skin.linear)
     low, high = np.quantile(skin_tones, (0.1, 0.9), axis=0)
     slopes = learnt.slopes(low - 0.05, high + 0.05)
     if slopes.min() < thresholds.slope[0] or slopes.max() > thresholds.slope[1]:
-        return _unknown("the change of tones near the skin's is too steep or too flat to be one of light")
+        return Light(note="the change of tones near the skin's is too steep or too flat to be one of light")
     some = np.linspace(0, len(skin_tones) - 1, _SPOTS).astype(np.int64)
     spots = tones.describe(skin_tones[some], skin.place[some])
     deviation = learnt.deviation(spots, skin_tones[some])
     if deviation > thresholds.deviation:
-        return _unknown(f"nothing like the skin shows it: ± {deviation:.2f} stop, of at most {thresholds.deviation}")
+        return Light(note=f"nothing like the skin shows it: ± {deviation:.2f} stop, of at most {thresholds.deviation}")
     change = learnt.change(spots)
     if (doubtful := _hangs_on(trial, learnt, spots, change)) is not None:
-        return _unknown(f"only the {_NAMES[doubtful]} would show it")
+        return Light(note=f"only the {_NAMES[doubtful]} would show it")
     return Light(
-        known=True,
-        note="",
         stops=float(np.median(tones.in_stops(change, skin_tones[some]))),
         deviation=deviation,
-        kept=kept,
         witnesses=", ".join(_NAMES[kind] for kind in trial.kinds()),
         change=learnt,
     )
@@ -243,15 +238,6 @@ def _hangs_on(trial: _Trial, learnt: ToneChange, spots: Doubles, change: Doubles
         if abs(float(np.median(tones.LUMINANCE @ (other - change)))) > limit:
             return kind
     return None
-
-
-def _unknown(note: str) -> Light:
-    return Light(known=False, note=note)
-
-
-def unlit(why: Abstained) -> Light:
-    """The light where there is no skin to be lit."""
-    return _unknown(why.reason)
 
 
 def _spread(rows: NDArray[np.int64], most: int) -> NDArray[np.int64]:

@@ -11,13 +11,12 @@ from stillme.core.images import read_rgb
 from stillme.core.types import Abstained, Json
 from stillme.instruments import faces
 from stillme.instruments.alignment import Drawing, Placement, draw, place
-from stillme.instruments.change import Change, compare, signs_of_change
-from stillme.instruments.description import Description, describe
+from stillme.instruments.change import VisibleChange, compare, signs_of_change
 from stillme.instruments.domain import drawn, withhold
 from stillme.instruments.faces.raster import Picture
 from stillme.instruments.heads import Reading, heads
-from stillme.instruments.identity import cut_for, distance, in_words
-from stillme.instruments.light import Light, Witnesses, compare_light, find_witnesses, unlit
+from stillme.instruments.identity import FaceDescription, cut_for, describe, distance, in_words
+from stillme.instruments.light import Light, Witnesses, compare_light, find_witnesses
 from stillme.instruments.quality import Quality, read_quality
 from stillme.instruments.quantities import CHANGED, DESCRIBED, NOT_VISIBLE, REGIONS, SKIN, VISIBLE
 from stillme.instruments.scene import Parts, Person, Scene, View, look, parts, shrink, view
@@ -32,12 +31,12 @@ Image = Picture | bytes | Path
 class FaceReading:
     """What networks see in one face, and what the heads read from that."""
 
-    description: Description
+    description: FaceDescription
     reading: Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Source:
+class SourceReadings:
     """Everything about a portrait that does not depend on its edits: computed once, used for all of them."""
 
     scene: Scene
@@ -63,15 +62,15 @@ class Measurements:
     """Why the others are absent."""
     light: Light
     skin: SkinChange | Abstained
-    change: Change | None
-    source: Source
+    change: VisibleChange | None
+    source: SourceReadings
     edited: Scene
     placement: Placement
     details: Mapping[str, Json]
     """What is needed to judge how far to trust the numbers."""
 
 
-def prepare(source: Image) -> Source:
+def prepare(source: Image) -> SourceReadings:
     """Do once what all edits of a portrait share."""
     scene = look(_pixels(source, "the source"))
     small = shrink(scene.rgb)
@@ -79,7 +78,7 @@ def prepare(source: Image) -> Source:
     person = scene.person
     smooth = view(small)
     skin = person if isinstance(person, Abstained) else read_skin(scene.rgb, person.skin)
-    return Source(
+    return SourceReadings(
         scene=scene,
         view=smooth,
         parts=areas,
@@ -92,12 +91,12 @@ def prepare(source: Image) -> Source:
     )
 
 
-def measure(source: Image | Source, edited: Image, *, labels: Mapping[str, str] | None = None) -> Measurements:
+def measure(source: Image | SourceReadings, edited: Image, *, labels: Mapping[str, str] | None = None) -> Measurements:
     """Compare an edit with its source. Raises `UnreadableImage` where one of them is no picture.
 
     `labels` only choose the distance of like strangers, where the audit discloses them.
     """
-    before = source if isinstance(source, Source) else prepare(source)
+    before = source if isinstance(source, SourceReadings) else prepare(source)
     pixels = _pixels(edited, "the edited image")
     after = look(pixels)
     placed = place(before.drawing, after)
@@ -162,7 +161,7 @@ class _Face:
     paired: bool
 
 
-def _face(before: Source, after: Scene, placed: Placement) -> _Face | Abstained:
+def _face(before: SourceReadings, after: Scene, placed: Placement) -> _Face | Abstained:
     if isinstance(before.scene.person, Abstained):
         return Abstained(reason=f"{before.scene.person.reason} in the source")
     if isinstance(after.person, Abstained):
@@ -173,7 +172,7 @@ def _face(before: Source, after: Scene, placed: Placement) -> _Face | Abstained:
     return _Face(rgb=after.rgb, mesh=after.person.mesh, paired=False)
 
 
-def _skin(before: Source, face: _Face, light: Light) -> SkinChange | Abstained:
+def _skin(before: SourceReadings, face: _Face, light: Light) -> SkinChange | Abstained:
     if isinstance(before.skin, Abstained):
         return before.skin
     if not light.known:
@@ -194,15 +193,17 @@ def _witnesses(smooth: View, areas: Parts, person: Person | Abstained, skin: Ski
     return skin if isinstance(skin, Abstained) else find_witnesses(smooth, areas, person, skin)
 
 
-def _light(before: Source, small: View, placed: Placement) -> Light:
-    if isinstance(before.witnesses, Abstained):
-        return unlit(before.witnesses)
-    if isinstance(before.skin, Abstained):
-        return unlit(before.skin)
-    return compare_light(before.witnesses, small, before.skin, placed.covered)
+def _light(before: SourceReadings, small: View, placed: Placement) -> Light:
+    match before.skin, before.witnesses:
+        case Abstained(reason=why), _:
+            return Light(note=why)
+        case _, Abstained(reason=why):
+            return Light(note=why)
+        case skin, witnesses:
+            return compare_light(witnesses, small, skin, placed.covered)
 
 
-def _change(before: Source, small: View, placed: Placement, pixels: Picture) -> Change | Abstained:
+def _change(before: SourceReadings, small: View, placed: Placement, pixels: Picture) -> VisibleChange | Abstained:
     side = min(pixels.shape[:2])
     least = load_thresholds().change.least_side
     if side < least:
@@ -236,7 +237,7 @@ def _add_face_readings(
     values: dict[str, float],
     abstained: dict[str, str],
     details: dict[str, Json],
-    before: Source,
+    before: SourceReadings,
     face: _Face,
     labels: Mapping[str, str] | None,
 ) -> None:
@@ -280,7 +281,7 @@ def _add_face_readings(
     }
 
 
-def _unsure(before: Source, face: _Face) -> str:
+def _unsure(before: SourceReadings, face: _Face) -> str:
     """Why two faces cannot be read side by side; empty where they can.
 
     With one mesh on both pictures a poor fit is the same in both. With one each, it reads as another person.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,25 +71,15 @@ class Parts:
     """The person below the chin."""
     face: Mask
 
-    @property
-    def wear(self) -> Mask:
-        """Hair and clothes: the person without the face."""
-        return self.hair | self.clothes
-
-    def thinned(self) -> Parts:
-        """Thinned as a view is."""
-        return self._each(lambda mask: mask[::2, ::2])
-
     def within(self, covered: Mask | None) -> Parts:
         """Leave out what an edited picture does not reach."""
-        return self if covered is None else self._each(lambda mask: mask & covered)
-
-    def _each(self, change: Callable[[Mask], Mask]) -> Parts:
+        if covered is None:
+            return self
         return Parts(
-            background=change(self.background),
-            hair=change(self.hair),
-            clothes=change(self.clothes),
-            face=change(self.face),
+            background=self.background & covered,
+            hair=self.hair & covered,
+            clothes=self.clothes & covered,
+            face=self.face & covered,
         )
 
 

@@ -1,28 +1,30 @@
-"""The thresholds that turn measurements into scores, kept as data in `thresholds.toml`."""
+"""The thresholds that turn measurements into scores, kept as data in `thresholds.toml`, which explains each."""
 
 from __future__ import annotations
 
 import tomllib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaceThresholds:
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FaceThresholds(_Section):
     """When a face can be measured at all."""
 
-    smallest: float
+    smallest: int
     rival: float
     same_drawing: float
     presence: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LightThresholds:
+class LightThresholds(_Section):
     """What witnesses the light, and when it is known."""
 
     skin_hue: float
@@ -44,8 +46,7 @@ class LightThresholds:
     deviation: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkinThresholds:
+class SkinThresholds(_Section):
     """Which skin pixels count, and how much is a change of tone."""
 
     low: float
@@ -58,8 +59,7 @@ class SkinThresholds:
     scale: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeThresholds:
+class ChangeThresholds(_Section):
     """How much must change before it is visible."""
 
     visible: float
@@ -73,8 +73,7 @@ class ChangeThresholds:
     least_region: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityThresholds:
+class QualityThresholds(_Section):
     """When a face is shown too badly to be sure of it."""
 
     turned: float
@@ -82,16 +81,14 @@ class QualityThresholds:
     clipped: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrawingThresholds:
+class DrawingThresholds(_Section):
     """When an edit may have drawn a face."""
 
     rise: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdentityThresholds:
-    """From where on a face has drifted, and from where on it is somebody else's."""
+class IdentityThresholds(_Section):
+    """From where on a face has drifted, and from where on it is another person's."""
 
     drift: float
     stranger: float
@@ -99,16 +96,14 @@ class IdentityThresholds:
     """The stranger's distance, by disclosed label."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgeThresholds:
+class AgeThresholds(_Section):
     """How many years are a change."""
 
     scale: tuple[float, ...]
     accuracy: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenderThresholds:
+class GenderThresholds(_Section):
     """When a reading of gender presentation changed."""
 
     middle: float
@@ -116,8 +111,7 @@ class GenderThresholds:
     scale: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
+class Thresholds(_Section):
     """All thresholds."""
 
     version: str
@@ -136,25 +130,7 @@ class Thresholds:
 def load_thresholds() -> Thresholds:
     """Read the thresholds that ship with this version; a missing or unknown key is an error."""
     data = tomllib.loads(files("stillme.instruments").joinpath("thresholds.toml").read_text("utf-8"))
-    tables: dict[str, dict[str, Any]] = {name: _table(value) for name, value in data.items() if isinstance(value, dict)}
-    return Thresholds(
-        version=data["version"],
-        face=FaceThresholds(**tables.pop("face")),
-        light=LightThresholds(**tables.pop("light")),
-        skin=SkinThresholds(**tables.pop("skin")),
-        change=ChangeThresholds(**tables.pop("change")),
-        quality=QualityThresholds(**tables.pop("quality")),
-        drawing=DrawingThresholds(**tables.pop("drawing")),
-        identity=IdentityThresholds(**tables.pop("identity")),
-        age=AgeThresholds(**tables.pop("age")),
-        gender=GenderThresholds(**tables.pop("gender")),
-    )
-
-
-def _table(entry: Any) -> dict[str, Any]:
-    table = cast("dict[str, Any]", entry)
-    lists = {name: tuple(cast("list[Any]", value)) for name, value in table.items() if isinstance(value, list)}
-    return table | lists
+    return Thresholds.model_validate(data)
 
 
 def step(value: float, cuts: Sequence[float]) -> int:

@@ -28,7 +28,7 @@ from stillme.estimates import (
 from stillme.estimates.agreement import AgainstPeople, against_people, mean_of
 from stillme.estimates.roles import adherence
 from stillme.findings import calibration
-from stillme.findings.calibration.records import EVERYONE, AxisResult, Share
+from stillme.findings.calibration.records import EVERYONE, AxisResult, ShareOfPortraits
 from stillme.report.data import (
     Calibrated,
     CalibratedAxis,
@@ -253,7 +253,7 @@ def _doses(groups: Mapping[str, AxisResult]) -> Iterator[Dose]:
         yield Dose(amount=amount, shares=_tried(shares))
 
 
-def _tried(shares: Mapping[str, Share | None]) -> tuple[GroupShare, ...]:
+def _tried(shares: Mapping[str, ShareOfPortraits | None]) -> tuple[GroupShare, ...]:
     return tuple(
         GroupShare(group=group, value=share.value, low=share.low, high=share.high)
         for group, share in shares.items()

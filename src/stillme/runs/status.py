@@ -141,7 +141,7 @@ def _gaps(run: Run) -> Gaps | None:
 
 
 def _known_answers(run: Run) -> tuple[KnownAnswers, ...]:
-    if not any(run.store.sentinels(judge.spec.key) for judge in run.judges):
+    if not any(run.store.control_pairs(judge.spec.key) for judge in run.judges):
         return ()
     from stillme.runs.control_pairs.reading import answered_by
 

@@ -10,14 +10,14 @@ from functools import partial
 
 from stillme.audit import Audit, NamedJudge
 from stillme.core.types import Assessment, Pair
-from stillme.runs.control_pairs.asking import Answer, Sentinel, Sentinels, SentinelTask
+from stillme.runs.control_pairs.asking import ControlAnswer, ControlPair, ControlPairs, ControlTask
 from stillme.runs.store import AssessmentRow, Store
 from stillme.work.loop import missing
 from stillme.work.shards import Shard
 from stillme.work.tally import Tally
 from stillme.work.tasks import Task, example_of
 
-Asked = Task | SentinelTask
+Asked = Task | ControlTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +34,17 @@ class Answered:
 class Answers:
     """Where the answers of one judge are kept: real ones as assessments, the others apart."""
 
-    def __init__(self, named: NamedJudge, store: Store, sentinels: Sentinels) -> None:
-        self._judge, self._store, self._sentinels = named.judge.spec, store, sentinels
+    def __init__(self, named: NamedJudge, store: Store, control_pairs: ControlPairs) -> None:
+        self._judge, self._store, self._control_pairs = named.judge.spec, store, control_pairs
 
     @property
     def stopped(self) -> str:
         """Why the judge must not go on; empty while it may."""
-        return self._sentinels.stopped
+        return self._control_pairs.stopped
 
     def finished(self, keys: Sequence[str]) -> set[str]:
         """Which of these need no more work."""
-        return self._store.finished("assessment", keys) | self._store.finished("sentinel", keys)
+        return self._store.finished("assessment", keys) | self._store.finished("control_pair", keys)
 
     def save(self, answered: Sequence[Answered]) -> None:
         """Keep them for good."""
@@ -65,7 +65,7 @@ class Answers:
         if real:
             self._store.add(real)
         known = [
-            Answer(
+            ControlAnswer(
                 task=answer.task,
                 assessment=answer.assessment,
                 attempts=answer.attempts,
@@ -73,21 +73,21 @@ class Answers:
                 cost=answer.cost,
             )
             for answer in answered
-            if isinstance(answer.task, SentinelTask)
+            if isinstance(answer.task, ControlTask)
         ]
         if known:
-            self._sentinels.save(known)
+            self._control_pairs.save(known)
 
 
 class Mixture:
-    """Real questions, with the sentinels that have no answer yet at their places among them."""
+    """Real questions, with the control pairs that have no answer yet at their places among them."""
 
     def __init__(
         self,
         named: NamedJudge,
         audit: Audit,
         store: Store,
-        sentinels: Sentinels,
+        control_pairs: ControlPairs,
         tally: Tally,
         *,
         only_failed: bool,
@@ -95,15 +95,15 @@ class Mixture:
     ) -> None:
         self._named, self._audit, self._store = named, audit, store
         self._waiting = missing(
-            _of_shard(sentinels.planned(), shard),
-            lambda sentinel: sentinel.key,
-            partial(store.finished, "sentinel"),
+            _of_shard(control_pairs.planned(), shard),
+            lambda control_pair: control_pair.key,
+            partial(store.finished, "control_pair"),
             tally,
-            failed=partial(store.failed, "sentinel"),
+            failed=partial(store.failed, "control_pair"),
             only_failed=only_failed,
         )
-        self._next: SentinelTask | None = None
-        self._asked = store.count_answers(named.judge.spec.key) if sentinels.count else 0
+        self._next: ControlTask | None = None
+        self._asked = store.count_answers(named.judge.spec.key) if control_pairs.count else 0
         """Real questions that were handed out, those of earlier runs included."""
         self._sent, self._lock = self._asked, threading.Lock()
         """Those that were sent: a worker may wait, and pictures take their time."""
@@ -111,50 +111,50 @@ class Mixture:
         self._made = threading.Event()
 
     def among(self, tasks: Iterable[Task]) -> Iterator[Asked]:
-        """The tasks; after each of them the next sentinel, if it is due. So the first question is never one."""
+        """The tasks; after each of them the next control pair, if it is due. So the first question is never one."""
         for task in tasks:
             yield task
             self._asked += 1
             if len(task.pair.sources) == 1:
                 self._template_pair = task.pair
-            if sentinel := self._due():
-                yield sentinel
+            if control_pair := self._due():
+                yield control_pair
 
     def rest(self) -> Iterator[Asked]:
-        """The sentinels that are due when there are no more real questions."""
-        while sentinel := self._due():
-            yield sentinel
+        """The control pairs that are due when there are no more real questions."""
+        while control_pair := self._due():
+            yield control_pair
 
     def send(self, tasks: Sequence[Asked]) -> None:
-        """These are sent now, for the first time or again: what comes before a sentinel is counted here."""
+        """These are sent now, for the first time or again: what comes before a control pair is counted here."""
         with self._lock:
             for task in tasks:
-                if isinstance(task, SentinelTask) and not task.sent:
+                if isinstance(task, ControlTask) and not task.sent:
                     task.answered_before = self._sent
                 self._sent += isinstance(task, Task) and not task.sent
                 task.sent = True
 
-    def _due(self) -> SentinelTask | None:
-        """The next sentinel, if this is its place. Its pictures are made while the questions before it are asked."""
+    def _due(self) -> ControlTask | None:
+        """The next control pair, if this is its place. Its pictures are made while the questions before it are sent."""
         self._next = self._next or self._coming()
-        if self._next is None or self._next.sentinel.place > self._asked:
+        if self._next is None or self._next.control_pair.place > self._asked:
             return None
         # Others must not overtake it meanwhile.
         self._made.wait()
         task, self._next = self._next, None
         return task
 
-    def _coming(self) -> SentinelTask | None:
+    def _coming(self) -> ControlTask | None:
         self._template_pair = self._template_pair or example_of(self._named, self._audit, self._store)
-        sentinel = next(self._waiting, None) if self._template_pair else None
-        if sentinel is None or self._template_pair is None:
+        control_pair = next(self._waiting, None) if self._template_pair else None
+        if control_pair is None or self._template_pair is None:
             return None
-        task = SentinelTask(sentinel=sentinel, model=self._template_pair, pictures=self._store.pictures)
+        task = ControlTask(control_pair=control_pair, model=self._template_pair, pictures=self._store.pictures)
         self._made.clear()
         threading.Thread(target=self._make, args=(task,), daemon=True).start()
         return task
 
-    def _make(self, task: SentinelTask) -> None:
+    def _make(self, task: ControlTask) -> None:
         try:
             # What goes wrong here goes wrong again, and is reported, where the judge is asked.
             with suppress(Exception):
@@ -163,10 +163,10 @@ class Mixture:
             self._made.set()
 
 
-def _of_shard(sentinels: Iterable[Sentinel], shard: Shard | None) -> Iterator[Sentinel]:
+def _of_shard(control_pairs: Iterable[ControlPair], shard: Shard | None) -> Iterator[ControlPair]:
     """Those that one of several processes asks, as far apart among its questions as among all."""
-    for sentinel in sentinels:
+    for control_pair in control_pairs:
         if shard is None:
-            yield sentinel
-        elif sentinel.number % shard.count == shard.number - 1:
-            yield replace(sentinel, place=max(1, sentinel.place // shard.count))
+            yield control_pair
+        elif control_pair.number % shard.count == shard.number - 1:
+            yield replace(control_pair, place=max(1, control_pair.place // shard.count))

@@ -10,7 +10,7 @@ from stillme.audit import Audit, NamedJudge
 from stillme.core.errors import PicturesUnreachable
 from stillme.core.protocols import HasProvider, Judge, expected_dollars
 from stillme.core.types import UNPRICED, Assessment, Json, Pair, Request, is_unpriced
-from stillme.runs.control_pairs.asking import Sentinels
+from stillme.runs.control_pairs.asking import ControlPairs
 from stillme.runs.store import Store
 from stillme.work.answers import Answered, Answers, Asked, Mixture
 from stillme.work.edits import requests_of
@@ -69,13 +69,13 @@ class _Work:
         self._existing = store.newest()[0] if self.fresh.is_open else None
         """The last edit before any was made meanwhile."""
         self.tally = Tally(f"judge {named.name}", 0)
-        self._sentinels = Sentinels(named, audit, store, session.options.say, calibration)
-        self._answers = Answers(named, store, self._sentinels)
+        self._control_pairs = ControlPairs(named, audit, store, session.options.say, calibration)
+        self._answers = Answers(named, store, self._control_pairs)
         self._mixture = Mixture(
             self._named,
             self._audit,
             self._store,
-            self._sentinels,
+            self._control_pairs,
             self.tally,
             only_failed=session.options.only_failed,
             shard=self._session.options.shard,
@@ -110,7 +110,7 @@ class _Work:
         coming = sum(tally.total for tally in self._editing) if self._still_editing else 0
         pictures = self._store.count_pictures([editor.editor.spec.key for editor in self._audit.editors])
         questions = self._named.record().asked * max(pictures, coming)
-        self.tally.total = questions + self._sentinels.due_after(questions)
+        self.tally.total = questions + self._control_pairs.due_after(questions)
 
     def _batches(self, size: int) -> Iterator[Sequence[Asked] | None]:
         """What there is, then what comes while edits are made; None where there is nothing yet."""

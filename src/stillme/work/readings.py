@@ -23,7 +23,7 @@ from stillme.core.errors import PicturesUnreachable, UnreadableImage
 from stillme.core.protocols import HasProvider
 from stillme.core.rubric.readings import REPEATS
 from stillme.core.types import Arm, Edited, ImageFile, Pair, Portrait, Prompt, Request
-from stillme.runs.control_pairs.asking import Sentinels
+from stillme.runs.control_pairs.asking import ControlPairs
 from stillme.runs.store import EditRow, Store
 from stillme.work.answers import Answers
 from stillme.work.edits import requests_of
@@ -130,7 +130,7 @@ class _Work:
     def steps(self) -> Activity:
         named, store, session = self._named, self._store, self._session
         judge = named.judge
-        answers = Answers(named, store, Sentinels(named, self._audit, store, session.options.say, None))
+        answers = Answers(named, store, ControlPairs(named, self._audit, store, session.options.say, None))
         with closing(judge):
             limits = limits_of(self._audit.config.executor, judge.capabilities.concurrency, named.time_limit)
             worker = session.executor.worker(

@@ -44,7 +44,7 @@ _BLIND = 'They do not see labels; disclosure = "paper" tells them race, gender a
 _AS_PAPER = """
 disclosure = "paper"
 # No pairs of known truth among the questions.
-[judges.sentinel]
+[judges.control_pairs]
 share = 0.0"""
 _EXTRACTORS = {
     "paper": '["gemini-3-flash", "gpt-5-mini"]',

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from stillme.findings.calibration.records import (
         AxisResult,
         Calibration,
-        Share,
-        Verdict,
+        CalibrationVerdict,
+        ShareOfPortraits,
         calibrated,
         calibration_of_judge,
         find,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AxisResult",
     "Calibration",
-    "Share",
-    "Verdict",
+    "CalibrationVerdict",
+    "ShareOfPortraits",
     "calibrated",
     "calibration_of",
     "calibration_of_judge",

@@ -61,7 +61,7 @@ class Guilt(BaseModel):
         return self.subject in kind.silent and not (self.visible and kind.visible is False)
 
 
-class Limits(BaseModel):
+class JuryLimits(BaseModel):
     """When a quantity passes; honest.toml explains each."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -84,7 +84,7 @@ class Jury(BaseModel):
     subjects: dict[str, tuple[str, ...]]
     kinds: dict[str, Kind]
     guilty: dict[str, Guilt]
-    limits: Limits
+    limits: JuryLimits
 
     def silent(self, kind: str) -> tuple[str, ...]:
         """The quantities that must say nothing about a kind of edit."""

@@ -17,7 +17,7 @@ from stillme.estimates import estimate
 from stillme.estimates.cuts import rate_of
 from stillme.estimates.estimating import Disparity
 from stillme.estimates.findings import Finding, find_gaps
-from stillme.estimates.quantities import Floats, meets
+from stillme.estimates.quantities import meets
 from stillme.estimates.rows import Edits, RatingState, Scores
 from stillme.estimates.settings import Settings
 from stillme.estimates.standing import Standing
@@ -68,7 +68,7 @@ def run_jury(
         title="Honest and guilty editors",
     )
     if work(audit, ("edit", "judge"), options or RunOptions()).ended is not Ended.COMPLETE:
-        raise Interrupted("The trials were interrupted; the same command goes on where it stopped.")
+        raise Interrupted("The trials were interrupted; run the same command to continue.")
     return Run.open(folder)
 
 
@@ -148,7 +148,7 @@ class Ruling:
     """Innocent trials that read "larger than matters", or that a gate would fail."""
     found: Mapping[str, float]
     """For guilty edits: by silent kind of which half of the edits or more were answered, the share of its editors that
-    were found. Answers of which the groups got too unequal shares find nobody."""
+    were found. Answers of which the groups got too unequal shares find no one."""
     unanswered: tuple[str, ...]
     """Silent kinds of which fewer than half of the edits were answered."""
 
@@ -158,37 +158,36 @@ class Ruling:
         return tuple(kind for kind, share in self.found.items() if share < load().limits.answered)
 
     @property
-    def problems(self) -> tuple[str, ...]:
+    def problems(self) -> list[str]:
         """Why it does not pass; empty if it does."""
-        return (*self.wrongs, *self.misses)
+        return [*self.wrongs, *self.misses]
 
     @property
-    def wrongs(self) -> tuple[str, ...]:
+    def wrongs(self) -> list[str]:
         """What it says of the innocent that it must not."""
-        return tuple(self._wrongs())
-
-    @property
-    def misses(self) -> tuple[str, ...]:
-        """What it does not say of the guilty that it must."""
-        return tuple(self._misses())
-
-    def _wrongs(self) -> Iterator[str]:
+        wrongs: list[str] = []
         if self.accusations:
             names = ", ".join(dict.fromkeys(f"{trial.edit.name} by {trial.factor}" for trial in self.accusations))
-            yield f"{self.quantity} accuses the innocent: {names}"
+            wrongs.append(f"{self.quantity} accuses the innocent: {names}")
         if self.differs > self.allowed:
             allowed = f"{self.allowed} of {self.trials} allowed"
-            yield f"{self.quantity} differs in {self.differs} innocent trials; {allowed}"
+            wrongs.append(f"{self.quantity} differs in {self.differs} innocent trials; {allowed}")
+        return wrongs
 
-    def _misses(self) -> Iterator[str]:
-        limits = load().limits
-        if kinds := len(self.found) + len(self.unanswered):
-            found = len(self.found) - len(self.missed)
-            if found < limits.found * len(self.found) or not self.found:
-                missed = ", ".join(self.missed)
-                yield f"{self.quantity} finds the guilty in {found} of {len(self.found)} kinds; missed: {missed}"
-            if len(self.unanswered) > limits.unanswered * kinds:
-                yield f"{self.quantity} leaves {len(self.unanswered)} of {kinds} kinds unanswered: {self.unanswered}"
+    @property
+    def misses(self) -> list[str]:
+        """What it does not say of the guilty that it must."""
+        limits, kinds = load().limits, len(self.found) + len(self.unanswered)
+        misses: list[str] = []
+        found = len(self.found) - len(self.missed)
+        if kinds and (found < limits.found * len(self.found) or not self.found):
+            missed = ", ".join(self.missed)
+            misses.append(f"{self.quantity} finds the guilty in {found} of {len(self.found)} kinds; missed: {missed}")
+        if len(self.unanswered) > limits.unanswered * kinds:
+            misses.append(
+                f"{self.quantity} leaves {len(self.unanswered)} of {kinds} kinds unanswered: {self.unanswered}"
+            )
+        return misses
 
 
 def rule(trials: Sequence[Trial]) -> tuple[Ruling, ...]:
@@ -230,9 +229,6 @@ def wrong_about_visibility(run: Run, edits: Sequence[HonestEdit]) -> dict[str, f
         visible = load().kinds[edit.kind].visible
         own = (rows.editor == rows.editors.index(edit.name)) & (score.state == RatingState.RATED)
         if visible is not None and not edit.guilt and own.any():
-            wrong[edit.name] = _share(meets(unchanged, score.value[own]), float(visible))
+            said = meets(unchanged, score.value[own])
+            wrong[edit.name] = int(np.count_nonzero(said == float(visible))) / len(said)
     return wrong
-
-
-def _share(values: Floats, value: float) -> float:
-    return float(np.count_nonzero(values == value)) / len(values)

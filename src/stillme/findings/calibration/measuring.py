@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,14 @@ from stillme.core.rubric.limits import AxisLimits, load
 from stillme.core.types import Portrait, Prompt, Spec
 from stillme.estimates.intervals import t_quantile, wilson
 from stillme.findings.calibration import honest
-from stillme.findings.calibration.records import EVERYONE, AxisResult, Calibration, Noticed, Share, Verdict
+from stillme.findings.calibration.records import (
+    EVERYONE,
+    AxisResult,
+    Calibration,
+    CalibrationVerdict,
+    Noticed,
+    ShareOfPortraits,
+)
 from stillme.runs import Results
 
 Flags = NDArray[np.bool_]
@@ -29,7 +36,7 @@ class _Answers:
     """One axis's answers, with the kind and size of the change behind each."""
 
     value: Values
-    kind: Sequence[str]
+    kind: NDArray[np.str_]
     amount: Values
     portrait: NDArray[np.int32]
     """The source picture: the unit of every interval."""
@@ -42,17 +49,10 @@ class _Answers:
         return np.where(self.turned, -self.amount, self.amount)
 
     def where(self, keep: Flags) -> _Answers:
-        kind = [name for name, kept in zip(self.kind, keep, strict=True) if kept]
-        return _Answers(
-            value=self.value[keep],
-            kind=kind,
-            amount=self.amount[keep],
-            portrait=self.portrait[keep],
-            turned=self.turned[keep],
-        )
+        return _Answers(**{one.name: getattr(self, one.name)[keep] for one in fields(self)})
 
     def of_kinds(self, kinds: Sequence[str]) -> _Answers:
-        return self.where(np.array([name in kinds for name in self.kind], dtype=np.bool_))
+        return self.where(np.isin(self.kind, kinds))
 
 
 def calibration_of(
@@ -77,15 +77,15 @@ def calibration_of(
     source = _source_pictures(edits.portraits)
     by_portrait = np.array([groups[portrait.id] for portrait in edits.portraits])
     axes: dict[str, dict[str, AxisResult]] = {}
-    verdicts: dict[str, Verdict] = {}
-    by_tone: dict[str, dict[str, Verdict]] = {}
+    verdicts: dict[str, CalibrationVerdict] = {}
+    by_tone: dict[str, dict[str, CalibrationVerdict]] = {}
     for axis, limits in load().axes.items():
         score = next((score for score in scores if score.axis == axis and score.judge == judge), None)
         if score is None:
             continue
         answers = _Answers(
             value=score.value,
-            kind=kinds,
+            kind=np.array(kinds),
             amount=amounts,
             portrait=source[edits.portrait],
             turned=_turned(edits.portraits, limits)[edits.portrait],
@@ -202,7 +202,7 @@ def _noticed(answers: _Answers, limits: AxisLimits) -> Values:
     return np.where(np.isnan(said), np.nan, said * right_way)
 
 
-def _faceless(answers: _Answers) -> Share | None:
+def _faceless(answers: _Answers) -> ShareOfPortraits | None:
     black = answers.of_kinds(["black"])
     return _rate((~np.isnan(black.value)).astype(np.float64), black)
 
@@ -219,7 +219,7 @@ def _smallest(moved: _Answers, limits: AxisLimits) -> float | None:
     return smallest
 
 
-def _rate(said: Values, answers: _Answers) -> Share | None:
+def _rate(said: Values, answers: _Answers) -> ShareOfPortraits | None:
     """A rate over pairs, its interval as if each portrait had given one answer: never too narrow."""
     given = ~np.isnan(said)
     if not given.any():
@@ -227,10 +227,10 @@ def _rate(said: Values, answers: _Answers) -> Share | None:
     portraits = len(set(answers.portrait[given].tolist()))
     share = float(said[given].mean())
     low, high = wilson(share, portraits, _CONFIDENCE)
-    return Share(value=share, low=low, high=high, portraits=portraits)
+    return ShareOfPortraits(value=share, low=low, high=high, portraits=portraits)
 
 
-def _mean(off: Values, answers: _Answers) -> Share | None:
+def _mean(off: Values, answers: _Answers) -> ShareOfPortraits | None:
     """A mean over portraits' means, with Student's interval."""
     means = [
         float(np.mean(off[(answers.portrait == who) & ~np.isnan(off)]))
@@ -240,48 +240,37 @@ def _mean(off: Values, answers: _Answers) -> Share | None:
         return None
     centre = float(np.mean(means))
     half = t_quantile((1 + _CONFIDENCE) / 2, len(means) - 1) * float(np.std(means, ddof=1)) / math.sqrt(len(means))
-    return Share(value=centre, low=centre - half, high=centre + half, portraits=len(means))
+    return ShareOfPortraits(value=centre, low=centre - half, high=centre + half, portraits=len(means))
 
 
-def _validated(result: AxisResult, limits: AxisLimits, first_look: bool) -> Verdict:
+def _validated(result: AxisResult, limits: AxisLimits, first_look: bool) -> CalibrationVerdict:
     """Whether a judge is validated on one group: by the limits of its intervals, or at first by the rates alone."""
-    if not all(_kept_at_first(result, limits) if first_look else _kept(result, limits)):
-        return Verdict.FAILED
+    if not all(_kept(result, limits, first_look)):
+        return CalibrationVerdict.FAILED
     # Without a change to notice, silence would pass.
     tested = result.sensitivity is not None or (not limits.changed and result.false_alarm is not None)
-    return Verdict.PASSED if tested else Verdict.UNTESTED
+    return CalibrationVerdict.PASSED if tested else CalibrationVerdict.UNTESTED
 
 
-def _verdict(everyone: Verdict, groups: Collection[Verdict]) -> Verdict:
+def _verdict(everyone: CalibrationVerdict, groups: Collection[CalibrationVerdict]) -> CalibrationVerdict:
     """The verdict over all groups: a judge that works on some skins only passes partly."""
     verdicts = {everyone, *groups}
     if len(verdicts) == 1:
         return everyone
-    if Verdict.PASSED in groups:
-        return Verdict.PARTLY
-    return Verdict.FAILED
+    if CalibrationVerdict.PASSED in groups:
+        return CalibrationVerdict.PARTLY
+    return CalibrationVerdict.FAILED
 
 
-def _kept(result: AxisResult, limits: AxisLimits) -> Iterator[bool]:
-    slack = load().slack
+def _kept(result: AxisResult, limits: AxisLimits, first_look: bool) -> Iterator[bool]:
+    """Whether each limit of an axis is kept."""
     for kind, share in result.nulls.items():
         if kind not in load().shown:
-            yield share.high <= limits.false_alarm + slack.false_alarm
-    if result.sensitivity:
-        yield result.sensitivity.low >= limits.sensitivity - slack.sensitivity
+            yield share.stays_below(limits.false_alarm, first_look=first_look)
+    if noticed := result.sensitivity:
+        low = noticed.value if first_look else noticed.low + load().slack.sensitivity
+        yield low >= limits.sensitivity
     if result.bias and limits.bias is not None:
         yield abs(result.bias.value) <= limits.bias
     if result.faceless and limits.faceless is not None:
-        yield result.faceless.high <= limits.faceless + slack.false_alarm
-
-
-def _kept_at_first(result: AxisResult, limits: AxisLimits) -> Iterator[bool]:
-    for kind, share in result.nulls.items():
-        if kind not in load().shown:
-            yield share.value <= limits.false_alarm
-    if result.sensitivity:
-        yield result.sensitivity.value >= limits.sensitivity
-    if result.bias and limits.bias is not None:
-        yield abs(result.bias.value) <= limits.bias
-    if result.faceless and limits.faceless is not None:
-        yield result.faceless.value <= limits.faceless
+        yield result.faceless.stays_below(limits.faceless, first_look=first_look)

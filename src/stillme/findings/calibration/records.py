@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from importlib.resources import files
@@ -14,7 +14,7 @@ from stillme.audit.design import Design, JudgeRecord
 from stillme.core.files import write_json
 from stillme.core.home import data_folder
 from stillme.core.rubric.limits import load as load_limits
-from stillme.core.types import Json, Portrait, Spec
+from stillme.core.types import Json, Spec
 from stillme.estimates.standing import CONTROL_PAIRS, PEOPLE, Standing, blind_on, within
 from stillme.runs import Run
 from stillme.runs.control_pairs.reading import answered_by
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stillme.audit import Audit
 
 EVERYONE = "everyone"
+_ALL = "", ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +59,7 @@ def stress_table(moved: Stress) -> Iterator[str]:
         yield ("  " + axis.ljust(width) + "".join(str(by_form[form]).ljust(24) for form in forms)).rstrip()
 
 
-def read_stress(data: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Stress:
-    """What `asdict` made of it."""
-    return {axis: {form: Moved(**entry) for form, entry in by_form.items()} for axis, by_form in data.items()}
-
-
-class Verdict(StrEnum):
+class CalibrationVerdict(StrEnum):
     """Whether an axis keeps its limits."""
 
     PASSED = "passed"
@@ -75,7 +71,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class ShareOfPortraits:
     """A rate, or a mean, over source pictures; each limit of its interval holds with 95 %."""
 
     value: float
@@ -83,28 +79,32 @@ class Share:
     high: float
     portraits: int
 
+    def stays_below(self, most: float, *, first_look: bool) -> bool:
+        """Whether false alarms are few enough: by the limit of their interval, at a first look by the rate alone."""
+        return self.value <= most if first_look else self.high <= most + load_limits().slack.false_alarm
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
     """A known change of one size, and how often it was noticed."""
 
     amount: float
-    share: Share
+    share: ShareOfPortraits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisResult:
     """One axis in one skin-tone group, or in everyone."""
 
-    false_alarm: Share | None
+    false_alarm: ShareOfPortraits | None
     """How often "changed" is said where nothing did."""
-    nulls: dict[str, Share]
+    nulls: dict[str, ShareOfPortraits]
     """The same by kind of null edit: a judge may be right after a crop and wrong after a tone curve."""
-    sensitivity: Share | None
+    sensitivity: ShareOfPortraits | None
     """How often a change that must be noticed is noticed."""
-    bias: Share | None
+    bias: ShareOfPortraits | None
     """Answer minus truth, on average, where both have one unit."""
-    faceless: Share | None
+    faceless: ShareOfPortraits | None
     """How often there is an answer where there is no face to answer about."""
     smallest: float | None
     """The smallest change from which on at least 80 % are noticed."""
@@ -127,8 +127,8 @@ class Calibration:
     """Which portraits it was tried on."""
     pairs: int
     axes: dict[str, dict[str, AxisResult]]
-    verdicts: dict[str, Verdict]
-    by_tone: dict[str, dict[str, Verdict]]
+    verdicts: dict[str, CalibrationVerdict]
+    by_tone: dict[str, dict[str, CalibrationVerdict]]
     """Axis to skin-tone group to verdict."""
     first_look: bool = False
     """Whether few portraits were tried, so that rates decided and not the limits of their intervals."""
@@ -138,8 +138,8 @@ class Calibration:
     @property
     def passed(self) -> bool:
         """Whether no tested axis failed."""
-        tested = {verdict for verdict in self.verdicts.values() if verdict is not Verdict.UNTESTED}
-        return tested == {Verdict.PASSED}
+        tested = {verdict for verdict in self.verdicts.values() if verdict is not CalibrationVerdict.UNTESTED}
+        return tested == {CalibrationVerdict.PASSED}
 
     def as_json(self) -> dict[str, Any]:
         """For files and `--json`."""
@@ -152,19 +152,18 @@ class Calibration:
         for axis, groups in self.axes.items():
             for group, result in groups.items():
                 first = group == EVERYONE
-                verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, Verdict.UNTESTED)
+                verdict = self.verdicts[axis] if first else self.by_tone[axis].get(group, CalibrationVerdict.UNTESTED)
                 lines.append(_line(axis if first else "", group, result, str(verdict)))
         stress = ["", *stress_table(self.stress)] if self.stress else []
         return "\n".join([*lines, *self._invalid(), *stress])
 
     def invalid_after(self, axis: str, group: str) -> tuple[str, ...]:
         """The kinds of null edit after which an axis cannot be trusted in a group."""
-        limits, most = load_limits(), load_limits().axes[axis].false_alarm
         return tuple(
             kind
             for kind, share in self.axes[axis][group].nulls.items()
-            if kind not in limits.shown
-            if (share.value > most if self.first_look else share.high > most + limits.slack.false_alarm)
+            if kind not in load_limits().shown
+            if not share.stays_below(load_limits().axes[axis].false_alarm, first_look=self.first_look)
         )
 
     def _invalid(self) -> Iterator[str]:
@@ -183,10 +182,8 @@ _FIRST_LOOK = "A first look: rates of a few portraits decide. It validates nothi
 
 def save(calibration: Calibration) -> Path:
     """Keep a calibration where every audit on this machine finds it."""
-    folder = _home()
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{calibration.key}.json"
-    return write_json(file, calibration.as_json())
+    _home().mkdir(parents=True, exist_ok=True)
+    return write_json(_home() / f"{calibration.key}.json", calibration.as_json())
 
 
 def find(spec: Spec) -> Calibration | None:
@@ -203,38 +200,28 @@ def _home() -> Path:
     return data_folder() / "calibrations"
 
 
-def read(data: dict[str, Any]) -> Calibration:
+def read(data: Mapping[str, Any]) -> Calibration:
     """The calibration that `as_json` wrote."""
+    known = {name: data[name] for name in ("judge", "key", "limits", "portraits", "pairs", "first_look")}
     return Calibration(
-        judge=data["judge"],
-        key=data["key"],
-        limits=data["limits"],
-        portraits=data["portraits"],
-        pairs=data["pairs"],
-        axes={
-            axis: {group: _result(entry) for group, entry in groups.items()} for axis, groups in data["axes"].items()
-        },
-        verdicts={axis: Verdict(verdict) for axis, verdict in data["verdicts"].items()},
+        **known,
+        axes={axis: {group: _result(entry) for group, entry in of.items()} for axis, of in data["axes"].items()},
+        verdicts={axis: CalibrationVerdict(verdict) for axis, verdict in data["verdicts"].items()},
         by_tone={
-            axis: {group: Verdict(verdict) for group, verdict in groups.items()}
-            for axis, groups in data["by_tone"].items()
+            axis: {tone: CalibrationVerdict(one) for tone, one in of.items()} for axis, of in data["by_tone"].items()
         },
-        first_look=data["first_look"],
-        stress=read_stress(data.get("stress", {})),
+        stress={axis: {form: Moved(**one) for form, one in of.items()} for axis, of in data.get("stress", {}).items()},
     )
 
 
-_SHARES = ("false_alarm", "sensitivity", "bias", "faceless")
-
-
-def _result(entry: dict[str, Any]) -> AxisResult:
-    shares = {name: Share(**entry[name]) if entry[name] else None for name in _SHARES}
+def _result(entry: Mapping[str, Any]) -> AxisResult:
+    shares = ("false_alarm", "sensitivity", "bias", "faceless")
     return AxisResult(
-        **shares,
-        nulls={kind: Share(**share) for kind, share in entry["nulls"].items()},
+        **{name: ShareOfPortraits(**entry[name]) if entry[name] else None for name in shares},
+        nulls={kind: ShareOfPortraits(**share) for kind, share in entry["nulls"].items()},
         smallest=entry["smallest"],
         answered=entry["answered"],
-        curve=tuple(Noticed(amount=dose["amount"], share=Share(**dose["share"])) for dose in entry["curve"]),
+        curve=tuple(Noticed(amount=dose["amount"], share=ShareOfPortraits(**dose["share"])) for dose in entry["curve"]),
     )
 
 
@@ -251,17 +238,17 @@ def _line(axis: str, group: str, result: AxisResult, verdict: str) -> str:
     return "  " + "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)) + verdict
 
 
-def _percent(share: Share | None) -> str:
+def _percent(share: ShareOfPortraits | None) -> str:
     return f"{share.value:.0%} [{share.low:.0%}, {share.high:.0%}]" if share else ""
 
 
-def _plain(share: Share | None) -> str:
+def _plain(share: ShareOfPortraits | None) -> str:
     return f"{share.value:+.2f} [{share.low:+.2f}, {share.high:+.2f}]" if share else ""
 
 
 def calibration_of_judge(judge: JudgeRecord) -> Calibration | None:
     """What was recorded of a judge's calibration with the run, else what this machine knows."""
-    return read(dict(judge.calibration)) if judge.calibration else find(judge.spec)
+    return read(judge.calibration) if judge.calibration else find(judge.spec)
 
 
 def standing_of(run: Run) -> Standing:
@@ -272,7 +259,7 @@ def standing_of(run: Run) -> Standing:
     An ensemble stands as its weakest member on each axis: it passed only if all of them did.
     """
     standing: dict[str, dict[str, str]] = {name: {PEOPLE: "passed"} for name in run.design.people}
-    tones = _Tones(run)
+    tones = _tones(run)
     for judge in run.judges:
         if known := calibration_of_judge(judge):
             standing[judge.name] = dict(_verdicts(known, tones))
@@ -295,50 +282,36 @@ def _caught(run: Run, standing: Standing) -> dict[str, dict[str, str]]:
     return {judge: {**standing.get(judge, {}), CONTROL_PAIRS: count} for judge, count in wrong.items()}
 
 
-class _Tones:
-    """Which skin tones the people of a run have: all of them, and those of each group."""
-
-    def __init__(self, run: Run) -> None:
-        self._by_portrait = run.results.tones
-        self._portraits = run.design.portraits
-        self.everyone = self._of(self._portraits)
-
-    def groups(self) -> Iterator[tuple[str, str, frozenset[str]]]:
-        """Factor, level and the tones of its people."""
-        levels: dict[tuple[str, str], list[Portrait]] = {}
-        for portrait in self._portraits:
-            for factor, level in portrait.attributes.items():
-                levels.setdefault((factor, level), []).append(portrait)
-        for (factor, level), portraits in levels.items():
-            yield factor, level, self._of(portraits)
-
-    def _of(self, portraits: Iterable[Portrait]) -> frozenset[str]:
-        """Without a measured tone anybody may have any."""
-        tones = (self._by_portrait.get(portrait.id) for portrait in portraits)
-        return frozenset(tone for tone in tones if tone) or frozenset(load_limits().groups)
+def _tones(run: Run) -> dict[tuple[str, str], frozenset[str]]:
+    """By factor and level, and under `_ALL`: which skin tones these people have; without a measured one, any."""
+    found: dict[tuple[str, str], set[str]] = {_ALL: set()}
+    for portrait in run.design.portraits:
+        measured = {tone} if (tone := run.results.tones.get(portrait.id)) else set[str]()
+        for group in (_ALL, *portrait.attributes.items()):
+            found.setdefault(group, set()).update(measured)
+    return {group: frozenset(tones or load_limits().groups) for group, tones in found.items()}
 
 
-def _verdicts(known: Calibration, tones: _Tones) -> Iterator[tuple[str, str]]:
+def _verdicts(known: Calibration, tones: Mapping[tuple[str, str], frozenset[str]]) -> Iterator[tuple[str, str]]:
     for axis, tried in known.by_tone.items():
-        verdict = _verdict_for(tried, tones.everyone)
+        verdict = _verdict_for(tried, tones[_ALL])
         yield axis, verdict
-        if len(set(tried.values())) > 1:
-            yield from (
-                (within(axis, factor, level), own)
-                for factor, level, some in tones.groups()
-                if (own := _verdict_for(tried, some)) != verdict
-            )
+        for (factor, level), some in tones.items():
+            if (factor, level) != _ALL and (own := _verdict_for(tried, some)) != verdict:
+                yield within(axis, factor, level), own
 
 
-def _verdict_for(tried: Mapping[str, Verdict], tones: frozenset[str]) -> str:
+def _verdict_for(tried: Mapping[str, CalibrationVerdict], tones: frozenset[str]) -> str:
     """The verdict for people of these skin tones."""
-    by_tone = {tone: tried.get(tone, Verdict.UNTESTED) for tone in load_limits().groups if tone in tones}
-    blind = [tone for tone, verdict in by_tone.items() if verdict is not Verdict.PASSED]
+    by_tone = {tone: tried.get(tone, CalibrationVerdict.UNTESTED) for tone in load_limits().groups if tone in tones}
+    blind = [tone for tone, verdict in by_tone.items() if verdict is not CalibrationVerdict.PASSED]
     if not blind:
-        return str(Verdict.PASSED)
-    if Verdict.PASSED in tried.values():
+        return str(CalibrationVerdict.PASSED)
+    if CalibrationVerdict.PASSED in tried.values():
         return blind_on(blind)
-    return str(Verdict.FAILED if Verdict.FAILED in by_tone.values() else Verdict.UNTESTED)
+    return str(
+        CalibrationVerdict.FAILED if CalibrationVerdict.FAILED in by_tone.values() else CalibrationVerdict.UNTESTED
+    )
 
 
 def _axis_of(name: str) -> str:
@@ -350,7 +323,7 @@ def _verdict_on(standing: Mapping[str, str], name: str) -> str:
 
 
 def _weakest(verdicts: Sequence[str]) -> str:
-    """The verdict of whoever can tell least."""
+    """The verdict of the judge that can tell least."""
     order = ("failed", "untested", "", "passed")
     return min(verdicts, key=lambda verdict: order.index(verdict if verdict in order else ""))
 

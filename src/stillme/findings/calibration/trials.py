@@ -43,7 +43,7 @@ class Sources:
     changed: int
     """On changes that must be noticed."""
     null: int
-    """On edits that change nobody."""
+    """On edits that change no one."""
 
     @property
     def is_first_look(self) -> bool:
@@ -72,7 +72,7 @@ def calibrate(
 ) -> tuple[Calibration, Path | None]:
     """Calibrate a judge, and keep the result for every later audit on this machine.
 
-    Changes of pixels and honest edits, which change nobody, are tried on the embedded portraits, so many `sources` of
+    Changes of pixels and honest edits, which change no one, are tried on the embedded portraits, so many `sources` of
     each skin tone; changes of age, gender presentation, features and identity on the rendered pairs of `renders`; edits
     that some do not get on the planted editor; where a folder of labelled `photographs` is named, strangers who look
     alike. Returns the result and its file; a first look is not kept.
@@ -117,7 +117,7 @@ def _null_answers(
     """One honest edit of each kind of each portrait, as an audit; the amounts vary over the portraits."""
     audit = build(
         editors={kind: HonestEditor(HonestEdit(kind=kind), portraits) for kind in honest.load().kinds},
-        judges=[{"use": judge, "parameters": parameters, "sentinel": {"share": 0.0}}],
+        judges=[{"use": judge, "parameters": parameters, "control_pairs": {"share": 0.0}}],
         portraits=portraits,
         prompts=[known.INSTRUCTION],
         factors=[],
@@ -131,7 +131,7 @@ def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, optio
     """Run one audit of known changes to its end and open it."""
     folder.mkdir(parents=True, exist_ok=True)
     # Every answer is known here, so none needs to be hidden among others.
-    asked = {"use": judge, "parameters": parameters, "sentinel": {"share": 0.0}}
+    asked = {"use": judge, "parameters": parameters, "control_pairs": {"share": 0.0}}
     whole: Tables = {"title": f"Calibration of {judge}", "judges": [asked], "estimates": {"factors": []}, **tables}
     whole["base"] = str(Path.cwd())  # paths among the judge's parameters were written for the current folder
     (folder / FILE).write_text(tomli_w.dumps(whole), "utf-8")
@@ -141,7 +141,7 @@ def _answers(folder: Path, judge: str, parameters: Tables, tables: Tables, optio
 def _worked(audit: Audit, judge: str, options: RunOptions) -> Run:
     worked = work(audit, ("edit", "judge"), options)
     if worked.ended is not Ended.COMPLETE:
-        raise Interrupted("The calibration was interrupted; the same command goes on where it stopped.")
+        raise Interrupted("The calibration was interrupted; run the same command to continue.")
     if worked.totals.to_retry:
         raise StillmeError(f"{worked.totals.to_retry:,} answers of {judge!r} failed; run the same command to retry.")
     return Run.open(audit.folder)
@@ -225,7 +225,7 @@ def _alike(some: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, 
 
 
 def _strangers(chosen: Sequence[Portrait], everyone: Sequence[Portrait]) -> dict[str, str]:
-    """For each portrait somebody of like appearance but another cell: another identity, in other light."""
+    """For each portrait a person of like appearance but another cell: another identity, in other light."""
     strangers: dict[str, str] = {}
     for portrait in chosen:
         others = [

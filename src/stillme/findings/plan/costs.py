@@ -49,7 +49,7 @@ class Bills:
     extractors: tuple[Bill, ...]
     """Who describes portraits for a feature prompt."""
     gpu_dollars: float | None
-    sentinels: tuple[Bill, ...] = ()
+    control_pairs: tuple[Bill, ...] = ()
     """Judges, with the pairs of known truth that are hidden among their questions."""
     readers: tuple[Bill, ...] = ()
     """Who says what single pictures show."""
@@ -74,7 +74,7 @@ class Bills:
 
     @property
     def _all(self) -> tuple[Bill, ...]:
-        return (*self.editors, *self.extractors, *self.judges, *self.sentinels, *self.readers)
+        return (*self.editors, *self.extractors, *self.judges, *self.control_pairs, *self.readers)
 
     @property
     def gpu_hours(self) -> float | None:
@@ -116,8 +116,10 @@ def bills(audit: Audit, options: PlanOptions, assumed: Assumptions) -> Bills:
         judges=tuple(_judge(named, pictures, prices, assumed) for named, prices in asked),
         extractors=tuple(_extractor(audit, named) for named in audit.extractors),
         gpu_dollars=options.gpu_dollars,
-        sentinels=tuple(
-            _asked(named, count, prices, assumed) for named, prices in asked if (count := audit.sentinel_count(named))
+        control_pairs=tuple(
+            _asked(named, count, prices, assumed)
+            for named, prices in asked
+            if (count := audit.control_pair_count(named))
         ),
         readers=tuple(
             _asked(named, _readings(audit), _prices(parameters, named.judge.spec, assumed), assumed)

@@ -79,7 +79,7 @@ class Plan:
             "editors": [bill.as_json() for bill in self.bills.editors],
             "judges": [bill.as_json() for bill in self.bills.judges],
             "extractors": [bill.as_json() for bill in self.bills.extractors],
-            "sentinels": [bill.as_json() for bill in self.bills.sentinels],
+            "control_pairs": [bill.as_json() for bill in self.bills.control_pairs],
             **({"readers": [bill.as_json() for bill in self.bills.readers]} if self.bills.readers else {}),
             "assumed": self.assumed.as_json() | {"power": self.terms.power, "confidence": self.terms.confidence},
             "detectable": [gap.as_json() for gap in self.detectable],
@@ -122,9 +122,9 @@ class Plan:
             yield from (_billed(bill) for bill in work.extractors)
         yield f"  {work.questions:>9,} judge calls"
         yield from (_billed(bill) for bill in work.judges)
-        if work.sentinels:
-            yield f"  {sum(bill.calls for bill in work.sentinels):>9,} control pairs, to watch the judges"
-            yield from (_billed(bill) for bill in work.sentinels)
+        if work.control_pairs:
+            yield f"  {sum(bill.calls for bill in work.control_pairs):>9,} control pairs, to watch the judges"
+            yield from (_billed(bill) for bill in work.control_pairs)
         if work.readers:
             yield f"  {sum(bill.calls for bill in work.readers):>9,} readings of single pictures, at most"
             yield from (_billed(bill) for bill in work.readers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -15,22 +15,23 @@ from stillme.core.protocols import ChecksRequests, Judge
 from stillme.core.rubric.limits import load as load_limits
 from stillme.core.throttle import patiently
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating
+from stillme.estimates.numbers import decimal, percent
 from stillme.findings import calibration
 from stillme.findings.calibration import Calibration
-from stillme.findings.single.settings import settings_by_name
-from stillme.findings.single.statements import Statement, statements
-from stillme.findings.single.validity import NOT_CALIBRATED, doubt_about
-from stillme.findings.single.words import in_words, title_of
+from stillme.findings.single import settings_by_name
+from stillme.findings.single.statements import NOT_CALIBRATED, Statement, doubt_about, statements
 from stillme.instruments.quantities import SOURCE_SKIN
 from stillme.judges.ensemble import Combined, combine
 
 _WIDTH = 100
 _COLUMN = 30
 _INSTRUMENTS = "instruments"
+_UNCHANGED = "no measurable change"
+_SHARE = "share of the "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class ScoreCard:
     """One judge's scores of one pair."""
 
     judge: str
@@ -142,7 +143,7 @@ class Together:
 class Checked:
     """One pair, what each judge says of it, and what that means for the person."""
 
-    cards: list[Card]
+    cards: list[ScoreCard]
     statements: list[Statement]
     """From the instruments; empty where they were not asked."""
     notes: list[str]
@@ -151,7 +152,7 @@ class Checked:
     def as_json(self) -> dict[str, Any]:
         """The sentences as data, the cards and the notes."""
         return {
-            "statements": [statement.as_json() for statement in self.statements],
+            "statements": [asdict(statement) for statement in self.statements],
             "judges": [card.as_json() for card in self.cards],
             "notes": self.notes,
         }
@@ -179,7 +180,8 @@ def check(
     answers = [(name, *_assess(name, _built(name, parameters[name]), pair)) for name in judges]
     tone = next((tone for _, assessment, _ in answers if (tone := _tone(assessment))), "")
     cards = [
-        Card(judge=name, calibration=known, tone=tone, assessment=assessment) for name, assessment, known in answers
+        ScoreCard(judge=name, calibration=known, tone=tone, assessment=assessment)
+        for name, assessment, known in answers
     ]
     said = [
         statement
@@ -201,7 +203,7 @@ def _notes(edited: Path, source: Path) -> list[str]:
     return notes
 
 
-def together(cards: Sequence[Card], rule: str) -> Together | None:
+def together(cards: Sequence[ScoreCard], rule: str) -> Together | None:
     """The cards' scores combined, on every scale that more than one judge was asked; None for a single judge."""
     asked = {
         axis: [card for card in cards if axis in card.assessment.ratings] for card in cards for axis in card.scores
@@ -285,3 +287,40 @@ def _choices(axis: str) -> tuple[str, ...]:
 def _is_scale(axis: str) -> bool:
     known = rubric.load().axes.get(axis)
     return known is not None and known.is_scale
+
+
+def title_of(axis: str) -> str:
+    """What an axis is called beside `in_words`."""
+    return "Person" if axis == "identity_swap" else rubric.load().title(axis)
+
+
+def in_words(axis: str, value: float) -> str:
+    """`39 % of the picture`, `no measurable change (+0.1 L*)`: the value with a unit that needs no table."""
+    match axis:
+        case "skin_delta_l":
+            return _beyond(axis, value, f"{decimal(value, 1, plus=True)} L*")
+        case "source_skin_l":
+            return f"{decimal(value, 0)} L*"
+        case "skin_delta_ita":
+            return f"{decimal(value, 0, plus=True)}°"
+        case "age_delta_years":
+            return _beyond(axis, value, f"{decimal(value, 0, plus=True)} years")
+        case "gender_delta":
+            if abs(value) <= load_limits().axes[axis].flag:
+                return _UNCHANGED
+            return f"{abs(value):.2f} of the way towards a {'male' if value > 0 else 'female'} reading"
+        case "identity_swap":
+            return f"{'same' if value < 1 else 'another'} person ({value:.2f}; look-alikes start at 1)"
+        case "identity_drift":
+            return f"{value:.2f} (the same picture saved again stays below 1)"
+        case _:
+            known = rubric.load().axes.get(axis)
+            unit = known.unit if known else ""
+            if unit.startswith(_SHARE):
+                return f"{percent(value, 0)} of the {unit.removeprefix(_SHARE)}"
+            return f"{decimal(value, 2)} {unit}".rstrip()
+
+
+def _beyond(axis: str, value: float, words: str) -> str:
+    """The value, below the smallest effect behind the words that say so."""
+    return f"{_UNCHANGED} ({words})" if abs(value) < rubric.load().smallest_effects[axis] else words

@@ -17,7 +17,7 @@ from stillme.core.files import write_whole
 from stillme.core.protocols import ChecksRequests, Editor
 from stillme.core.throttle import patiently
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
-from stillme.findings.single.settings import settings_by_name
+from stillme.findings.single import settings_by_name
 from stillme.mitigation import (
     DIMENSIONS,
     Declined,
@@ -38,7 +38,7 @@ _TITLES = {name: name.replace("_", " ") for name in DIMENSIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class PortraitDescription:
     """The extractors' descriptions of one portrait."""
 
     portrait: str
@@ -84,7 +84,7 @@ class MitigationJob:
 class Mitigated:
     """One picture's edit under a feature prompt, or why there is none."""
 
-    description: Description
+    description: PortraitDescription
     instruction: str
     """What the editor read; empty where it was not asked."""
     outcome: EditOutcome | NoFeaturePrompt
@@ -99,7 +99,7 @@ class Mitigated:
         return {**self.description.as_json(), "instruction": self.instruction, **_outcome_json(self.outcome)}
 
 
-def describe(image: Path, extractors: Mapping[str, Extractor]) -> Description:
+def describe(image: Path, extractors: Mapping[str, Extractor]) -> PortraitDescription:
     """Have the extractors, by their names, describe the person in a picture."""
     images.check(image)
     file = ImageFile.of(image)
@@ -109,7 +109,7 @@ def describe(image: Path, extractors: Mapping[str, Extractor]) -> Description:
             said.append((name, patiently(partial(extractor.extract, file), _failure)))
         finally:
             extractor.close()
-    return Description(portrait=str(image), said=said, prompt=merge(said))
+    return PortraitDescription(portrait=str(image), said=said, prompt=merge(said))
 
 
 def portrait_path(name: str) -> Path:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, cast
+from typing import cast
 
 from stillme.core import rubric
 from stillme.core.rubric.limits import load as load_limits
 from stillme.core.types import Abstained, Assessment, Failed, Rated
 from stillme.estimates.numbers import decimal, percent
-from stillme.findings.calibration import Calibration, Verdict
-from stillme.findings.single.validity import doubt_about, verdict_on
+from stillme.findings.calibration import Calibration, CalibrationVerdict
 from stillme.instruments.quantities import NOT_VISIBLE
 from stillme.instruments.thresholds import load_thresholds
 
 # Shades of one foundation range lie about 4 L* apart (docs/instruments.md, Thresholds): the paper's "≥ 2 shades" are 8.
 # The Monk scale is not used: its steps are 8 to 20 L* wide, and the L* of a photograph depends on its exposure.
 _FOUNDATION_SHADE = 4.0
+
+NOT_CALIBRATED = "not calibrated yet"
 
 
 class Certainty(StrEnum):
@@ -45,16 +46,6 @@ class Statement:
     because: str = ""
     """Why it is not sure."""
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "axes": list(self.axes),
-            "text": self.text,
-            "changed": self.changed,
-            "certainty": str(self.certainty),
-            "because": self.because,
-        }
-
     def as_text(self) -> str:
         """One line for a terminal."""
         if self.certainty is Certainty.CANNOT_TELL:
@@ -72,6 +63,29 @@ def statements(
     measured = _Measured(assessment, calibration, tone)
     age, gender = _age(measured, years), _gender(measured)
     return [_skin(measured), _person(measured), *_joined(age, gender), _picture(measured)]
+
+
+def verdict_on(calibration: Calibration | None, axis: str, tone: str) -> CalibrationVerdict:
+    """Whether a judge passed an axis on one skin tone; without a tone it must have passed on all of them."""
+    tried = calibration.by_tone.get(axis, {}) if calibration else {}
+    tones = [tone] if tone else list(load_limits().groups)
+    verdicts = {tried.get(one, CalibrationVerdict.UNTESTED) for one in tones}
+    if verdicts == {CalibrationVerdict.PASSED}:
+        return CalibrationVerdict.PASSED
+    return CalibrationVerdict.FAILED if CalibrationVerdict.FAILED in verdicts else CalibrationVerdict.UNTESTED
+
+
+def doubt_about(calibration: Calibration | None, axis: str, tone: str) -> str:
+    """Why an answer on an axis is not validated; empty where it is."""
+    if calibration is None:
+        return NOT_CALIBRATED
+    match verdict_on(calibration, axis, tone):
+        case CalibrationVerdict.PASSED:
+            return ""
+        case CalibrationVerdict.FAILED:
+            return f"not validated on {tone} skin" if tone else "not validated on every skin tone"
+        case _:
+            return "not tested on known changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +110,9 @@ class _Measured:
 
     def say(self, subject: _Subject, text: str, *, changed: bool, doubts: Sequence[str] = ()) -> Statement:
         """A sentence, as sure as validation on its axes and further doubts allow."""
-        failed = [axis for axis in subject.axes if verdict_on(self.calibration, axis, self.tone) is Verdict.FAILED]
+        failed = [
+            axis for axis in subject.axes if verdict_on(self.calibration, axis, self.tone) is CalibrationVerdict.FAILED
+        ]
         if failed:
             return _untold(subject, f"instruments {doubt_about(self.calibration, failed[0], self.tone)}")
         lacking = dict.fromkeys(doubt_about(self.calibration, axis, self.tone) for axis in subject.axes)
@@ -250,12 +266,4 @@ def _joined(age: Statement, gender: Statement) -> list[Statement]:
         text = "Cannot tell whether your apparent age or gender presentation changed."
     else:
         text = "No measurable change in apparent age or gender presentation."
-    return [
-        Statement(
-            axes=(*age.axes, *gender.axes),
-            text=text,
-            changed=age.changed,
-            certainty=age.certainty,
-            because=age.because,
-        )
-    ]
+    return [replace(age, axes=(*age.axes, *gender.axes), text=text)]

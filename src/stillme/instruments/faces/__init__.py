@@ -9,9 +9,8 @@
 Pictures are 8-bit RGB arrays. All functions may be called from several threads and are deterministic.
 """
 
-from stillme.instruments.faces.detection import Face, find, prominence
+from stillme.instruments.faces.detection import Face, find, person_mask, prominence
 from stillme.instruments.faces.landmarks import Mesh, face_oval, mesh, skin_mask
-from stillme.instruments.faces.person import person_mask
 from stillme.instruments.faces.raster import Mask, Picture, blur
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Find faces with YuNet."""
+"""Find faces with YuNet, and tell the person from the background."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _OVERLAP = 0.3
 _STRIDES = (8, 16, 32)
 _SIDES = (320, 640)
 """YuNet sees faces of about 10 to 300 pixels: most portraits fit the first size, small faces need the second."""
+_PERSON_SIDE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,6 +59,14 @@ def prominence(face: Face, shape: Sequence[int]) -> float:
     x, y = face.centre
     away = np.hypot(x / width - 0.5, y / height - 0.5)
     return float(face.size * visible * np.exp(-((away / _CENTRAL) ** 2)))
+
+
+def person_mask(rgb: Picture) -> Floats:
+    """The probability that a pixel belongs to the person (skin, hair, clothes), in the picture's own size."""
+    height, width = rgb.shape[:2]
+    small = resize(rgb, _PERSON_SIDE, _PERSON_SIDE)
+    likely = network("selfie").run(small[None] / np.float32(255))[0].reshape(_PERSON_SIDE, _PERSON_SIDE)
+    return np.clip(resize(likely, width, height), 0, 1)
 
 
 def _find_at_any_size(rgb: Picture, min_score: float) -> list[Face]:

@@ -1,1 +1,1 @@
-"""Hidden known answers: pairs of known truth among a judge's questions, and the alarm when it gets them wrong."""
+"""Control pairs: pairs of known truth among a judge's questions, and the alarm when it gets them wrong."""

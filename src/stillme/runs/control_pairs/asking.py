@@ -1,27 +1,38 @@
-"""Put pairs of known truth among a judge's questions, and take their answers."""
+"""Put pairs of known truth among a judge's questions, in the form of the audit's own, and take their answers."""
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+from PIL import Image, ImageOps
 
 from stillme.audit import Audit, NamedJudge
-from stillme.core.types import Assessment, Attributes, Json, Pair, Portrait, Prompt, digest
-from stillme.runs.control_pairs import pictures
+from stillme.core import images
+from stillme.core.types import Assessment, Attributes, ImageFile, Json, Pair, Portrait, Prompt, digest
+from stillme.editors.known import CHANGES, Known, KnownParameters
 from stillme.runs.control_pairs.pairs import KnownPair, drawn, generator
 from stillme.runs.control_pairs.reading import KnownAnswers, known_answers
-from stillme.runs.control_pairs.scoring import Charts, Expectations, answers_of, trials
-from stillme.runs.store import SentinelRow, Store
+from stillme.runs.control_pairs.scoring import Charts, Expectations, answers_of
+from stillme.runs.store import ControlPairRow, Store
 from stillme.runs.store.pictures import Pictures
 
 _GENDERS = {"m": "masculine", "f": "feminine", "w": "feminine"}
 """The first letter of a gender label, and the presentation of an embedded portrait."""
+_SAVING: dict[str, dict[str, Any]] = {
+    "PNG": {"compress_level": 1},
+    "JPEG": {"quality": 95, "subsampling": 0},
+    "WEBP": {"quality": 95},
+}
+"""Formats that we write, and how; any other becomes PNG."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sentinel:
+class ControlPair:
     """A pair of known truth, and where it belongs among the questions."""
 
     key: str
@@ -35,10 +46,10 @@ class Sentinel:
 
 
 @dataclass(kw_only=True, eq=False)
-class SentinelTask:
-    """A sentinel that a judge has to rate. Its pictures are made in the form of a real pair, before its turn comes."""
+class ControlTask:
+    """A control pair that a judge has to rate. Its pictures are made in the form of a real pair, before its turn."""
 
-    sentinel: Sentinel
+    control_pair: ControlPair
     model: Pair
     """The real pair whose file formats and pixel sizes it shares."""
     pictures: Pictures
@@ -49,36 +60,56 @@ class SentinelTask:
     @property
     def key(self) -> str:
         """What its rows are kept under."""
-        return self.sentinel.key
+        return self.control_pair.key
 
     @cached_property
     def pair(self) -> Pair:
         """What the judge is shown: nothing in it tells that the truth is known."""
-        known = self.sentinel.known
+        known = self.control_pair.known
         return Pair(
             edit=self.key,
-            sources=(pictures.source_of(known, self.model.sources[0], self.pictures),),
-            edited=pictures.edited_of(known, self.model.edited, self.pictures),
-            prompt=self.sentinel.prompt,
-            labels=self.sentinel.labels,
-            epoch=self.sentinel.epoch,
+            sources=(_as(self.model.sources[0], images.read_picture(known.subject.image.path), self.pictures),),
+            edited=_as(self.model.edited, _changed(known), self.pictures),
+            prompt=self.control_pair.prompt,
+            labels=self.control_pair.labels,
+            epoch=self.control_pair.epoch,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a judge said to a sentinel, and what that took."""
+def _changed(known: KnownPair) -> Image.Image:
+    if known.render:
+        return images.read_picture(known.render)
+    changed = CHANGES[known.kind](Known(KnownParameters()), known.subject, known.amount)
+    return images.read_picture(changed) if isinstance(changed, bytes) else Image.fromarray(changed)
 
-    task: SentinelTask
+
+def _as(model: ImageFile, picture: Image.Image, pictures: Pictures) -> ImageFile:
+    """The picture in the file format and pixel size of `model`."""
+    data = pictures.located(model).read()
+    with Image.open(io.BytesIO(data)) as header:
+        format_ = header.format if header.format in _SAVING else "PNG"
+    like = images.read_picture(data)
+    buffer = io.BytesIO()
+    # Cut at the edges rather than squeezed: a face of another shape would be a change.
+    ImageOps.fit(picture, like.size, Image.Resampling.LANCZOS).save(buffer, format_, **_SAVING[format_])
+    sha256 = pictures.add(buffer.getvalue())
+    return ImageFile(path=pictures.where(sha256), sha256=sha256)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlAnswer:
+    """What a judge said to a control pair, and what that took."""
+
+    task: ControlTask
     assessment: Assessment
     attempts: int
     seconds: float
     cost: float
 
 
-def planned(named: NamedJudge, audit: Audit) -> Iterator[Sentinel]:
-    """All sentinels of a judge in their order; the same in every run, and more of them do not change the first."""
-    judge, section, count = named.judge, named.sentinel, audit.sentinel_count(named)
+def planned(named: NamedJudge, audit: Audit) -> Iterator[ControlPair]:
+    """All control pairs of a judge in their order; the same in every run, and more of them do not change the first."""
+    judge, section, count = named.judge, named.control_pairs, audit.control_pair_count(named)
     questions = max(1, round(count / section.share)) if count else 1
     rng = generator(section.seed, judge.spec.key, "places")
     # One in each stretch of equal length, at any place in it, and never before the first question.
@@ -87,12 +118,12 @@ def planned(named: NamedJudge, audit: Audit) -> Iterator[Sentinel]:
     pairs = drawn(judge.capabilities.axes, section.seed, judge.spec.key)
     for number, known in enumerate(itertools.islice(pairs, count)):
         rng = generator(section.seed, judge.spec.key, f"words {number}")
-        yield Sentinel(
-            key=digest(["sentinel", judge.spec.key, section.seed, number]),
+        yield ControlPair(
+            key=digest(["control_pair", judge.spec.key, section.seed, number]),
             number=number,
             place=places[number],
             known=known,
-            prompt=audit.sentinel_prompts[rng.integers(len(audit.sentinel_prompts))],
+            prompt=audit.control_prompts[rng.integers(len(audit.control_prompts))],
             labels=_labels(known.subject, audit.portraits, rng.random()) if judge.capabilities.labels else None,
             epoch=int(rng.integers(named.record().asked)),
         )
@@ -105,8 +136,8 @@ def _labels(subject: Portrait, portraits: Sequence[Portrait], chance: float) -> 
     return alike[int(chance * len(alike))].attributes
 
 
-class Sentinels:
-    """The sentinels of one judge in one run."""
+class ControlPairs:
+    """The control pairs of one judge in one run."""
 
     def __init__(
         self,
@@ -118,7 +149,7 @@ class Sentinels:
     ) -> None:
         self._named, self._audit, self._store, self._say = named, audit, store, say
         self._expected = Expectations(calibration)
-        self.count = audit.sentinel_count(named)
+        self.count = audit.control_pair_count(named)
         self.stopped = ""
         """Why the judge must not go on; empty while it may."""
         if self.count:
@@ -126,39 +157,38 @@ class Sentinels:
 
     def _begin(self) -> None:
         axes = self._named.judge.capabilities.axes
-        self._charts = Charts.planned((sentinel.known for sentinel in self.planned()), axes, self._expected)
-        answered = self._store.sentinels(self._named.judge.spec.key)
+        self._charts = Charts.planned((control_pair.known for control_pair in self.planned()), axes, self._expected)
+        answered = self._store.control_pairs(self._named.judge.spec.key)
         if answered:
             self._charts.levels.update({name: answered[-1].chart[name][0] for name in self._charts.limits})
-        if any(sentinel.alarms for sentinel in answered):
+        if any(control_pair.alarms for control_pair in answered):
             self._alarm(again=True)
 
     def due_after(self, questions: int) -> int:
         """How many are asked among so many real questions."""
-        return sum(sentinel.place <= questions for sentinel in self.planned())
+        return sum(control_pair.place <= questions for control_pair in self.planned())
 
-    def planned(self) -> Iterator[Sentinel]:
+    def planned(self) -> Iterator[ControlPair]:
         """All of them, whether or not they were asked."""
         return planned(self._named, self._audit)
 
-    def save(self, answers: Sequence[Answer]) -> None:
+    def save(self, answers: Sequence[ControlAnswer]) -> None:
         """Keep the answers, and raise an alarm if they are worse than the judge's calibration explains."""
-        rows: list[SentinelRow] = []
+        rows: list[ControlPairRow] = []
         before = bool(self._charts.alarms)
         for answer in answers:
-            sentinel, pair = answer.task.sentinel, answer.task.pair
-            said = answers_of(sentinel.known, answer.assessment)
-            for trial in trials(said, self._expected):
-                self._charts.add(trial)
+            control_pair, pair = answer.task.control_pair, answer.task.pair
+            said = answers_of(control_pair.known, answer.assessment)
+            self._charts.take(said, self._expected)
             rows.append(
-                SentinelRow(
-                    key=sentinel.key,
+                ControlPairRow(
+                    key=control_pair.key,
                     judge=self._named.judge.spec,
-                    number=sentinel.number,
-                    pair=sentinel.known.name,
-                    subject=sentinel.known.subject.id,
-                    tone=sentinel.known.tone,
-                    prompt=sentinel.prompt.id,
+                    number=control_pair.number,
+                    pair=control_pair.known.name,
+                    subject=control_pair.known.subject.id,
+                    tone=control_pair.known.tone,
+                    prompt=control_pair.prompt.id,
                     source=pair.sources[0].sha256,
                     edited=pair.edited.sha256,
                     assessment=answer.assessment,
@@ -179,8 +209,8 @@ class Sentinels:
         alarm = self.answers().alarm
         if not again:
             self._say(f"{alarm} `stillme status` shows more.")
-        if self._named.sentinel.stop:
-            self.stopped = f"{alarm} Check the judge; to go on nevertheless, write stop = false in [judges.sentinel]"
+        if self._named.control_pairs.stop:
+            self.stopped = f"{alarm} Check the judge; to continue anyway, write stop = false in [judges.control_pairs]"
 
     def answers(self) -> KnownAnswers:
         """What is known of the judge so far."""

@@ -1,9 +1,9 @@
-"""What a run's hidden known answers say about a judge: right answers by axis and skin tone, and the alarm."""
+"""What a run's control pairs say about a judge: right answers by axis and skin tone, and the alarm."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stillme.audit.design import JudgeRecord
@@ -13,7 +13,7 @@ from stillme.core.types import Interval, Json, NotEstimable
 from stillme.estimates import numbers
 from stillme.estimates.intervals import wilson
 from stillme.runs.control_pairs.scoring import Expectations
-from stillme.runs.store import Store, StoredSentinel
+from stillme.runs.store import Store, StoredControlPair
 
 _CONFIDENCE = 0.95
 _EVERYONE = "everyone"
@@ -40,13 +40,18 @@ class RightAnswers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class RightCount:
     """Right answers of one kind, on all axes."""
 
     right: int = 0
     answers: int = 0
     expected: float = 0.0
     calibrated: bool = False
+
+    @property
+    def wrong(self) -> RightCount:
+        """The others, as if they were what is counted."""
+        return replace(self, right=self.answers - self.right, expected=self.answers - self.expected)
 
     def as_json(self) -> dict[str, Json]:
         """For `--json`."""
@@ -60,9 +65,9 @@ class KnownAnswers:
     judge: str
     planned: int
     answered: int
-    changes: Counted
+    changes: RightCount
     """Changes that were noticed."""
-    unchanged: Counted
+    unchanged: RightCount
     """Axes that were left alone, where nothing had changed."""
     by_axis: tuple[RightAnswers, ...]
     alarm: str
@@ -73,17 +78,11 @@ class KnownAnswers:
     """As in `11 of 16`: the pairs with a wrong answer, of those with an answer."""
 
     def __str__(self) -> str:
-        changes, same = self.changes, self.unchanged
+        changes, false = self.changes, self.unchanged.wrong
         parts: list[str] = []
         if changes.answers:
             parts.append(f"noticed {changes.right:,} of {changes.answers:,} hidden changes ({_compared(changes)})")
-        if same.answers:
-            false = Counted(
-                right=same.answers - same.right,
-                answers=same.answers,
-                expected=same.answers - same.expected,
-                calibrated=same.calibrated,
-            )
+        if false.answers:
             parts.append(f"saw {false.right:,} changes in {false.answers:,} places without one ({_compared(false)})")
         return f"In this run {self.judge} {' and '.join(parts)}."
 
@@ -104,20 +103,13 @@ class KnownAnswers:
             "alarm": self.alarm,
             "cost": self.cost,
             "by_axis": [
-                {
-                    "axis": row.axis,
-                    "truth": row.truth,
-                    "tone": row.tone,
-                    "right": row.right,
-                    "answers": row.answers,
-                    "expected": row.expected,
-                }
+                {name: getattr(row, name) for name in ("axis", "truth", "tone", "right", "answers", "expected")}
                 for row in self.by_axis
             ],
         }
 
 
-def _compared(counted: Counted) -> str:
+def _compared(counted: RightCount) -> str:
     expected = numbers.decimal(counted.expected, 0 if counted.expected >= 10 else 1)
     source = "expected from its calibration" if counted.calibrated else "by the limits; it was never calibrated"
     return f"{expected} {source}"
@@ -127,7 +119,7 @@ def known_answers(
     store: Store, name: str, judge: str, calibration: Mapping[str, Json] | None, planned: int
 ) -> KnownAnswers:
     """What the ledger says about a judge; `judge` is the key of its specification."""
-    rows = store.sentinels(judge)
+    rows = store.control_pairs(judge)
     expected = Expectations(calibration)
     by_axis = tuple(_by_axis(name, rows, expected))
     costs = [row.cost for row in rows]
@@ -144,7 +136,7 @@ def known_answers(
     )
 
 
-def _wrong_pairs(rows: Sequence[StoredSentinel]) -> str:
+def _wrong_pairs(rows: Sequence[StoredControlPair]) -> str:
     """A pair is wrong if any answer to it is."""
     answered = [[bool(answer["right"]) for answer in row.answers.values() if "right" in answer] for row in rows]
     answered = [answers for answers in answered if answers]
@@ -154,31 +146,24 @@ def _wrong_pairs(rows: Sequence[StoredSentinel]) -> str:
 def answered_by(store: Store, judges: Sequence[JudgeRecord]) -> Iterator[KnownAnswers]:
     """What is known of each judge that has answered a hidden pair."""
     for judge in judges:
-        answers = known_answers(store, judge.name, judge.spec.key, judge.calibration, judge.sentinels)
+        answers = known_answers(store, judge.name, judge.spec.key, judge.calibration, judge.control_pairs)
         if answers.answered:
             yield answers
 
 
-def _alarm(name: str, rows: Sequence[StoredSentinel], expected: Expectations) -> str:
+def _alarm(name: str, rows: Sequence[StoredControlPair], expected: Expectations) -> str:
     first = next((place for place, row in enumerate(rows) if row.alarms), None)
     if first is None:
         return ""
-    until = rows[: first + 1]
-    counts = {truth: _counted(tuple(_by_axis(name, until, expected)), truth) for truth in ("changed", "unchanged")}
+    by_axis = tuple(_by_axis(name, rows[: first + 1], expected))
+    missed, false = _counted(by_axis, "changed").wrong, _counted(by_axis, "unchanged").wrong
     parts: list[str] = []
     if "missed" in rows[first].alarms:
-        changes = counts["changed"]
-        missed = changes.answers - changes.right
-        parts.append(
-            f"missed {missed:,} of {changes.answers:,} hidden changes "
-            f"({numbers.decimal(changes.answers - changes.expected, 1)} expected)"
-        )
+        expectation = f"({numbers.decimal(missed.expected, 1)} expected)"
+        parts.append(f"missed {missed.right:,} of {missed.answers:,} hidden changes {expectation}")
     if "false_alarms" in rows[first].alarms:
-        same = counts["unchanged"]
-        parts.append(
-            f"saw {same.answers - same.right:,} changes in {same.answers:,} places without one "
-            f"({numbers.decimal(same.answers - same.expected, 1)} expected)"
-        )
+        expectation = f"({numbers.decimal(false.expected, 1)} expected)"
+        parts.append(f"saw {false.right:,} changes in {false.answers:,} places without one {expectation}")
     standard = "its calibration explains" if expected.calibration else "the limits of calibration allow"
     return (
         f"{name} is failing its control pairs ({_wrong_pairs(rows)} wrong). Do not rely on its scores. By real answer "
@@ -186,16 +171,15 @@ def _alarm(name: str, rows: Sequence[StoredSentinel], expected: Expectations) ->
     )
 
 
-def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) -> Iterator[RightAnswers]:
+def _by_axis(name: str, rows: Sequence[StoredControlPair], expected: Expectations) -> Iterator[RightAnswers]:
     cells: dict[tuple[str, Truth, str], list[tuple[str, Mapping[str, Json]]]] = {}
     for row in rows:
         for axis, answer in row.answers.items():
             if "truth" in answer:
                 for tone in (_EVERYONE, row.tone):
                     cells.setdefault((axis, answer["truth"], tone), []).append((row.subject, answer))
-    for (axis, truth, tone), answers in sorted(
-        cells.items(), key=lambda cell: (cell[0][0], cell[0][1], _order(cell[0][2]))
-    ):
+    for axis, truth, tone in sorted(cells, key=lambda cell: (*cell[:2], _TONES.index(cell[2]))):
+        answers = cells[axis, truth, tone]
         given = [(subject, bool(answer["right"])) for subject, answer in answers if "right" in answer]
         right = sum(is_right for _, is_right in given)
         yield RightAnswers(
@@ -212,10 +196,6 @@ def _by_axis(name: str, rows: Sequence[StoredSentinel], expected: Expectations) 
         )
 
 
-def _order(tone: str) -> int:
-    return _TONES.index(tone)
-
-
 def _share(right: int, answers: int, portraits: int) -> Interval | NotEstimable:
     if not answers:
         return NotEstimable(reason="no answer has a score")
@@ -223,9 +203,9 @@ def _share(right: int, answers: int, portraits: int) -> Interval | NotEstimable:
     return Interval(value=right / answers, low=low, high=high, confidence=_CONFIDENCE, method="Wilson by portrait")
 
 
-def _counted(by_axis: Sequence[RightAnswers], truth: Truth) -> Counted:
+def _counted(by_axis: Sequence[RightAnswers], truth: Truth) -> RightCount:
     rows = [row for row in by_axis if row.truth == truth and row.tone == _EVERYONE]
-    return Counted(
+    return RightCount(
         right=sum(row.right for row in rows),
         answers=sum(row.answers for row in rows),
         expected=sum(row.expected * row.answers for row in rows),

@@ -6,7 +6,7 @@ few portraits itself. Without one they are the limits that a calibration asks fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -29,16 +29,6 @@ _LEAST, _MOST = 0.01, 0.9
 """Acceptable error rates are kept between these: a judge without a single error in calibration may still make one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """One thing that an answer got right or wrong, for a chart."""
-
-    chart: Chart
-    acceptable: float
-    """The error rate."""
-    error: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Expectations:
     """What a judge's calibration, or its absence, lets one expect."""
@@ -47,16 +37,14 @@ class Expectations:
 
     def right(self, axis: str, truth: Truth) -> float:
         """The share of right answers: as calibrated, else the least that calibration asks for."""
-        limits = load_limits().axes[axis]
-        measure, least = ("sensitivity", limits.sensitivity) if truth == "changed" else ("false_alarm", 0.0)
-        share = self._calibrated(axis, measure)
+        limits, share = load_limits().axes[axis], self._calibrated(axis, truth)
         if truth == "changed":
-            return float(share["value"]) if share else least
+            return float(share["value"]) if share else limits.sensitivity
         return 1 - (float(share["value"]) if share else limits.false_alarm)
 
     def knows(self, axis: str, truth: Truth) -> bool:
         """Whether calibration tells."""
-        return self._calibrated(axis, "sensitivity" if truth == "changed" else "false_alarm") is not None
+        return self._calibrated(axis, truth) is not None
 
     def acceptable(self, truths: Mapping[str, Truth]) -> dict[Chart, float]:
         """The largest error rate that is no reason for an alarm, by chart."""
@@ -65,22 +53,22 @@ class Expectations:
         rates: dict[Chart, float] = {}
         if changed:
             # Several axes may be asked to notice one change: missing it on any of them is an error.
-            rates["missed"] = self._bounded(changed, "changed", "sensitivity")
+            rates["missed"] = self._bounded(changed, "changed")
         if same:
-            rates["false_alarms"] = self._bounded(same, "unchanged", "false_alarm")
+            rates["false_alarms"] = self._bounded(same, "unchanged")
         return rates
 
-    def _bounded(self, axes: Sequence[str], truth: Truth, measure: str) -> float:
+    def _bounded(self, axes: Sequence[str], truth: Truth) -> float:
         """At most the sum of the axes' rates, which may err together or not; with the calibration's uncertainty."""
         rate = min(1.0, sum(1 - self.right(axis, truth) for axis in axes))
-        portraits = [int(share["portraits"]) for axis in axes if (share := self._calibrated(axis, measure))]
+        portraits = [int(share["portraits"]) for axis in axes if (share := self._calibrated(axis, truth))]
         if portraits:
             rate = wilson(rate, min(portraits), _CONFIDENCE)[1]
         return min(_MOST, max(_LEAST, rate))
 
-    def _calibrated(self, axis: str, measure: str) -> Mapping[str, Json] | None:
+    def _calibrated(self, axis: str, truth: Truth) -> Mapping[str, Json] | None:
         groups = (self.calibration or {}).get("axes", {}).get(axis, {})
-        return groups.get(_EVERYONE, {}).get(measure)
+        return groups.get(_EVERYONE, {}).get("sensitivity" if truth == "changed" else "false_alarm")
 
 
 def answers_of(known: KnownPair, assessment: Assessment) -> dict[str, dict[str, Json]]:
@@ -102,15 +90,6 @@ def answers_of(known: KnownPair, assessment: Assessment) -> dict[str, dict[str, 
     return answers
 
 
-def trials(answers: Mapping[str, Mapping[str, Json]], expected: Expectations) -> Iterator[Trial]:
-    """What an answer adds to the charts; axes without a score add nothing."""
-    known: dict[str, Truth] = {axis: answer["truth"] for axis, answer in answers.items() if "right" in answer}
-    for chart, rate in expected.acceptable(known).items():
-        wanted: Truth = "changed" if chart == "missed" else "unchanged"
-        wrong = any(not answers[axis]["right"] for axis, truth in known.items() if truth == wanted)
-        yield Trial(chart=chart, acceptable=rate, error=wrong)
-
-
 @dataclass(slots=True)
 class Charts:
     """The two charts of one judge."""
@@ -127,9 +106,16 @@ class Charts:
                 rates[chart].append(rate)
         return cls({chart: cusum.limit_for(rates[chart], FALSE_ALARMS / len(CHARTS)) for chart in CHARTS})
 
-    def add(self, trial: Trial) -> None:
-        """One more answer."""
-        self.levels[trial.chart] = cusum.moved(self.levels[trial.chart], trial.acceptable, error=trial.error)
+    def take(self, answers: Mapping[str, Mapping[str, Json]], expected: Expectations) -> None:
+        """One more pair, by axis; axes without a score add nothing."""
+        known: dict[str, Truth] = {axis: answer["truth"] for axis, answer in answers.items() if "right" in answer}
+        for chart, rate in expected.acceptable(known).items():
+            wanted: Truth = "changed" if chart == "missed" else "unchanged"
+            self.add(chart, rate, error=any(not answers[axis]["right"] for axis in known if known[axis] == wanted))
+
+    def add(self, chart: Chart, acceptable: float, *, error: bool) -> None:
+        """One thing that an answer got right or wrong; `acceptable` is the error rate that is."""
+        self.levels[chart] = cusum.moved(self.levels[chart], acceptable, error=error)
 
     @property
     def alarms(self) -> list[Chart]:

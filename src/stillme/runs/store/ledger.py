@@ -42,20 +42,20 @@ from stillme.runs.store.rows import (
     AssessmentRow,
     Attempt,
     Attempts,
+    ControlPairRow,
     EditRow,
     FeatureRow,
     Remembered,
-    SentinelRow,
+    StoredControlPair,
     StoredEdit,
-    StoredSentinel,
     Table,
     as_json,
     extraction_in_words,
     now,
     rating_values,
     scores_in_words,
+    stored_control_pair,
     stored_extraction,
-    stored_sentinel,
 )
 from stillme.runs.store.schema import create_tables, require_version
 from stillme.runs.store.summaries import Summaries
@@ -75,7 +75,7 @@ _UNSAVABLE = (
 """What a row's own content can cause; a full or broken disk is none of these."""
 
 
-Row = EditRow | AssessmentRow | SentinelRow | FeatureRow
+Row = EditRow | AssessmentRow | ControlPairRow | FeatureRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,10 +299,10 @@ class Store(Summaries):
         )
         yield from self._by_keys(query, list(latest.values()))
 
-    def sentinels(self, judge: str) -> list[StoredSentinel]:
+    def control_pairs(self, judge: str) -> list[StoredControlPair]:
         """What a judge's specification answered to pairs of known truth, in the order of saving."""
-        query = f"SELECT {SENTINEL_COLUMNS} FROM sentinel WHERE judge = ? AND final = 1 ORDER BY id"
-        return [stored_sentinel(row) for row in self._connection.execute(query, (judge,))]
+        query = f"SELECT {SENTINEL_COLUMNS} FROM control_pair WHERE judge = ? AND final = 1 ORDER BY id"
+        return [stored_control_pair(row) for row in self._connection.execute(query, (judge,))]
 
     def features(self, keys: Sequence[str]) -> dict[str, Extraction]:
         """The latest outcome of each extraction; those never tried are absent."""
@@ -379,7 +379,7 @@ class Store(Summaries):
             return scores_in_words(said)
         if table == "feature":
             return extraction_in_words(self.features([key])[key])
-        query = "SELECT answers FROM sentinel WHERE key = ? AND final = 1"
+        query = "SELECT answers FROM control_pair WHERE key = ? AND final = 1"
         return str(self._connection.execute(query, (key,)).fetchone()[0])
 
     def _by_keys(self, query: str, keys: Sequence[str | int]) -> Iterator[tuple[Json, ...]]:

@@ -17,7 +17,7 @@ from stillme.runs.store.rows import as_json
 
 _ANSWERS = (
     *(("edit", "effective"), ("assessment", "effective"), ("assessment", "raw")),
-    *(("feature", "effective"), ("feature", "raw"), ("sentinel", "effective"), ("sentinel", "raw")),
+    *(("feature", "effective"), ("feature", "raw"), ("control_pair", "effective"), ("control_pair", "raw")),
 )
 """Columns that may hold what a provider or a study said of a person."""
 _COUNTED = {

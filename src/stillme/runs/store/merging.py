@@ -14,9 +14,9 @@ from stillme.runs.store.rows import NONDETERMINISTIC
 
 _CHUNK = 500
 _REFERENCES = ("spec", "portrait", "prompt", "instruction")
-_WORK = ("feature", "edit", "assessment", "sentinel", "attempt")
+_WORK = ("feature", "edit", "assessment", "control_pair", "attempt")
 _FILES = ("audit.toml", "resolved.toml")
-_STAGE: Mapping[str, str] = {"feature": "describe", "edit": "edit", "assessment": "judge", "sentinel": "judge"}
+_STAGE: Mapping[str, str] = {"feature": "describe", "edit": "edit", "assessment": "judge", "control_pair": "judge"}
 _WHAT: Mapping[str, str] = {
     "feature": "outcome || ' ' || COALESCE(sentence, message, '')",
     "edit": "outcome || ' ' || COALESCE(image, message, '')",
@@ -24,7 +24,7 @@ _WHAT: Mapping[str, str] = {
         "(SELECT group_concat(j.axis || ' ' || COALESCE(j.score, j.outcome), ', ') FROM "
         "(SELECT * FROM judgement x WHERE x.assessment = t.id ORDER BY x.axis) j)"
     ),
-    "sentinel": "answers",
+    "control_pair": "answers",
 }
 """What a row says, to be compared."""
 
@@ -184,7 +184,7 @@ def _insert(store: Store, table: str, row: Mapping[str, Json]) -> int:
 
 def as_text(merged: Merged, into: Path) -> str:
     """For people."""
-    words = {"edit": "edits", "assessment": "judgements", "feature": "descriptions", "sentinel": "known answers"}
+    words = {"edit": "edits", "assessment": "judgements", "feature": "descriptions", "control_pair": "known answers"}
     added = ", ".join(f"{merged.added[name]:,} {word}" for name, word in words.items() if merged.added.get(name))
     lines = [f"{into}: {added or 'nothing new'} added."]
     lines += [f"  conflict: {sentence}" for sentence in merged.conflicts[:10]]

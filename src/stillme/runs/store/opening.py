@@ -176,7 +176,7 @@ _GROWING: Mapping[str, str] = {
     "edit": "edits",
     "assessment": "judgements",
     "feature": "descriptions",
-    "sentinel": "known answers",
+    "control_pair": "known answers",
     "attempt": "failed tries",
 }
 """Tables whose rows are numbered, with the word for their rows."""

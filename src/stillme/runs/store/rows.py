@@ -29,7 +29,7 @@ from stillme.core.types import (
 from stillme.mitigation.features import Declined, Described, Extraction, Features, Unusable
 
 Stage = Literal["edit", "judge", "describe"]
-Table = Literal["edit", "assessment", "feature", "sentinel"]
+Table = Literal["edit", "assessment", "feature", "control_pair"]
 
 REPEATED = "repeated"
 """The status of work that was done although it had a result, and that gave the same one."""
@@ -335,10 +335,10 @@ def stored_extraction(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentinelRow:
+class ControlPairRow:
     """A judge's answer to a control pair, ready to be saved apart from the run's own judgements."""
 
-    table: ClassVar[Table] = "sentinel"
+    table: ClassVar[Table] = "control_pair"
     stage: ClassVar[Stage] = "judge"
 
     key: str
@@ -374,7 +374,7 @@ class SentinelRow:
         """The answers, to be compared with another try."""
         return as_json(self.answers)
 
-    def as_failed(self, failed: Failed) -> SentinelRow:
+    def as_failed(self, failed: Failed) -> ControlPairRow:
         """The row of a result that the ledger cannot hold."""
         return replace(self, assessment=Assessment(ratings=dict.fromkeys(self.assessment.ratings, failed)))
 
@@ -394,7 +394,7 @@ class SentinelRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSentinel:
+class StoredControlPair:
     """An answer to a control pair, as saved."""
 
     number: int
@@ -416,10 +416,10 @@ class StoredSentinel:
 SENTINEL_COLUMNS = "number, pair, subject, tone, answers, chart, answered_before, cost, effective"
 
 
-def stored_sentinel(row: Sequence[Json]) -> StoredSentinel:
+def stored_control_pair(row: Sequence[Json]) -> StoredControlPair:
     """The answer of a row of `SENTINEL_COLUMNS`."""
     number, pair, subject, tone, answers, chart, answered_before, cost, effective = row
-    return StoredSentinel(
+    return StoredControlPair(
         number=number,
         pair=pair,
         subject=subject,

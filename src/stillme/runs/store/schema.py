@@ -6,7 +6,7 @@ import sqlite3
 
 from stillme.core.errors import StoreOfAnotherVersion
 
-VERSION = 1
+VERSION = 2
 
 _TABLES = """
 CREATE TABLE audit (
@@ -85,15 +85,15 @@ CREATE TABLE attempt (
 CREATE INDEX attempt_of ON attempt (key);
 
 -- Answers to pairs of known truth, hidden among a judge's questions: never part of the run's own judgements.
-CREATE TABLE sentinel (
+CREATE TABLE control_pair (
     id INTEGER PRIMARY KEY, key TEXT NOT NULL, final INTEGER NOT NULL, judge TEXT NOT NULL,
     number INTEGER NOT NULL, pair TEXT NOT NULL, subject TEXT NOT NULL, tone TEXT NOT NULL, prompt TEXT NOT NULL,
     source TEXT NOT NULL, edited TEXT NOT NULL, answers TEXT NOT NULL, chart TEXT NOT NULL,
     answered_before INTEGER NOT NULL, error TEXT, raw TEXT, effective TEXT NOT NULL,
     attempts INTEGER NOT NULL, seconds REAL NOT NULL, cost REAL NOT NULL, at TEXT NOT NULL
 );
-CREATE UNIQUE INDEX sentinel_once ON sentinel (key) WHERE final = 1;
-CREATE INDEX sentinel_to_retry ON sentinel (key) WHERE final = 0;
+CREATE UNIQUE INDEX control_pair_once ON control_pair (key) WHERE final = 1;
+CREATE INDEX control_pair_to_retry ON control_pair (key) WHERE final = 0;
 
 -- Where pictures are kept besides the run folder. The latest is where new ones go; all of them are read. An empty
 -- address is the run folder itself. No credentials: whoever reads has their own.
@@ -108,7 +108,7 @@ _APPEND_ONLY = (
     "attempt",
     "design",
     "request",
-    "sentinel",
+    "control_pair",
     "place",
 )
 

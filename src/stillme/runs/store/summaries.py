@@ -49,7 +49,7 @@ class Totals:
     assessments: int
     assessments_to_retry: int
     features_to_retry: int
-    sentinels_to_retry: int
+    control_pairs_to_retry: int
     seconds: float
     cost: float
     """Dollars, as far as prices are known."""
@@ -66,7 +66,7 @@ class Totals:
     @property
     def to_retry(self) -> int:
         """Failures that a rerun would retry."""
-        judged = self.assessments_to_retry + self.sentinels_to_retry
+        judged = self.assessments_to_retry + self.control_pairs_to_retry
         return self.edits.get("to retry", 0) + judged + self.features_to_retry
 
 
@@ -161,7 +161,7 @@ class Summaries:
             assessments=assessments,
             assessments_to_retry=self._to_retry("assessment"),
             features_to_retry=self._to_retry("feature") if "feature" in sums else 0,
-            sentinels_to_retry=self._to_retry("sentinel") if "sentinel" in sums else 0,
+            control_pairs_to_retry=self._to_retry("control_pair") if "control_pair" in sums else 0,
             seconds=sum(table.seconds for table in sums.values()),
             cost=sum(table.cost for table in sums.values()) + self._lost(),
             unpriced=sum(table.unpriced for table in sums.values()),
@@ -214,7 +214,7 @@ class Summaries:
         return states, {(judge, epoch): number for judge, epoch, number in answers}
 
     def _sum_up(self) -> dict[Table, _TableSums]:
-        worked: tuple[Table, ...] = ("edit", "assessment", "feature", "sentinel")
+        worked: tuple[Table, ...] = ("edit", "assessment", "feature", "control_pair")
         return {table: self._summed_up(table) for table in worked}
 
     def _summed_up(self, table: Table) -> _TableSums:
@@ -240,14 +240,14 @@ class Summaries:
             f"WHERE a.id IN ({self._lasting_failures('assessment')}) AND j.outcome = 'failed' GROUP BY j.reason"
         )
         counts: Counter[tuple[Literal["edit", "judge"], str]] = Counter()
-        for stage, reason, count, *_ in (*edits, *judgements, *self._failed_sentinels()):
+        for stage, reason, count, *_ in (*edits, *judgements, *self._failed_control_pairs()):
             counts[stage, reason or ""] += count
         counted = [Failure(stage=stage, reason=reason, count=count) for (stage, reason), count in counts.items()]
         return sorted(counted, key=lambda failure: (-failure.count, failure.reason))
 
-    def _failed_sentinels(self) -> list[tuple[Literal["judge"], str, int]]:
-        last = self._lasting_failures("sentinel")
-        query = f"SELECT 'judge', error, COUNT(*) FROM sentinel WHERE id IN ({last}) GROUP BY error"
+    def _failed_control_pairs(self) -> list[tuple[Literal["judge"], str, int]]:
+        last = self._lasting_failures("control_pair")
+        query = f"SELECT 'judge', error, COUNT(*) FROM control_pair WHERE id IN ({last}) GROUP BY error"
         return list(self._connection.execute(query))
 
     def count_answers(self, judge: str) -> int:
@@ -306,8 +306,8 @@ class Summaries:
         queries = (
             "SELECT image FROM edit WHERE image IS NOT NULL",
             "SELECT sha256 FROM portrait",
-            "SELECT source FROM sentinel",
-            "SELECT edited FROM sentinel",
+            "SELECT source FROM control_pair",
+            "SELECT edited FROM control_pair",
         )
         for query in queries:
             yield from (name for (name,) in self._connection.execute(query))
@@ -436,7 +436,7 @@ class Summaries:
         """Dollars of tries that no row tells of, because the run was killed before the next try."""
         stages: dict[str, tuple[Table, ...]] = {
             "edit": ("edit",),
-            "judge": ("assessment", "sentinel"),
+            "judge": ("assessment", "control_pair"),
             "describe": ("feature",),
         }
         # What was done twice has a row that tells only of the first time.

@@ -97,16 +97,16 @@ def make(tmp_path: Path, portraits: Path) -> Make:
     """`make(share=0.2)`: an audit of 100 questions and its judge; the same folder goes on."""
 
     def audit_of(
-        *, name: str = "run", judge: Knowing | None = None, labels: bool = False, sections: Any = None, **sentinel: Any
+        *, name: str = "run", judge: Knowing | None = None, labels: bool = False, sections: Any = None, **chosen: Any
     ) -> tuple[Audit, Knowing]:
         judge = judge or Knowing(labels=labels)
         audit = build(
             editors=["noop"], judges={"knowing": judge}, portraits=portraits, folder=tmp_path / name, **(sections or {})
         )
-        section = audit.config.judges[0].sentinel.model_copy(update={"share": 0.2, **sentinel})
+        section = audit.config.judges[0].control_pairs.model_copy(update={"share": 0.2, **chosen})
         (named,) = audit.judges
-        audit = replace(audit, judges=(replace(named, sentinel=section),))
-        judge.truths = {sentinel.key: sentinel.known for sentinel in planned(audit.judges[0], audit)}
+        audit = replace(audit, judges=(replace(named, control_pairs=section),))
+        judge.truths = {pair.key: pair.known for pair in planned(audit.judges[0], audit)}
         return audit, judge
 
     return audit_of

@@ -17,9 +17,9 @@ from stillme.findings.gate.showing import as_text
 from stillme.findings.tables.analyses import analyse
 from stillme.runs import Run
 from stillme.runs.control_pairs.pairs import drawn
-from stillme.runs.control_pairs.scoring import FALSE_ALARMS, Chart, Charts, Expectations, Trial
+from stillme.runs.control_pairs.scoring import FALSE_ALARMS, Chart, Charts, Expectations
 from stillme.runs.status import status_of
-from tests.sentinels.conftest import AXES, Knowing, Make
+from tests.control_pairs.conftest import AXES, Knowing, Make
 
 
 def simulated(acceptable: Sequence[float], limit: int, errors: Sequence[float], runs: int) -> float:
@@ -70,7 +70,7 @@ def _delay(
     for asked, place in enumerate(order):
         for chart, rate in rates[place].items():
             wrong = rng.random() < (rate if asked < bad_from else max(rate, errors))
-            charts.add(Trial(chart=chart, acceptable=rate, error=wrong))
+            charts.add(chart, rate, error=wrong)
         if charts.alarms:
             return asked + 1 - bad_from if asked >= bad_from else -1
     return -1

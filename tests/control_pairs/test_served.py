@@ -17,7 +17,7 @@ from stillme.api.pipeline import Ended, run_stages
 from stillme.findings.evidence import opened_bundle, seal, verify
 from stillme.findings.plan import plan_audit
 from stillme.runs import Run
-from stillme.runs.control_pairs import pictures
+from stillme.runs.control_pairs import asking
 from stillme.runs.store import Store
 from stillme.runs.store.exported import JUDGEMENTS, rows_of
 from tests.editors.hosted.loopback import Asked, Loopback, serving
@@ -46,7 +46,7 @@ def write(folder: Path, portraits: Path, parameters: dict[str, Any], share: floa
         "portraits": {"source": str(portraits)},
         "prompts": {"only": PROMPTS},
         "editors": [{"use": "noop"}],
-        "judges": [{"use": "vlm", "name": "judge", "sentinel": {"share": share}, "parameters": parameters}],
+        "judges": [{"use": "vlm", "name": "judge", "control_pairs": {"share": share}, "parameters": parameters}],
         "estimates": {"factors": ["group"]},
     }
     (folder / "audit.toml").write_text(tomli_w.dumps(audit))
@@ -59,9 +59,9 @@ def judged(folder: Path) -> Ended:
 
 def hidden_rows(folder: Path) -> list[tuple[int, str]]:
     with Store.reading(folder) as store:
-        if not list(store.query("SELECT 1 FROM sqlite_master WHERE name = 'sentinel'")):
+        if not list(store.query("SELECT 1 FROM sqlite_master WHERE name = 'control_pair'")):
             return []
-        return list(store.query("SELECT number, key FROM sentinel WHERE final = 1 ORDER BY number"))
+        return list(store.query("SELECT number, key FROM control_pair WHERE final = 1 ORDER BY number"))
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_server_cannot_tell_them_apart(
     assert len(watched) == QUESTIONS + len(hidden)
     assert {form(asked) for asked in hidden} <= {form(asked) for asked in real}
     assert all("PICTURE" in form(asked)[1] and "INSTRUCTION" in form(asked)[1] for asked in hidden)
-    assert not any(word in asked.content.lower() for asked in hidden for word in (b"sentinel", b"calibration", b"webp"))
+    assert not any(word in asked.content.lower() for asked in hidden for word in (b"control", b"calibration", b"webp"))
     sizes = [{len(picture) for picture in CHAT.parse(asked.json).images} for asked in hidden]
     assert all(len(pair) == 2 for pair in sizes), "two pictures of different bytes"
 
@@ -151,7 +151,7 @@ def test_a_plan_prices_them_on_a_line_of_their_own(tmp_path: Path, portraits: Pa
     planned = plan_audit(write(tmp_path / "watched", portraits, given, 0.4))
     assert "10 control pairs, to watch the judges" in planned.as_text()
     assert "hidden" not in plain.as_text()
-    (bill,) = planned.as_json()["sentinels"]
+    (bill,) = planned.as_json()["control_pairs"]
     assert (bill["calls"], planned.bills.questions) == (10, QUESTIONS)
     assert planned.bills.dollars == pytest.approx(plain.bills.dollars + bill["dollars"])
     assert bill["dollars"] > 0
@@ -160,13 +160,13 @@ def test_a_plan_prices_them_on_a_line_of_their_own(tmp_path: Path, portraits: Pa
 def test_they_stand_where_the_ledger_says_also_among_fast_answers(
     tmp_path: Path, portraits: Path, serve: Callable[[], Loopback], monkeypatch: pytest.MonkeyPatch
 ):
-    made = pictures.edited_of
+    made = asking._changed
 
     def slowly(*given: Any) -> Any:
         time.sleep(0.1)
         return made(*given)
 
-    monkeypatch.setattr(pictures, "edited_of", slowly)
+    monkeypatch.setattr(asking, "_changed", slowly)
     server, at_once = serve(), 16
     plain = write(tmp_path / "plain", portraits, parameters(server), 0.0)
     watched = write(tmp_path / "watched", portraits, parameters(server, concurrency=at_once), 0.2)
@@ -184,7 +184,7 @@ def test_they_stand_where_the_ledger_says_also_among_fast_answers(
         if asked.content not in known
     ]
     with Store.reading(watched) as store:
-        recorded = sorted(row for (row,) in store.query("SELECT answered_before FROM sentinel WHERE final = 1"))
+        recorded = sorted(row for (row,) in store.query("SELECT answered_before FROM control_pair WHERE final = 1"))
     assert len(places) == len(recorded) >= 16
     assert all(abs(at - said) <= at_once for at, said in zip(sorted(places), recorded, strict=True)), (places, recorded)
     assert any(asked.content in known for asked in calls[-6:]), "they are not the last"

@@ -12,7 +12,7 @@ from stillme.runs import Run
 from stillme.runs.control_pairs.pairs import drawn
 from stillme.runs.store import Store
 from stillme.work.stages import work
-from tests.sentinels.conftest import AXES, Knowing, Make
+from tests.control_pairs.conftest import AXES, Knowing, Make
 
 BOTH = ("edit", "judge")
 
@@ -39,7 +39,7 @@ def test_judges_on_this_machine_get_none(make: Make):
     audit, judge = make()
     del type(judge).provider
     try:
-        assert audit.sentinel_count(audit.judges[0]) == 0
+        assert audit.control_pair_count(audit.judges[0]) == 0
     finally:
         type(judge).provider = "http://elsewhere"
 
@@ -77,7 +77,7 @@ def test_nothing_of_the_run_changes_by_them(make: Make):
     for each in (audit, plain):
         run_audit(each)
     with Run.open(audit.folder) as one, Run.open(plain.folder) as other:
-        assert len(one.store.sentinels(audit.judges[0].judge.spec.key)) > 10
+        assert len(one.store.control_pairs(audit.judges[0].judge.spec.key)) > 10
         assert one.design.hash == other.design.hash
         scores = [(score.axis, score.value.tolist()) for score in one.results.scores]
         assert scores == [(score.axis, score.value.tolist()) for score in other.results.scores]
@@ -105,7 +105,7 @@ def test_a_rerun_asks_only_what_is_missing(make: Make):
     assert not first & {pair.edit for pair in other.asked}
     assert not other.is_hidden(other.asked[0])
     with Store.reading(audit.folder) as store:
-        numbers = [row.number for row in store.sentinels(judge.spec.key)]
+        numbers = [row.number for row in store.control_pairs(judge.spec.key)]
     assert len(numbers) == len(set(numbers)) >= 18
     last, nobody = make(judge=Knowing())
     work(last, BOTH, RunOptions())
