@@ -203,22 +203,25 @@ def test_a_rule_made_after_the_answers_is_said_to_be(run: Path, tmp_path: Path) 
 def test_one_missed_answer_of_two_is_a_slip_and_two_are_a_flag(wrong: int, flagged: bool) -> None:
     """As in a study of roles, whose tasks have one known answer in each of two items."""
     from stillme.study.config import Config
+    from stillme.study.items import Item, Output
     from stillme.study.quality import Rater, Rating, quality_of
 
     rater = Rater(
-        name="r", slot="s", participant="p", batch="b", state="done", excluded="", begun=0.0, ended=600.0, asked=2,
-        version=1, written=False,
+        name="r", slot="s", participant="p", excluded="", begun=0.0, ended=600.0, asked=2, version=1, written=False,
+        seconds={},
     )  # fmt: skip
+    scene = Output(file="", expected={"role_target": (1, 1)})
+    gold = Item(id="g", kind="gold", prompt="", questions=("role_target",), source="", outputs=(scene,))
     rows = [
         Rating(
-            rater="r", slot="s", item=f"g{n}", kind="gold", repeats="", position=n, side=0, output=0,
-            axis="role_target", value=2 if n < wrong else 1, at=0.0, first=None, expected=(1, 1), shown=400,
+            rater=rater, item=gold, position=n, side=0, output=0, axis="role_target", value=2 if n < wrong else 1,
+            at=0.0, first=None, shown=400,
         )
         for n in range(2)
     ]  # fmt: skip
     texts = {"consent": "x" * 40, "guide": "x" * 20, "debrief": "x" * 20}
     config = Config.model_validate({"texts": texts})
-    assert ("gold" in quality_of(config, rater, rows, {}, {}, None).flags) is flagged
+    assert ("gold" in quality_of(config, rater, rows, {}).flags) is flagged
 
 
 def test_unequal_groups_are_weighed_by_their_share() -> None:

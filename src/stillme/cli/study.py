@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -132,16 +133,15 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
 @click.option(
     "--proxy", "proxies", multiple=True, metavar="ADDRESS", help="A proxy that is trusted to name the client."
 )
-def serve(study: Path, proxies: tuple[str, ...], **options: Any) -> None:
+def serve(study: Path, **options: Any) -> None:
     """Serve a study until interrupted.
 
     By default only this machine can connect. Every answer is on disk before the page confirms it. Changed texts or
     questions in study.toml are a new version, for people who have not begun.
     """
-    from stillme.study.app import ServeOptions
     from stillme.study.app import serve as run
 
-    run(study, ServeOptions(proxies=proxies, **options), echo)
+    run(study, echo, **options)
     print_next("study", "status", study)
 
 
@@ -154,10 +154,9 @@ def preview(study: Path, **options: Any) -> None:
 
     Every page from consent to the completion code, and the admin pages. Nothing of it is kept.
     """
-    from stillme.study.app import ServeOptions
     from stillme.study.app import preview as run
 
-    run(study, ServeOptions(**options), echo)
+    run(study, echo, **options)
     print_next("study", "serve", study)
 
 
@@ -197,7 +196,7 @@ def status(study: Path, as_json: bool) -> None:
     with open_study(study) as opened:
         overview = overview_of(opened)
     if as_json:
-        print_json(overview.as_json())
+        print_json(asdict(overview))
     else:
         echo(overview.as_text())
         print_next("study", "close", study)
@@ -274,7 +273,7 @@ def purge(study: Path, as_json: bool) -> None:
     with open_study(study) as opened:
         gone = purge_ids(opened)
     if as_json:
-        print_json(gone.as_json())
+        print_json(asdict(gone))
         return
     echo(f"Deleted {gone.ids} ids and the keyed hashes of {gone.hashes} participants, in the database and its log.")
     print_next("study", "export", study)
@@ -339,7 +338,7 @@ def close(
         described = describe(opened, demographics, Path(done.run)) if demographics and not dry_run else None
         held = ids_held(opened)
     if as_json:
-        print_json({**done.as_json(), "ids_held": held.as_json()})
+        print_json({**asdict(done), "ids_held": asdict(held)})
         return
     for case in done.flagged:
         echo(f"failed checks: {case}", err=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,14 +93,14 @@ class CheckMaker:
         # "Neither" stays the same when the portraits change places.
         answer = NEITHER_PERSON if like.second else 2
         right: Expected = dict.fromkeys(like.questions, (answer, answer))
-        return Item(
+        return replace(
+            like,
             id=name,
             kind="attention",
             prompt=ATTENTION_IN_PAIRS if like.second else ATTENTION,
-            questions=like.questions,
-            source=like.source,
-            second=like.second,
             outputs=tuple(Output(file=output.file, expected=right) for output in like.outputs),
+            strata={},
+            chance=None,
         )
 
     def _other_skin(self, portrait: Portrait, rgb: NDArray[np.uint8], source: str) -> Output:
@@ -128,14 +128,6 @@ def _side_by_side(pictures: Sequence[NDArray[np.uint8]], plates: Sequence[str]) 
         canvas.paste(ImageOps.pad(Image.fromarray(picture), (side, side), color="grey"), (place * side, 0))
         draw.text((place * side + side / 2, side + plate / 2), word, fill="black", font=font, anchor="mm")
     return np.asarray(canvas)
-
-
-def is_right(expected: Expected, question: str, value: int | None) -> bool | None:
-    """Whether an answer is among the right ones; None where none is known."""
-    if question not in expected or value is None:
-        return None
-    low, high = expected[question]
-    return low <= value <= high
 
 
 def choose_portraits(

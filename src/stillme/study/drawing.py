@@ -190,7 +190,7 @@ class Design:
     side: int = SIDE
     """Pixels of the square that every picture is fitted into."""
     recruit: str = ""
-    """One of `template.PLATFORMS`; empty for personal links."""
+    """One of `PLATFORMS`; empty for personal links."""
     disclosure: Literal["blind", "paper"] = "blind"
     """`paper` shows race, gender and age of the source beside the instruction, as the paper's study did."""
 
@@ -276,7 +276,8 @@ class _Maker:
         self._sources: dict[str, str] = {}
 
     def items(self, picked: Sequence[Candidate], tasks: Sequence[int], stream: np.random.Generator) -> list[Item]:
-        real = [self._real(f"i{n:05d}", c).placed(task) for n, (c, task) in enumerate(zip(picked, tasks, strict=True))]
+        placed = enumerate(zip(picked, tasks, strict=True))
+        real = [self._real(f"i{n:05d}", candidate, task) for n, (candidate, task) in placed]
         in_pairs = bool(picked[0].second)
         questions = (ROLE_AXIS,) if in_pairs else _questions(None)
         checks = CheckMaker(pictures=self.pictures, questions=questions, sides=len(picked[0].outputs))
@@ -294,16 +295,16 @@ class _Maker:
         for task in range(1 + max(tasks)):
             mine = [item for item in real if item.batch == task]
             for n, portraits in enumerate(choose_portraits(people, self._design.gold, stream, shown)):
-                made.append(make("gold", f"g{task:03d}-{n}", *self._located(portraits), turned=n % 2 == 1).placed(task))
+                gold = make("gold", f"g{task:03d}-{n}", *self._located(portraits), turned=n % 2 == 1)
+                made.append(replace(gold, batch=task))
             mixed = shuffled(mine, stream)
             for n in range(self._design.attention):
-                like = mixed[n % len(mixed)]
-                made.append(checks.attention(f"a{task:03d}-{n}", like).placed(task))
+                made.append(checks.attention(f"a{task:03d}-{n}", mixed[n % len(mixed)]))
             for n, again in enumerate(mixed[: self._design.repeats]):
                 made.append(replace(again, id=f"r{task:03d}-{n}", kind="repeat", repeats=again.id))
         return made
 
-    def _real(self, name: str, candidate: Candidate) -> Item:
+    def _real(self, name: str, candidate: Candidate, task: int) -> Item:
         portrait = self._portraits[candidate.portrait]
         outputs = tuple(
             Output(
@@ -332,6 +333,7 @@ class _Maker:
             second=self._source(second) if second else "",
             outputs=outputs,
             strata={**strata, "second": second.id} if second else strata,
+            batch=task,
             chance=candidate.chance,
         )
 

@@ -2,217 +2,137 @@
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from stillme.web.database import append_only
 
-from stillme.web.database import event_table, keep_append_only
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS study (
+    id TEXT PRIMARY KEY,
+    k INTEGER NOT NULL,
+    lease_s REAL NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'closed')),
+    withdrawn INTEGER NOT NULL DEFAULT 0,
+    unshredded INTEGER NOT NULL DEFAULT 0  -- deletions that may still be read in the database's files
+);
+CREATE TABLE IF NOT EXISTS version (number INTEGER PRIMARY KEY, config_json TEXT NOT NULL, at REAL NOT NULL);
 
-metadata = sa.MetaData()
+-- What an item shows, asks and expects is in items.json; editors, arms and groups are nowhere in this database.
+CREATE TABLE IF NOT EXISTS item (
+    id TEXT PRIMARY KEY,
+    offset INTEGER NOT NULL  -- the side of its first output, or person, for the first slot of its batch
+);
+CREATE TABLE IF NOT EXISTS picture (
+    id TEXT PRIMARY KEY,  -- random, as browsers see it
+    item TEXT NOT NULL REFERENCES item,
+    place INTEGER NOT NULL,  -- among the item's files
+    UNIQUE (item, place)
+);
 
-_not_void = sa.text("state <> 'void'")
+CREATE TABLE IF NOT EXISTS participant (
+    id TEXT PRIMARY KEY,
+    ext_hmac TEXT NOT NULL UNIQUE,
+    origin TEXT NOT NULL,
+    state TEXT NOT NULL,
+    excluded TEXT,
+    entered REAL NOT NULL,
+    version INTEGER,  -- the version agreed to; empty before
+    written REAL  -- when the answers were written into the run; from then on they cannot be withdrawn
+);
+CREATE TABLE IF NOT EXISTS identity (
+    participant TEXT PRIMARY KEY REFERENCES participant,
+    pid BLOB NOT NULL,
+    submission BLOB NOT NULL
+);
+-- Hashes of the links that a participant came by, the second factor beside the id; kept after payment.
+CREATE TABLE IF NOT EXISTS arrival (
+    participant TEXT NOT NULL REFERENCES participant,
+    link_hmac TEXT NOT NULL,
+    PRIMARY KEY (participant, link_hmac)
+);
+CREATE TABLE IF NOT EXISTS session (
+    token_hash TEXT PRIMARY KEY,
+    participant TEXT NOT NULL REFERENCES participant,
+    expires REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS session_participant ON session (participant);
+CREATE TABLE IF NOT EXISTS admin_session (token_hash TEXT PRIMARY KEY, expires REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS invitation (code_hash TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS consent (
+    participant TEXT PRIMARY KEY REFERENCES participant,
+    text_hash TEXT NOT NULL,
+    decision TEXT NOT NULL CHECK (decision IN ('agreed', 'declined')),
+    at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS device (
+    participant TEXT PRIMARY KEY REFERENCES participant,
+    width INTEGER NOT NULL,
+    height INTEGER NOT NULL,
+    ratio REAL NOT NULL,  -- screen pixels for one of the page
+    full_brightness INTEGER NOT NULL,  -- this and the next as the participant said
+    no_colour_filter INTEGER NOT NULL
+);
 
-study = sa.Table(
-    "study",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    # Of the newest version.
-    sa.Column("config_json", sa.Text, nullable=False),
-    sa.Column("config_hash", sa.Text, nullable=False),
-    sa.Column("k", sa.Integer, nullable=False),
-    sa.Column("lease_s", sa.Double, nullable=False),
-    sa.Column("state", sa.Text, sa.CheckConstraint("state IN ('open', 'closed')"), nullable=False),
-    sa.Column("withdrawn", sa.Integer, nullable=False, default=0),
-    # 1 while something deleted may still be read in the database's files.
-    sa.Column("unshredded", sa.Integer),
-)
-version = sa.Table(
-    "version",
-    metadata,
-    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), primary_key=True),
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("config_hash", sa.Text, nullable=False),
-    sa.Column("config_json", sa.Text, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-)
-item = sa.Table(
-    "item",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
-    sa.Column("drawn", sa.Text, nullable=False),
-    sa.Column(
-        "kind", sa.Text, sa.CheckConstraint("kind IN ('real','repeat','gold','attention','training')"), nullable=False
-    ),
-    sa.Column("prompt", sa.Text, nullable=False),
-    sa.Column("questions", sa.Text, nullable=False),
-    sa.Column("sides", sa.Integer, nullable=False),
-    sa.Column("offset", sa.Integer, nullable=False),
-    sa.Column("repeats", sa.Text),
-)
-image = sa.Table(
-    "image",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("item", sa.Text, sa.ForeignKey("item.id"), nullable=False, index=True),
-    # 0 the source, -1 a second person's portrait, 1 and 2 the outputs. Which editor and arm made them is not in this
-    # database.
-    sa.Column("role", sa.Integer, nullable=False),
-    sa.Column("file", sa.Text, nullable=False),
-    sa.Column("expected_json", sa.Text),
-    sa.UniqueConstraint("item", "role"),
-)
-batch = sa.Table(
-    "batch",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
-)
-batch_item = sa.Table(
-    "batch_item",
-    metadata,
-    sa.Column("batch", sa.Text, sa.ForeignKey("batch.id"), primary_key=True),
-    sa.Column("item", sa.Text, sa.ForeignKey("item.id"), primary_key=True),
-)
-participant = sa.Table(
-    "participant",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
-    sa.Column("ext_hmac", sa.Text, nullable=False),
-    sa.Column("origin", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("excluded", sa.Text),
-    sa.Column("entered", sa.Double, nullable=False),
-    # The version agreed to; empty before.
-    sa.Column("version", sa.Integer),
-    # When the answers were written into the run; from then on they cannot be withdrawn.
-    sa.Column("written", sa.Double),
-    sa.UniqueConstraint("study", "ext_hmac"),
-)
-identity = sa.Table(
-    "identity",
-    metadata,
-    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
-    sa.Column("pid", sa.LargeBinary, nullable=False),
-    sa.Column("submission", sa.LargeBinary, nullable=False),
-    sa.Column("since", sa.Double, nullable=False),
-)
-arrival = sa.Table(
-    "arrival",
-    metadata,
-    # Hashes of the links that a participant came by, the second factor beside the id; kept after payment.
-    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
-    sa.Column("link_hmac", sa.Text, primary_key=True),
-)
-session = sa.Table(
-    "session",
-    metadata,
-    sa.Column("token_hash", sa.Text, primary_key=True),
-    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), nullable=False, index=True),
-    sa.Column("expires", sa.Double, nullable=False),
-)
-admin_session = sa.Table(
-    "admin_session",
-    metadata,
-    sa.Column("token_hash", sa.Text, primary_key=True),
-    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
-    sa.Column("expires", sa.Double, nullable=False),
-)
-invitation = sa.Table(
-    "invitation",
-    metadata,
-    sa.Column("code_hash", sa.Text, primary_key=True),
-    sa.Column("study", sa.Text, sa.ForeignKey("study.id"), nullable=False),
-)
-consent = sa.Table(
-    "consent",
-    metadata,
-    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
-    sa.Column("text_hash", sa.Text, nullable=False),
-    sa.Column("decision", sa.Text, sa.CheckConstraint("decision IN ('agreed', 'declined')"), nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-)
-device = sa.Table(
-    "device",
-    metadata,
-    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id"), primary_key=True),
-    sa.Column("width", sa.Integer, nullable=False),
-    sa.Column("height", sa.Integer, nullable=False),
-    # Screen pixels for one of the page.
-    sa.Column("ratio", sa.Double, nullable=False),
-    # What the participant said.
-    sa.Column("full_brightness", sa.Integer, nullable=False),
-    sa.Column("no_colour_filter", sa.Integer, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-)
-slot = sa.Table(
-    "slot",
-    metadata,
-    sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("batch", sa.Text, sa.ForeignKey("batch.id"), nullable=False),
-    sa.Column("n", sa.Integer, sa.CheckConstraint("n >= 0"), nullable=False),
-    sa.Column("state", sa.Text, sa.CheckConstraint("state IN ('open','held','done','void')"), nullable=False),
-    sa.Column("participant", sa.Text, sa.ForeignKey("participant.id")),
-    sa.Column("lease_until", sa.Double, nullable=False, default=0.0),
-    sa.Column("epoch", sa.Integer, nullable=False, default=0),
-    sa.Column("begun", sa.Double),
-    sa.Column("ended", sa.Double),
-    sa.Column("reason", sa.Text),
-    sa.Column("version", sa.Integer),
-    sa.CheckConstraint("(state = 'open') = (participant IS NULL) OR state = 'void'"),
-    sa.Index("slot_once", "batch", "n", unique=True, sqlite_where=_not_void),
-    sa.Index("slot_one_each", "participant", unique=True, sqlite_where=_not_void),
-)
-presentation = sa.Table(
-    "presentation",
-    metadata,
-    sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), primary_key=True),
-    sa.Column("position", sa.Integer, primary_key=True),
-    sa.Column("item", sa.Text, sa.ForeignKey("item.id"), nullable=False),
-    sa.Column("swapped", sa.Integer, nullable=False),
-    sa.UniqueConstraint("slot", "item"),
-)
-answer = sa.Table(
-    "answer",
-    metadata,
-    sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), primary_key=True),
-    sa.Column("position", sa.Integer, primary_key=True),
-    sa.Column("side", sa.Integer, primary_key=True),
-    sa.Column("question", sa.Integer, primary_key=True),
-    sa.Column("value", sa.Integer, sa.CheckConstraint("value BETWEEN 0 AND 5")),
-    # What was answered before it was corrected in the review; empty if it was not.
-    sa.Column("first", sa.Integer),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-    # What was on the screen: how many pictures had been decoded, and their smallest side in the file and on the screen.
-    sa.Column("pictures", sa.Integer),
-    sa.Column("decoded", sa.Integer),
-    sa.Column("shown", sa.Integer),
-    sa.ForeignKeyConstraint(["slot", "position"], ["presentation.slot", "presentation.position"]),
-)
-comment = sa.Table(
-    "comment",
-    metadata,
-    sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), primary_key=True),
-    # -1 for what was said at the end.
-    sa.Column("position", sa.Integer, primary_key=True),
-    sa.Column("text", sa.Text, nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-)
-event = sa.Table(
-    "event",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("slot", sa.Text, sa.ForeignKey("slot.id"), nullable=False, index=True),
-    sa.Column("position", sa.Integer, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("amount", sa.Double, nullable=False),
-    sa.Column("at", sa.Double, nullable=False),
-)
-audit = event_table(metadata, "audit")
-
-
-def create(connection: sa.Connection) -> None:
-    """Create what is missing."""
-    metadata.create_all(connection)
-    keep_append_only(connection, audit)
+CREATE TABLE IF NOT EXISTS slot (
+    id TEXT PRIMARY KEY,
+    batch INTEGER NOT NULL,
+    n INTEGER NOT NULL CHECK (n >= 0),
+    state TEXT NOT NULL CHECK (state IN ('open', 'held', 'done', 'void')),
+    participant TEXT REFERENCES participant,
+    lease_until REAL NOT NULL DEFAULT 0,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    begun REAL,
+    ended REAL,
+    reason TEXT,
+    version INTEGER,
+    CHECK ((state = 'open') = (participant IS NULL) OR state = 'void')
+);
+CREATE UNIQUE INDEX IF NOT EXISTS slot_once ON slot (batch, n) WHERE state <> 'void';
+CREATE UNIQUE INDEX IF NOT EXISTS slot_one_each ON slot (participant) WHERE state <> 'void';
+CREATE TABLE IF NOT EXISTS presentation (
+    slot TEXT NOT NULL REFERENCES slot,
+    position INTEGER NOT NULL,
+    item TEXT NOT NULL REFERENCES item,
+    swapped INTEGER NOT NULL,
+    PRIMARY KEY (slot, position),
+    UNIQUE (slot, item)
+);
+CREATE TABLE IF NOT EXISTS answer (
+    slot TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    side INTEGER NOT NULL,
+    question INTEGER NOT NULL,
+    value INTEGER CHECK (value BETWEEN 0 AND 5),
+    first INTEGER,  -- what was answered before it was corrected in the review; empty if it was not
+    seq INTEGER NOT NULL,
+    at REAL NOT NULL,
+    -- What was on the screen: how many pictures had been decoded, their smallest side in the file and on the screen.
+    pictures INTEGER,
+    decoded INTEGER,
+    shown INTEGER,
+    PRIMARY KEY (slot, position, side, question),
+    FOREIGN KEY (slot, position) REFERENCES presentation
+);
+CREATE TABLE IF NOT EXISTS comment (
+    slot TEXT NOT NULL REFERENCES slot,
+    position INTEGER NOT NULL,  -- -1 for what was said at the end
+    text TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (slot, position)
+);
+CREATE TABLE IF NOT EXISTS event (
+    id INTEGER PRIMARY KEY,
+    slot TEXT NOT NULL REFERENCES slot,
+    position INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    amount REAL NOT NULL,
+    at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS event_slot ON event (slot);
+CREATE TABLE IF NOT EXISTS audit (
+    id INTEGER PRIMARY KEY,
+    at TEXT NOT NULL,  -- UTC, ISO 8601
+    actor TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    detail TEXT NOT NULL
+);
+{append_only("audit")}
+"""
