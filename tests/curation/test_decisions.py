@@ -164,7 +164,7 @@ def test_decisions_on_other_candidates_are_not_mixed_up(room: Room):
 
 def test_a_file_that_is_no_log_is_one_sentence(pools: Pools):
     (pools.folder / "curation.sqlite").write_bytes(b"not a database at all" * 100)
-    with pytest.raises(StillmeError, match="cannot be used"):
+    with pytest.raises(StillmeError, match="file is not a database"):
         Log(pools)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -210,7 +211,7 @@ def verify(home: Path, as_json: bool) -> None:
 
     versions = check(home)
     if as_json:
-        print_json([version.as_json() for version in versions])
+        print_json([{**asdict(version), "folder": str(version.folder)} for version in versions])
     else:
         for version in versions:
             echo(f"{version.folder}: {version.files} files, {'; '.join(version.problems) or 'unchanged.'}")
@@ -244,7 +245,7 @@ def _watch(shown: Progress, name: str) -> Callable[[int, int], None]:
 
 def _tell(written: Written, as_json: bool) -> None:
     if as_json:
-        print_json(written.as_json())
+        print_json({**asdict(written), "folder": str(written.folder)})
         return
     if not written.new:
         echo(f"{written.folder} already is this set; nothing was written.")

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,11 +21,9 @@ from stillme.curation.pools import (
     Pools,
     draw,
     levels_of,
-    load_pools,
     restricted,
-    write_pools,
 )
-from stillme.curation.sources import Faults, Row, Source, add_unreadable, inspect
+from stillme.curation.sources import Faults, FolderSource, Row, add_unreadable, inspect
 from stillme.errors import StillmeError, UnreadableImage
 from stillme.files import write_csv
 from stillme.types import digest
@@ -44,7 +42,7 @@ class SampleOptions:
     seed: int = 0
 
 
-def sample(source: Source, folder: Path, options: SampleOptions) -> Pools:
+def sample(source: FolderSource, folder: Path, options: SampleOptions) -> Pools:
     """Draw pools from `source` into a new `folder`, which appears only when it is complete."""
     _refuse_existing(folder)
     faults = Faults()
@@ -56,42 +54,38 @@ def sample(source: Source, folder: Path, options: SampleOptions) -> Pools:
     for name in design.levels:
         for row in rows:
             if not row.attributes.get(name):
-                faults.add("empty", row.file, of=name)
+                faults.add("empty", row.file, column=name)
     with _new_folder(folder) as draft:
         copier = _PictureCopier(source, draft / PICTURES, faults)
-        drawn = draw(rows, design, usable=copier.copy)
+        pooled, shortfalls = draw(rows, design, usable=copier.copy)
         candidates = [
             copier.candidate(row, cell, [place for place, pool in enumerate(pools, start=1) if row in pool], design)
-            for cell, pools in drawn.pools.items()
+            for cell, pools in pooled.items()
             for row in {row.file: row for pool in pools for row in pool}.values()
         ]
         if not candidates:
             raise _nothing_left(source, faults, f"None of {len(rows):,} rows is in a cell of the design.")
         # Ordered by id, which is a hash: neither pools nor the queue show in the file.
         candidates.sort(key=lambda candidate: candidate.id)
-        drawn_pools = Pools(
+        pools = Pools(
             folder=folder,
             design=design,
             source=source.title,
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             candidates=tuple(candidates),
-            shortfalls=drawn.shortfalls,
+            shortfalls=shortfalls,
             passed_over=faults.sentences,
         )
-        write_pools(draft, drawn_pools)
+        pools.write(draft)
         if faults:
-            write_csv(
-                draft / PASSED_OVER,
-                ("kind", "name", "column", "why"),
-                ({"kind": fault.kind, "name": fault.name, "column": fault.of, "why": fault.why} for fault in faults),
-            )
-    return load_pools(folder)
+            write_csv(draft / PASSED_OVER, ("kind", "name", "column", "why"), map(asdict, faults))
+    return pools
 
 
 class _PictureCopier:
     """Copies usable pictures and counts the others."""
 
-    def __init__(self, source: Source, folder: Path, faults: Faults) -> None:
+    def __init__(self, source: FolderSource, folder: Path, faults: Faults) -> None:
         self._source = source
         self._folder = folder
         self._faults = faults
@@ -108,7 +102,7 @@ class _PictureCopier:
                 # Before decoding: a table may list one picture under very many names.
                 self._faults.add("repeated", row.file, f"{row.file} is {self._names[sha256]}")
                 return False
-            suffix = inspect(data, row.file).suffix
+            suffix = inspect(data, row.file)
         except UnreadableImage as error:
             add_unreadable(self._faults, row.file, error)
             return False
@@ -122,10 +116,10 @@ class _PictureCopier:
         sha256, suffix = self._copied[row.file]
         return Candidate(
             id=digest([sha256, cell])[:12],
-            path=self._folder / f"{sha256}{suffix}",
             sha256=sha256,
+            suffix=suffix,
             pools=tuple(pools),
-            source=row.file,
+            file=row.file,
             # Only what the design crosses: candidates were not chosen by the file's other columns.
             attributes={name: row.attributes[name] for name in design.levels},
             licence=row.licence or NOT_STATED,
@@ -134,12 +128,12 @@ class _PictureCopier:
         )
 
 
-def _nothing_left(source: Source, faults: Faults, otherwise: str) -> StillmeError:
+def _nothing_left(source: FolderSource, faults: Faults, otherwise: str) -> StillmeError:
     reasons = " ".join(faults.sentences) or otherwise
     return StillmeError(f"{source.title} has no usable picture, so nothing was written. {reasons}")
 
 
-def _design(source: Source, rows: Sequence[Row], options: SampleOptions) -> Design:
+def _design(source: FolderSource, rows: Sequence[Row], options: SampleOptions) -> Design:
     by = options.by or tuple(source.levels)
     if not by:
         known = sorted({name for row in rows for name in row.attributes})

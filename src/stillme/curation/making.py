@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme import __version__
-from stillme.curation.decisions import Action, Log, Outcome, Tally, has_log
+from stillme.curation.decisions import Log, Outcome, Tally, has_log
 from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.measuring import SimilarPair, check_missing, find_similar, hints
-from stillme.curation.pools import NOT_STATED, Cell, Pools, Shortfall, load_pools
+from stillme.curation.pools import NOT_STATED, Cell, Pools, load_pools
 from stillme.curation.selection import Selected, read_own, select
-from stillme.curation.sources import Source
-from stillme.curation.versions import About, Crop, Curation, Written, write_version
+from stillme.curation.sources import FolderSource
+from stillme.curation.versions import Crop, Curation, CuratorAgreement, Written, write_version
 from stillme.errors import StillmeError
 from stillme.portraits.folder import TERMS
 
@@ -46,16 +44,10 @@ class Sampled:
             "source": self.pools.source,
             "cells": len(self.pools.design.cells),
             "candidates": len(self.pools.candidates),
-            "shortfalls": [
-                {"cell": list(shortfall.cell), "found": shortfall.found, "wanted": shortfall.wanted}
-                for shortfall in self.pools.shortfalls
-            ],
-            "passed_over": list(self.pools.passed_over),
+            "shortfalls": [asdict(shortfall) for shortfall in self.pools.shortfalls],
+            "passed_over": self.pools.passed_over,
             "doubts": dict(self.doubts),
-            "alike": [
-                {"first": pair.first, "second": pair.second, "kind": pair.kind, "distance": pair.distance}
-                for pair in self.alike
-            ],
+            "alike": [asdict(pair) for pair in self.alike],
         }
 
     def as_text(self) -> str:
@@ -65,7 +57,7 @@ class Sampled:
         lines = [f"{len(pools.candidates)} candidates in {size}, from {pools.source}.", *pools.passed_over]
         if pools.shortfalls:
             lines += [f"{len(pools.shortfalls)} cells have fewer candidates than asked for:"]
-            lines += [f"  {shortfall_text(shortfall)}" for shortfall in pools.shortfalls]
+            lines += [f"  {shortfall}" for shortfall in pools.shortfalls]
         if self.doubts:
             lines.append(
                 "Instruments doubt: " + ", ".join(f"{name} {count}" for name, count in self.doubts.items()) + "."
@@ -85,7 +77,7 @@ class Sampled:
 
 
 def sample_pools(
-    source: Source,
+    source: FolderSource,
     folder: Path,
     options: SampleOptions,
     *,
@@ -107,10 +99,6 @@ def sample_pools(
     return Sampled(pools=pools, doubts=doubts, alike=alike)
 
 
-def _quiet(_: str) -> None:
-    """Say nothing."""
-
-
 def import_portraits(
     folder: Path,
     home: Path,
@@ -118,12 +106,11 @@ def import_portraits(
     table: Path | None,
     given: Mapping[str, str],
     crop: Crop,
-    say: Callable[[str], None] = _quiet,
+    say: Callable[[str], None] = lambda _: None,
     watch: Watch | None = None,
 ) -> Written:
     """Make a data set of all of a user's own pictures."""
-    selected = read_own(folder, table, given, say)
-    return write_version(home, selected, _about(home, folder.resolve().name, None), crop, watch=watch)
+    return write_version(home, read_own(folder, table, given, say), crop, source=folder.resolve().name, watch=watch)
 
 
 def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watch | None = None) -> Written:
@@ -146,16 +133,8 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
             f"{len(undecided)} of {len(pools.design.cells)} cells are undecided; nothing was written:\n{shown}{more}\n"
             f"Decide them with `stillme portraits curate {folder}`, or leave them out with --partial."
         )
-    about = _about(home, pools.source, _curation(pools, tally, selected, without, actions))
-    return write_version(home, selected, about, crop, watch=watch)
-
-
-def shortfall_text(shortfall: Shortfall) -> str:
-    """`Black, Female, 70+: 4 of 7; pools share them`."""
-    held = "pools share them" if shortfall.found and not shortfall.empty_pools else "some pools have none"
-    return (
-        f"{', '.join(shortfall.cell)}: {shortfall.found} of {shortfall.wanted}; {held if shortfall.found else 'empty'}"
-    )
+    curation = _curation(pools, tally, selected, without)
+    return write_version(home, selected, crop, source=pools.source, curation=curation, actions=actions, watch=watch)
 
 
 def why(outcome: Outcome) -> str:
@@ -165,37 +144,21 @@ def why(outcome: Outcome) -> str:
 
 
 def _curation(
-    pools: Pools,
-    tally: Tally,
-    selected: Sequence[Selected],
-    without: tuple[tuple[Cell, Outcome], ...],
-    actions: tuple[Action, ...],
+    pools: Pools, tally: Tally, selected: Sequence[Selected], without: Sequence[tuple[Cell, Outcome]]
 ) -> Curation:
     decided = Counter(curator for outcome in tally.outcomes.values() for curator in outcome.votes)
     return Curation(
         levels=pools.design.levels,
-        pools=Counter(pool for portrait in selected for pool in portrait.pools),
-        shortfalls=tuple(map(shortfall_text, pools.shortfalls)),
+        # Plain dictionaries: `asdict` would count the pairs of a counter.
+        pools=dict(Counter(pool for portrait in selected for pool in portrait.pools)),
+        shortfalls=tuple(map(str, pools.shortfalls)),
         passed_over=pools.passed_over,
         missing=tuple((cell, why(outcome)) for cell, outcome in without),
         curators={name: decided[name] for name in tally.curators},
         agreement=tuple(
-            (" and ".join(agreement.curators), agreement.cells, agreement.observed, agreement.kappa)
-            for agreement in tally.agreement()
-            if agreement.cells
+            CuratorAgreement(who=" and ".join(pair.curators), cells=pair.cells, alike=pair.observed, kappa=pair.kappa)
+            for pair in tally.agreement()
+            if pair.cells
         ),
-        states=Counter(outcome.state for outcome in tally.outcomes.values()),
-        actions=actions,
-    )
-
-
-def _about(home: Path, source: str, curation: Curation | None) -> About:
-    return About(
-        title=home.resolve().name,
-        version="",
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-        stillme=__version__,
-        source=source,
-        method="",
-        curation=curation,
+        outcomes=dict(Counter(outcome.state for outcome in tally.outcomes.values())),
     )

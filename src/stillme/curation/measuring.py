@@ -20,16 +20,17 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from stillme import faces
 from stillme.colour import Floats, linear_to_lab, to_linear
-from stillme.curation.pools import Candidate, Pools
+from stillme.curation.pools import Pools
 from stillme.errors import StillmeError, UnreadableImage
 from stillme.faces.landmarks import CHIN, FOREHEAD, LEFT_EYE, OVAL, RIGHT_EYE
 from stillme.faces.raster import Mask, Picture, fit, grow, hull, polygon
@@ -204,8 +205,8 @@ class Measure:
     key: str
     title: str
     unit: str
-    least: float
-    most: float
+    least: float = -math.inf
+    most: float = math.inf
 
     def shown(self, value: float) -> float:
         """The value in the unit that people read; shares are measured as parts of 1."""
@@ -232,15 +233,28 @@ class Criterion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a candidate may be rejected beside the criteria."""
+
+    key: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Criteria:
     """All of `criteria.toml`."""
 
     version: str
-    all: tuple[Criterion, ...]
-    reasons: Mapping[str, str]
-    """Why a candidate may be rejected: key → words, one per criterion first."""
-    same_picture: int
-    same_person: float
+    criteria: tuple[Criterion, ...]
+    reasons: tuple[Reason, ...]
+    duplicates: Mapping[Literal["picture", "person"], float]
+    """How far apart two of one picture, in bits, or of one person may be."""
+
+    @cached_property
+    def rejections(self) -> Mapping[str, str]:
+        """Why a candidate may be rejected: key → words, one per criterion first."""
+        own = {criterion.key: f"Not: {criterion.title.lower()}" for criterion in self.criteria}
+        return own | {reason.key: reason.title for reason in self.reasons}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,38 +276,13 @@ class Hint:
 @cache
 def load_criteria() -> Criteria:
     """Read the criteria that ship with this version."""
-    data: dict[str, Any] = tomllib.loads(files("stillme.curation").joinpath("criteria.toml").read_text("utf-8"))
-    criteria = tuple(
-        Criterion(
-            key=entry["key"],
-            title=entry["title"],
-            text=entry["text"],
-            measures=tuple(
-                Measure(
-                    key=measure["key"],
-                    title=measure["title"],
-                    unit=measure["unit"],
-                    least=measure.get("least", -math.inf),
-                    most=measure.get("most", math.inf),
-                )
-                for measure in entry["measures"]
-            ),
-        )
-        for entry in data["criteria"]
-    )
-    own = {criterion.key: f"Not: {criterion.title.lower()}" for criterion in criteria}
-    return Criteria(
-        version=data["version"],
-        all=criteria,
-        reasons=own | {entry["key"]: entry["title"] for entry in data["reasons"]},
-        same_picture=data["duplicates"]["picture"],
-        same_person=data["duplicates"]["person"],
-    )
+    text = files("stillme.curation").joinpath("criteria.toml").read_text("utf-8")
+    return TypeAdapter(Criteria).validate_python(tomllib.loads(text))
 
 
 def hints(values: Mapping[str, float]) -> tuple[Hint, ...]:
     """What these measurements say of each criterion. Without a face only its absence is reported."""
-    return tuple(_hint(criterion, values) for criterion in load_criteria().all)
+    return tuple(_hint(criterion, values) for criterion in load_criteria().criteria)
 
 
 def _hint(criterion: Criterion, values: Mapping[str, float]) -> Hint:
@@ -332,7 +321,7 @@ def find_similar(measured: Mapping[str, Measured]) -> tuple[SimilarPair, ...]:
 
 
 def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
-    limits = load_criteria()
+    limits = load_criteria().duplicates
     ids = list(measured)
     if len(ids) < 2:
         return
@@ -341,9 +330,9 @@ def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
     for index, first in enumerate(ids[:-1]):
         bits = np.bitwise_count(hashes[index + 1 :] ^ hashes[index])
         apart = ((faces[index + 1 :] - faces[index]) ** 2).sum(axis=1) / 2
-        person = apart <= limits.same_person
+        person = apart <= limits["person"]
         # Portraits with the same framing share a coarse shape; where both show a face, it must be the same one too.
-        picture = (bits <= limits.same_picture) & (person | np.isnan(apart))
+        picture = (bits <= limits["picture"]) & (person | np.isnan(apart))
         for place in np.flatnonzero(picture | person):
             same = bool(picture[place])
             yield SimilarPair(
@@ -372,10 +361,13 @@ def check_missing(pools: Pools, *, watch: Callable[[int, int], None] | None = No
     missing = {candidate.sha256: candidate for candidate in pools.candidates if candidate.sha256 not in known}
     checks = dict(known)
     if missing:
-        with (pools.folder / CHECKS).open("a", encoding="utf-8") as stream, ThreadPoolExecutor(_workers()) as workers:
+        with (
+            (pools.folder / CHECKS).open("a", encoding="utf-8") as stream,
+            ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as workers,
+        ):
             # A line that a crash truncated must not swallow the next one.
             stream.write("\n" if stream.tell() else "")
-            waiting = [workers.submit(_measure, candidate) for candidate in missing.values()]
+            waiting = [workers.submit(_measure, name, pools.path_of(candidate)) for name, candidate in missing.items()]
             for done, future in enumerate(as_completed(waiting), start=1):
                 sha256, measured = future.result()
                 stream.write(_line(sha256, measured) + "\n")
@@ -408,9 +400,9 @@ def read_checks(folder: Path) -> dict[str, Measured]:
     return checks
 
 
-def _measure(candidate: Candidate) -> tuple[str, Measured]:
+def _measure(sha256: str, picture: Path) -> tuple[str, Measured]:
     try:
-        return candidate.sha256, measure(read_rgb(candidate.path))
+        return sha256, measure(read_rgb(picture))
     except UnreadableImage as error:
         raise StillmeError(f"A candidate's picture is missing or damaged: {error} Draw the pools again.") from None
 
@@ -425,7 +417,3 @@ def _line(sha256: str, measured: Measured) -> str:
         "embedding": embedding,
     }
     return json.dumps(row, separators=(",", ":"))
-
-
-def _workers() -> int:
-    return min(os.cpu_count() or 1, 8)

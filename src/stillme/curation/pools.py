@@ -1,28 +1,27 @@
 """A folder of candidates: drawn from a source, kept byte for byte, with the record of the draw.
 
-pools.json        the design, its source and seed, cells that fell short, pictures passed over
-candidates.csv    one line per candidate; its id tells neither pool nor file
+pools.json        the design, its source and seed, the candidates, cells that fell short, pictures passed over
 pictures/         the files as they were, named by their SHA-256
 passed_over.csv   every row and file that was left out, and why; only where there are any
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from stillme import __version__
-from stillme.curation.sources import Row, path_fault
-from stillme.errors import InvalidPortraits, Problem, StillmeError, UnknownName
-from stillme.files import unmarked, write_csv, write_whole
-from stillme.types import Json, digest
+from stillme.curation.sources import Row
+from stillme.errors import StillmeError, UnknownName
+from stillme.files import write_whole
+from stillme.types import digest
 
 Cell = tuple[str, ...]
 """One level of each attribute, in the design's order."""
@@ -67,17 +66,18 @@ class Shortfall:
     empty_pools: tuple[int, ...]
     """Pools that hold fewer pictures of this cell than asked; other shortfalls only make pools share pictures."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
-    """Which pictures are in which pool."""
-
-    pools: Mapping[Cell, tuple[tuple[Row, ...], ...]]
-    """By cell, one tuple of rows per pool, pool 1 first."""
-    shortfalls: tuple[Shortfall, ...]
+    def __str__(self) -> str:
+        held = "pools share them" if self.found and not self.empty_pools else "some pools have none"
+        return f"{', '.join(self.cell)}: {self.found} of {self.wanted}; {held if self.found else 'empty'}"
 
 
-def draw(rows: Iterable[Row], design: Design, *, usable: Callable[[Row], bool] | None = None) -> Draw:
+Pooled = Mapping[Cell, tuple[tuple[Row, ...], ...]]
+"""By cell, one tuple of rows per pool, pool 1 first."""
+
+
+def draw(
+    rows: Iterable[Row], design: Design, *, usable: Callable[[Row], bool] = lambda _: True
+) -> tuple[Pooled, tuple[Shortfall, ...]]:
     """Fill every cell of every pool. `usable` is asked only of rows that would be taken; others are passed over."""
     queues: dict[Cell, list[Row]] = {cell: [] for cell in design.cells}
     for row in rows:
@@ -92,13 +92,13 @@ def draw(rows: Iterable[Row], design: Design, *, usable: Callable[[Row], bool] |
         for row in sorted(queue, key=lambda row: digest([design.seed, cell, row.file])):
             if len(taken) == wanted:
                 break
-            if usable is None or usable(row):
+            if usable(row):
                 taken.append(row)
         pools[cell] = _distributed(taken, design)
         if len(taken) < wanted:
             short = tuple(pool for pool, held in enumerate(pools[cell], start=1) if len(held) < design.per_cell)
             shortfalls.append(Shortfall(cell=cell, found=len(taken), wanted=wanted, empty_pools=short))
-    return Draw(pools=pools, shortfalls=tuple(shortfalls))
+    return pools, tuple(shortfalls)
 
 
 def _distributed(taken: Sequence[Row], design: Design) -> tuple[tuple[Row, ...], ...]:
@@ -139,42 +139,35 @@ def restricted(
 
 
 RECORD = "pools.json"
-CANDIDATES = "candidates.csv"
 PICTURES = "pictures"
 PASSED_OVER = "passed_over.csv"
 NOT_STATED = "not stated"
-_FORMAT = 1
-_OWN = ("id", "picture", "sha256", "pools", "source", "licence", "label_origin", "consent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Row):
     """One picture that may become the portrait of its cell."""
 
     id: str
-    path: Path
-    sha256: str
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    suffix: Annotated[str, Field(pattern=r"^\.[a-z]+$")]
     pools: tuple[int, ...]
-    source: str
-    """Its name where it came from."""
-    attributes: Mapping[str, str]
-    licence: str
-    label_origin: str
-    consent: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pools:
     """All candidates of a draw."""
 
-    folder: Path
-    design: Design
-    source: str
+    stillme: str = __version__
     made: str
-    candidates: tuple[Candidate, ...]
+    source: str
+    design: Design
     shortfalls: tuple[Shortfall, ...]
     passed_over: tuple[str, ...]
     """Rows and pictures that would have been taken but cannot be used, one sentence for each kind."""
+    candidates: tuple[Candidate, ...]
+    folder: Path = Path()
+    """Where they are."""
 
     @cached_property
     def cells(self) -> Mapping[Cell, tuple[Candidate, ...]]:
@@ -196,103 +189,25 @@ class Pools:
         """The hash of the candidates: decisions belong to one draw."""
         return digest([sorted(self.by_id), {name: list(levels) for name, levels in self.design.levels.items()}])
 
+    def path_of(self, candidate: Candidate) -> Path:
+        """Where a candidate's picture is."""
+        return self.folder / PICTURES / f"{candidate.sha256}{candidate.suffix}"
+
+    def write(self, folder: Path) -> None:
+        """Write the record into the folder of the pictures."""
+        record = {**asdict(self), "folder": ""}
+        write_whole(folder / RECORD, json.dumps(record, indent=1, ensure_ascii=False))
+
 
 def load_pools(folder: Path) -> Pools:
     """Read a folder that `drawing.sample` wrote."""
     try:
-        record: dict[str, Any] = json.loads((folder / RECORD).read_text("utf-8"))
-        if record["format"] > _FORMAT:
-            raise StillmeError(f"{folder} was written by a newer stillme ({record['stillme']}); upgrade this one.")
-        design = Design(
-            levels={name: tuple(levels) for name, levels in record["design"]["levels"].items()},
-            pools=record["design"]["pools"],
-            per_cell=record["design"]["per_cell"],
-            seed=record["design"]["seed"],
-        )
-        shortfalls = tuple(
-            Shortfall(
-                cell=tuple(entry["cell"]),
-                found=entry["found"],
-                wanted=entry["wanted"],
-                empty_pools=tuple(entry["empty_pools"]),
-            )
-            for entry in record["shortfalls"]
-        )
-        text = (folder / CANDIDATES).read_text("utf-8")
-    except FileNotFoundError as error:
+        read = TypeAdapter(Pools).validate_json((folder / RECORD).read_bytes())
+    except FileNotFoundError:
         raise StillmeError(
-            f"{folder} holds no candidate pools ({Path(error.filename).name} is missing). "
-            "`stillme portraits sample` makes them."
+            f"{folder} holds no candidate pools ({RECORD} is missing). `stillme portraits sample` makes them."
         ) from None
-    except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StillmeError(f"{folder / RECORD} cannot be read ({error}). Draw the pools again.") from None
-    return Pools(
-        folder=folder,
-        design=design,
-        source=record["source"],
-        made=record["made"],
-        candidates=_candidates(folder, text),
-        shortfalls=shortfalls,
-        passed_over=tuple(record["passed_over"]),
-    )
-
-
-def write_pools(folder: Path, pools: Pools) -> None:
-    """Write the record and the table into the folder of the pictures."""
-    attributes = list(pools.design.levels)
-    rows = (
-        {
-            "id": candidate.id,
-            "picture": f"{PICTURES}/{candidate.path.name}",
-            "sha256": candidate.sha256,
-            "pools": " ".join(map(str, candidate.pools)),
-            "source": candidate.source,
-            "licence": candidate.licence,
-            "label_origin": candidate.label_origin,
-            "consent": candidate.consent,
-            **candidate.attributes,
-        }
-        for candidate in pools.candidates
-    )
-    write_csv(folder / CANDIDATES, [*_OWN, *attributes], rows)
-    record: dict[str, Json] = {
-        "format": _FORMAT,
-        "stillme": __version__,
-        "made": pools.made,
-        "source": pools.source,
-        "design": asdict(pools.design),
-        "shortfalls": [asdict(shortfall) for shortfall in pools.shortfalls],
-        "passed_over": list(pools.passed_over),
-    }
-    write_whole(folder / RECORD, json.dumps(record, indent=2, ensure_ascii=False))
-
-
-def _candidates(folder: Path, text: str) -> tuple[Candidate, ...]:
-    table = folder / CANDIDATES
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    if missing := [name for name in _OWN if name not in (reader.fieldnames or ())]:
-        hint = f"has no column {missing[0]!r}; draw the pools again"
-        raise InvalidPortraits(str(table), [Problem(place="line 1", message=hint)])
-    candidates: list[Candidate] = []
-    problems: list[Problem] = []
-    for marked in reader:
-        cells = {unmarked(name): unmarked(cell) for name, cell in marked.items()}
-        if fault := path_fault(cells["picture"]):
-            problems.append(Problem(place=f"line {reader.line_num}", message=fault))
-            continue
-        candidates.append(
-            Candidate(
-                id=cells["id"],
-                path=folder / cells["picture"],
-                sha256=cells["sha256"],
-                pools=tuple(int(pool) for pool in cells["pools"].split()),
-                source=cells["source"],
-                attributes={name: value for name, value in cells.items() if name not in _OWN},
-                licence=cells["licence"],
-                label_origin=cells["label_origin"],
-                consent=cells["consent"],
-            )
-        )
-    if problems:
-        raise InvalidPortraits(str(table), problems)
-    return tuple(candidates)
+    except (OSError, ValidationError) as error:
+        why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise StillmeError(f"{folder / RECORD} cannot be read ({why}). Draw the pools again.") from None
+    return replace(read, folder=folder)

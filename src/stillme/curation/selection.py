@@ -14,7 +14,7 @@ from pathlib import Path
 from stillme.curation.decisions import Outcome, Tally
 from stillme.curation.measuring import load_criteria
 from stillme.curation.pools import Cell, Pools
-from stillme.curation.sources import Fault, Faults, Problems, add_unreadable, inspect, path_fault, read_within
+from stillme.curation.sources import Fault, Faults, Problems, Row, add_unreadable, inspect, path_fault, read_within
 from stillme.errors import StillmeError, UnreadableImage
 from stillme.portraits.folder import NO_ROWS, OWN_COLUMNS, TABLE, TERMS, attributes_of, table_rows
 
@@ -30,14 +30,11 @@ class Selected:
     """One picture that becomes a portrait."""
 
     id: str
+    row: Row
+    """Its name where it came from, labels and terms."""
     path: Path
     sha256: str
     """Of the source file; empty where it was not recorded before."""
-    source: str
-    attributes: Mapping[str, str]
-    licence: str
-    label_origin: str
-    consent: str
     block: str = ""
     pools: tuple[int, ...] = ()
     chosen_by: tuple[str, ...] = ()
@@ -61,16 +58,12 @@ def select(pools: Pools, tally: Tally) -> tuple[tuple[Selected, ...], tuple[tupl
             selected.append(
                 Selected(
                     id=name if pools.design.per_cell == 1 else f"{name}_{number}",
-                    path=candidate.path,
+                    row=candidate,
+                    path=pools.path_of(candidate),
                     sha256=candidate.sha256,
-                    source=candidate.source,
-                    attributes=candidate.attributes,
-                    licence=candidate.licence,
-                    label_origin=candidate.label_origin,
-                    consent=candidate.consent,
                     pools=candidate.pools,
                     chosen_by=tally.choosers(cell, candidate_id),
-                    criteria={criterion.key: ticks.get(criterion.key, 0) for criterion in load_criteria().all},
+                    criteria={criterion.key: ticks.get(criterion.key, 0) for criterion in load_criteria().criteria},
                     state=outcome.state,
                 )
             )
@@ -106,14 +99,14 @@ def read_own(
             continue
         selected[slug(id_)] = Selected(
             id=id_,
+            row=Row(
+                file=cells["file"],
+                attributes=attributes_of(cells),
+                **{name: cells.get(name) or given.get(name, "") for name in TERMS},
+            ),
             path=folder / cells["file"],
             sha256=cells.get("sha256", ""),
-            source=cells["file"],
-            attributes=attributes_of(cells),
             block=cells.get("block", ""),
-            licence=cells.get("licence") or given.get("licence", ""),
-            label_origin=cells.get("label_origin") or given.get("label_origin", ""),
-            consent=cells.get("consent") or given.get("consent", ""),
         )
     _add_unreadable(folder, selected.values(), faults)
     problems = Problems(str(file))
@@ -129,8 +122,8 @@ def read_own(
         problems.add(NO_ROWS.place, NO_ROWS.message)
     problems.raise_if_any()
     for name in (name for name in columns if name not in OWN_COLUMNS):
-        if empty := [portrait.source for portrait in selected.values() if name not in portrait.attributes]:
-            say(Faults(Fault(kind="empty", name=file, of=name) for file in empty).sentences[0])
+        if empty := [portrait.row.file for portrait in selected.values() if name not in portrait.row.attributes]:
+            say(Faults(Fault(kind="empty", name=file, column=name) for file in empty).sentences[0])
     return tuple(selected.values())
 
 
@@ -150,12 +143,12 @@ def _add_unreadable(folder: Path, selected: Iterable[Selected], faults: Faults) 
             errors = list(workers.map(partial(_error, folder), chosen))
     for portrait, error in zip(absent or chosen, errors, strict=True):
         if error:
-            add_unreadable(faults, portrait.source, error)
+            add_unreadable(faults, portrait.row.file, error)
 
 
 def _error(folder: Path, portrait: Selected) -> UnreadableImage | None:
     try:
-        inspect(read_within(folder, portrait.source), portrait.source)
+        inspect(read_within(folder, portrait.row.file), portrait.row.file)
     except UnreadableImage as error:
         return error
     return None

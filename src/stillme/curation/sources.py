@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from PIL import Image, UnidentifiedImageError
+from pydantic import TypeAdapter
 
 from stillme import images
 from stillme.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
@@ -44,10 +45,10 @@ class Fault:
     kind: Kind
     name: str
     """The file, or where the row stands."""
+    column: str = ""
+    """Where a value is missing."""
     why: str = ""
     """What an example shows beyond the name."""
-    of: str = ""
-    """The column, where a value is missing."""
 
 
 class Faults:
@@ -62,26 +63,26 @@ class Faults:
     def __len__(self) -> int:
         return len(self._faults)
 
-    def add(self, kind: Kind, name: str, why: str = "", *, of: str = "") -> None:
+    def add(self, kind: Kind, name: str, why: str = "", *, column: str = "") -> None:
         """Count one more."""
-        self._faults.append(Fault(kind=kind, name=name, why=why, of=of))
+        self._faults.append(Fault(kind=kind, name=name, why=why, column=column))
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """One for every kind, with its number and the first examples."""
         kinds: dict[tuple[Kind, str], list[Fault]] = {}
         for fault in self._faults:
-            kinds.setdefault((fault.kind, fault.of), []).append(fault)
-        return tuple(_sentence(kind, of, faults) for (kind, of), faults in kinds.items())
+            kinds.setdefault((fault.kind, fault.column), []).append(fault)
+        return tuple(_sentence(kind, column, faults) for (kind, column), faults in kinds.items())
 
 
-def _sentence(kind: Kind, of: str, faults: list[Fault]) -> str:
+def _sentence(kind: Kind, column: str, faults: list[Fault]) -> str:
     one, several = _WORDS[kind]
     examples = [fault.why or fault.name for fault in faults[:_EXAMPLES]]
     shown = ("; " if kind == "unusable" else ", ").join(example.rstrip(".") for example in examples)
-    column = f" for {of!r}" if of else ""
+    of = f" for {column!r}" if column else ""
     more = ", …" if len(faults) > _EXAMPLES else ""
-    return f"{len(faults):,} {one if len(faults) == 1 else several}{column}: {shown}{more}."
+    return f"{len(faults):,} {one if len(faults) == 1 else several}{of}: {shown}{more}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +103,7 @@ class Taxonomy:
 def taxonomy(name: str) -> Taxonomy:
     """Read one of the taxonomies that ship with this version."""
     text = files("stillme.curation").joinpath("taxonomies", f"{name}.toml").read_text("utf-8")
-    data: dict[str, Any] = tomllib.loads(text)
-    return Taxonomy(
-        title=data["title"],
-        licence=data["licence"],
-        label_origin=data["label_origin"],
-        consent=data["consent"],
-        levels={attribute: tuple(levels) for attribute, levels in data["levels"].items()},
-        labels=data["labels"],
-    )
+    return TypeAdapter(Taxonomy).validate_python(tomllib.loads(text))
 
 
 SMALLEST = 64
@@ -118,17 +111,8 @@ SMALLEST = 64
 _FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp", "TIFF": ".tif", "BMP": ".bmp"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspected:
-    """A picture that can be used."""
-
-    suffix: str
-    width: int
-    height: int
-
-
-def inspect(data: bytes, name: str) -> Inspected:
-    """Decode a file once. Animated, too large, too small and CMYK pictures are refused."""
+def inspect(data: bytes, name: str) -> str:
+    """The suffix of a picture that can be used. Animated, too large, too small and CMYK pictures are refused."""
     try:
         # The header; `read_rgb` below decodes.
         with Image.open(io.BytesIO(data)) as picture:
@@ -143,7 +127,7 @@ def inspect(data: bytes, name: str) -> Inspected:
         raise UnreadableImage(f"{name} is {kind}; portraits are {', '.join(_FORMATS)}.")
     if min(width, height) < SMALLEST:
         raise UnreadableImage(f"{name} has {width}×{height} pixels; at least {SMALLEST} each way are needed.")
-    return Inspected(suffix=_FORMATS[kind], width=width, height=height)
+    return _FORMATS[kind]
 
 
 FAIRFACE_TABLES = {"train": "fairface_label_train.csv", "val": "fairface_label_val.csv"}
@@ -165,32 +149,7 @@ class Row:
     consent: str
 
 
-class Source(Protocol):
-    """Where candidates are drawn from."""
-
-    @property
-    def title(self) -> str:
-        """What it is, for the record of the draw."""
-        ...
-
-    @property
-    def levels(self) -> Mapping[str, tuple[str, ...]]:
-        """The attributes and levels of its own design; empty where it has none."""
-        ...
-
-    def rows(self, faults: Faults) -> Iterator[Row]:
-        """All usable rows, pictures unopened; the others are added to `faults`.
-
-        Raises `InvalidPortraits` where the table itself is not what it should be.
-        """
-        ...
-
-    def read(self, row: Row) -> bytes:
-        """One picture's file as it is. Raises `UnreadableImage`."""
-        ...
-
-
-def open_source(where: str, *, table: Path | None = None, splits: Sequence[str] = ()) -> Source:
+def open_source(where: str, *, table: Path | None = None, splits: Sequence[str] = ()) -> FolderSource:
     """The source at `where`: FairFace as published, or a folder with a CSV."""
     folder = Path(where)
     if not folder.is_dir():
@@ -223,7 +182,10 @@ class FolderSource:
         return self._taxonomy.levels if self._taxonomy else {}
 
     def rows(self, faults: Faults) -> Iterator[Row]:
-        """All rows of all tables; a file that is listed twice counts once if its labels agree, else not at all."""
+        """All rows of all tables, pictures unopened; those that cannot be used are added to `faults`.
+
+        A file that is listed twice counts once if its labels agree, else not at all.
+        """
         seen: dict[str, Row] = {}
         contradicted: dict[str, None] = {}
         for table in self._tables:
@@ -252,14 +214,9 @@ class FolderSource:
         if fault := path_fault(file):
             problems.add(place, fault)
             return None
-        if self._taxonomy is None:
-            return plain_row(file, cells)
-        return translate(file, place, cells, self._taxonomy, problems)
-
-
-def plain_row(file: str, cells: Mapping[str, str]) -> Row:
-    """A row whose labels are taken as they are."""
-    return Row(file=file, attributes=attributes_of(cells), **{name: cells.get(name, "") for name in TERMS})
+        if self._taxonomy:
+            return translate(file, place, cells, self._taxonomy, problems)
+        return Row(file=file, attributes=attributes_of(cells), **{name: cells.get(name, "") for name in TERMS})
 
 
 def translate(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxonomy, problems: Problems) -> Row | None:

@@ -264,8 +264,8 @@ def cell_page(request: Request, context: Context, curator: Curator, cell: Number
         | {
             "cell": number,
             "keys": {letter: criterion for criterion, letter in _KEYS.items()},
-            "titles": {criterion.key: criterion.title for criterion in criteria.all},
-            "reasons": dict(criteria.reasons),
+            "titles": {criterion.key: criterion.title for criterion in criteria.criteria},
+            "reasons": dict(criteria.rejections),
             "perCell": workspace.pools.design.per_cell,
             "before": f"/cell/{before}{chosen.query}" if before else None,
             "after": f"/cell/{after}{chosen.query}" if after else None,

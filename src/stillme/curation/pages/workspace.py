@@ -171,15 +171,15 @@ class Workspace:
         kept: dict[str, Any] = {"candidate": self._known(cell, str(detail.get("candidate", "")))}
         if kind in ("tick", "untick"):
             criterion = str(detail.get("criterion", ""))
-            if criterion not in {known.key for known in load_criteria().all}:
+            if criterion not in {known.key for known in load_criteria().criteria}:
                 raise NotAllowed(f"There is no criterion {criterion!r}.")
             kept["criterion"] = criterion
         if kind == "tick_all":
-            kept["criteria"] = [known.key for known in load_criteria().all]
+            kept["criteria"] = [known.key for known in load_criteria().criteria]
         if kind == "reject":
             given = detail.get("reasons")
             reasons = [str(reason) for reason in cast("list[object]", given)] if isinstance(given, list) else []
-            if not reasons or not set(reasons) <= set(load_criteria().reasons):
+            if not reasons or not set(reasons) <= set(load_criteria().rejections):
                 raise NotAllowed("Say why: choose at least one of the reasons.")
             kept |= {"reasons": sorted(set(reasons)), "note": _short(str(detail.get("note", "")))}
         return kept
@@ -232,12 +232,10 @@ class EncodedPictures:
 
     def __init__(self, pools: Pools) -> None:
         self._pools = pools
-        self._encoded = lru_cache(maxsize=400)(self._encode)
-
-    def webp(self, candidate: str, size: Size) -> bytes:
-        """One candidate's picture; raises `KeyError` for an unknown one."""
-        return self._encoded(candidate, size)
+        self.webp = lru_cache(maxsize=400)(self._encode)
+        """Of a candidate's id and a size; raises `KeyError` for an unknown one."""
 
     def _encode(self, candidate: str, size: Size) -> bytes:
         width, quality = _SIZES[size]
-        return images.encode_webp(images.read_picture(self._pools.by_id[candidate].path), width=width, quality=quality)
+        picture = images.read_picture(self._pools.path_of(self._pools.by_id[candidate]))
+        return images.encode_webp(picture, width=width, quality=quality)
