@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from stillme import rubric
+from stillme.core import rubric
 from stillme.study.assignment import expire
 from stillme.study.entry import invite, withdraw
 from tests.study.conftest import Served

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.study import config
 from stillme.study.app import build
 from stillme.study.assignment import exclude

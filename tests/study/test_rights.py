@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from stillme.cli import cli
-from stillme.errors import StillmeError
-from stillme.store import Store
+from stillme.core.errors import StillmeError
+from stillme.runs.store import Store
 from stillme.study import config
 from stillme.study.app import build, serve
 from stillme.study.closing import close_study

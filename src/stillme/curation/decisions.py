@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from stillme.core.errors import StillmeError
+from stillme.core.types import Json, digest
 from stillme.curation.pools import Cell, Pools
-from stillme.errors import StillmeError
-from stillme.types import Json, digest
 from stillme.web.database import append_only, open_database
 
 LOG = "curation.sqlite"

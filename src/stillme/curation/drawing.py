@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from stillme.core.errors import StillmeError, UnreadableImage
+from stillme.core.files import write_csv
+from stillme.core.types import digest
 from stillme.curation.pools import (
     NOT_STATED,
     PASSED_OVER,
@@ -24,9 +27,6 @@ from stillme.curation.pools import (
     restricted,
 )
 from stillme.curation.sources import Faults, FolderSource, Row, add_unreadable, inspect
-from stillme.errors import StillmeError, UnreadableImage
-from stillme.files import write_csv
-from stillme.types import digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stillme.core.errors import StillmeError
 from stillme.curation.decisions import Log, Outcome, Tally, has_log
 from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.measuring import SimilarPair, check_missing, find_similar, hints
@@ -15,7 +16,6 @@ from stillme.curation.pools import NOT_STATED, Cell, Pools, load_pools
 from stillme.curation.selection import Selected, read_own, select
 from stillme.curation.sources import FolderSource
 from stillme.curation.versions import Crop, Curation, CuratorAgreement, Written, write_version
-from stillme.errors import StillmeError
 from stillme.portraits.folder import TERMS
 
 Watch = Callable[[int, int], None]

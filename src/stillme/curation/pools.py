@@ -18,10 +18,10 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from stillme import __version__
+from stillme.core.errors import StillmeError, UnknownName
+from stillme.core.files import write_whole
+from stillme.core.types import digest
 from stillme.curation.sources import Row
-from stillme.errors import StillmeError, UnknownName
-from stillme.files import write_whole
-from stillme.types import digest
 
 Cell = tuple[str, ...]
 """One level of each attribute, in the design's order."""

@@ -19,8 +19,8 @@ from typing import Literal
 from PIL import Image, UnidentifiedImageError
 from pydantic import TypeAdapter
 
-from stillme import images
-from stillme.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
+from stillme.core import images
+from stillme.core.errors import InvalidPortraits, Problem, StillmeError, UnreadableImage, did_you_mean
 from stillme.portraits.folder import TABLE, TERMS, attributes_of, table_rows
 
 Kind = Literal["empty", "missing", "special", "repeated", "listed again", "contradicted", "same id", "unusable"]

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import digest
 from stillme.study.assignment import Held, finish
 from stillme.study.config import Config
 from stillme.study.entry import move
 from stillme.study.items import EXAMPLE, Expected, Item, anchors, format_of, turned_back
 from stillme.study.opening import Study
-from stillme.types import digest
 from stillme.web.database import Connection
 
 CANNOT_TELL = 0

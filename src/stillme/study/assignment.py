@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
+from stillme.core.types import digest
 from stillme.study.candidates import shuffled
 from stillme.study.items import Item
-from stillme.types import digest
 from stillme.web.database import Connection
 
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from pydantic import TypeAdapter, ValidationError
 
-from stillme import rubric
-from stillme.errors import StillmeError
-from stillme.files import write_whole
+from stillme.core import rubric
+from stillme.core.errors import StillmeError
+from stillme.core.files import write_whole
+from stillme.core.types import Json
 from stillme.study.keys import write_private
-from stillme.types import Json
 
 FILE = "items.json"
 EXAMPLE = "example"

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 from stillme.study import config as configs
 from stillme.study import items, keys
 from stillme.study.assignment import create_slots, set_raters

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stillme import rubric
+from stillme.core import rubric
+from stillme.core.types import ImageFile, Interval, Portrait, Prompt
 from stillme.estimates import Edits, EditState, RatingState, Scores, Settings
 from stillme.estimates.agreement import Agreement, agreement
 from stillme.study.assignment import expire
 from stillme.study.opening import Study
 from stillme.study.quality import RaterQuality, Rating, rater_qualities, raters, ratings
-from stillme.types import ImageFile, Interval, Portrait, Prompt
 from stillme.web.database import Connection
 
 PURGED = "purged-"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stillme.errors import StillmeError
-from stillme.files import csv_text
-from stillme.results import participants
-from stillme.results.participants import Participants
+from stillme.core.errors import StillmeError
+from stillme.core.files import csv_text
+from stillme.runs import participants
+from stillme.runs.participants import Participants
 from stillme.study.assignment import exclude, release
 from stillme.study.entry import platform_hash
 from stillme.study.keys import write_private

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stillme.errors import StillmeError
+from stillme.core.errors import StillmeError
 
 _BUSY_MS = 20_000
 _SHRED_MS = 250
