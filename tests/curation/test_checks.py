@@ -11,7 +11,7 @@ from stillme.core.errors import StillmeError
 from stillme.core.images import read_rgb
 from stillme.curation.measuring import (
     Hint,
-    Measured,
+    MeasuredPicture,
     check_missing,
     find_similar,
     hints,
@@ -151,12 +151,12 @@ def test_people_photographed_alike_are_not_one_picture():
     """Matched renders share light, pose, clothes and background; only the person differs."""
     first, second = measure(render("A_f_33")), measure(render("B_f_33"))
     assert find_similar({"a": first, "b": second}) == ()
-    faceless = {name: Measured(values={}, embedding=None, hash=first.hash) for name in "ab"}
+    faceless = {name: MeasuredPicture(values={}, embedding=None, hash=first.hash) for name in "ab"}
     (pair,) = find_similar(faceless)
     assert (pair.kind, pair.distance) == ("picture", 0)
 
 
 def test_pictures_without_a_face_are_never_one_person():
-    nobody = Measured(values={"faces": 0.0}, embedding=None, hash=0)
-    other = Measured(values={"faces": 0.0}, embedding=None, hash=2**64 - 1)
+    nobody = MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=0)
+    other = MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=2**64 - 1)
     assert find_similar({"a": nobody, "b": other}) == ()

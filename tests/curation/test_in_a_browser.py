@@ -16,7 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
 from stillme import portraits as room
-from stillme.curation.decisions import Log, Tally
+from stillme.curation.decisions import CurationTally, Log
 from stillme.curation.pools import Pools
 
 pytestmark = pytest.mark.browser
@@ -36,7 +36,7 @@ print(len(lines))
 """Without stillme: what anybody could write who got the set."""
 
 
-class Server:
+class WebServer:
     """`stillme portraits curate` in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -71,13 +71,13 @@ class Server:
 
 
 @pytest.fixture
-def server(pools: Pools) -> Iterator[Server]:
-    running = Server(pools.folder)
+def server(pools: Pools) -> Iterator[WebServer]:
+    running = WebServer(pools.folder)
     yield running
     running.kill()
 
 
-def enter(browser: Browser, server: Server, name: str, **options: object) -> tuple[Page, list[str]]:
+def enter(browser: Browser, server: WebServer, name: str, **options: object) -> tuple[Page, list[str]]:
     page = browser.new_context(**options).new_page()
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text))
@@ -87,10 +87,10 @@ def enter(browser: Browser, server: Server, name: str, **options: object) -> tup
     return page, wrong
 
 
-def tally(pools: Pools) -> Tally:
+def tally(pools: Pools) -> CurationTally:
     log = Log(pools)
     try:
-        return Tally(pools, log.actions())
+        return CurationTally(pools, log.actions())
     finally:
         log.close()
 
@@ -117,7 +117,7 @@ def choose(page: Page, candidate: str) -> None:
 
 
 def test_two_curators_choose_disagree_settle_and_finalize(
-    browser: Browser, server: Server, pools: Pools, tmp_path: Path
+    browser: Browser, server: WebServer, pools: Pools, tmp_path: Path
 ):
     ada, wrong = enter(browser, server, "Ada")
     assert Axe().run(ada).violations_count == 0
@@ -237,7 +237,7 @@ def test_two_curators_choose_disagree_settle_and_finalize(
 
 
 def test_four_keys_decide_a_cell_and_all_that_is_needed_is_on_a_laptops_screen(
-    browser: Browser, server: Server, pools: Pools
+    browser: Browser, server: WebServer, pools: Pools
 ):
     page, wrong = enter(browser, server, "Ada", viewport={"width": 1366, "height": 768})
     page.goto(f"{server.address}cell/1")
@@ -261,7 +261,7 @@ def test_four_keys_decide_a_cell_and_all_that_is_needed_is_on_a_laptops_screen(
     page.context.close()
 
 
-def test_what_is_not_saved_is_said_at_once_and_leaving_is_warned_of(browser: Browser, server: Server):
+def test_what_is_not_saved_is_said_at_once_and_leaving_is_warned_of(browser: Browser, server: WebServer):
     page, _ = enter(browser, server, "Ada")
     page.goto(f"{server.address}cell/1")
     expect(page.locator("#saved")).to_have_text("✓ All saved")
@@ -297,7 +297,7 @@ def first_of_cell(page: Page, pools: Pools) -> str:
     return sorted(page.locator(".candidate").evaluate_all("cards => cards.map(card => card.dataset.id)"))[0]
 
 
-def test_a_killed_server_loses_nothing_that_was_done(browser: Browser, server: Server, pools: Pools):
+def test_a_killed_server_loses_nothing_that_was_done(browser: Browser, server: WebServer, pools: Pools):
     page, _ = enter(browser, server, "Ada")
     page.goto(f"{server.address}cell/1")
     press(page, "1 f")
@@ -324,7 +324,7 @@ def test_a_killed_server_loses_nothing_that_was_done(browser: Browser, server: S
     page.context.close()
 
 
-def contest(page: Page, server: Server, pools: Pools) -> None:
+def contest(page: Page, server: WebServer, pools: Pools) -> None:
     """Have Ada and Bo choose differently in cell 1, and Ada compare."""
     first, second, _ = (candidate.id for candidate in pools.cells[pools.design.cells[0]])
     log = Log(pools)
@@ -337,7 +337,7 @@ def contest(page: Page, server: Server, pools: Pools) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_a_phone_and_pass_axe_in_both_schemes(browser: Browser, server: Server, pools: Pools, scheme: str):
+def test_pages_fit_a_phone_and_pass_axe_in_both_schemes(browser: Browser, server: WebServer, pools: Pools, scheme: str):
     page, wrong = enter(browser, server, "Ada", viewport={"width": 390, "height": 800}, color_scheme=scheme)
     home = server.address
     contest(page, server, pools)

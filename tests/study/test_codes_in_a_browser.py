@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from stillme.study import config
 from stillme.study.app import build
-from stillme.web.serving import Server
+from stillme.web.serving import WebServer
 from tests.study.conftest import Served
 
 pytestmark = pytest.mark.browser
@@ -26,8 +26,8 @@ expect.set_options(timeout=20_000)
 def served_at(served: Served) -> Iterator[str]:
     import uvicorn
 
-    server = Server.choose(port=0)
-    running = uvicorn.Server(uvicorn.Config(build(served.study), log_level="warning"))
+    server = WebServer.choose(port=0)
+    running = uvicorn.Server(uvicorn.StudyConfig(build(served.study), log_level="warning"))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [server.listening]})
     thread.start()
     try:

@@ -26,7 +26,7 @@ from stillme.study import items
 from stillme.study.app import build
 from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
-from stillme.study.drawing import Design, new_study
+from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.entry import withdraw
 from stillme.study.export import export_study
 from stillme.study.items import EXAMPLE
@@ -287,7 +287,7 @@ def from_run(two_editors: Path, tmp_path: Path) -> Iterator[tuple[Path, Served]]
     run = tmp_path / "run"
     shutil.copytree(two_editors, run)
     made = new_study(
-        Run.open(run), None, Design(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1), lambda _: None
+        Run.open(run), None, StudyDesign(items=6, per_task=6, side=64, gold=0, attention=1, repeats=1), lambda _: None
     )
     with open_study(made.folder) as study:
         yield run, Served(study, build(study), made.password)
@@ -345,7 +345,7 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
         + '\n[[judges]]\nuse = "scripted"\nname = "again"\nparameters.scores = { race_change = 3, skin_tone = 2 }\n'
     )
     run_stages(run, ("judge",), Options())
-    wanted = Design(
+    wanted = StudyDesign(
         items=10, per_task=10, side=64, gold=0, attention=1, repeats=1, compare="none", choose="informative"
     )
     with Run.open(run) as opened:
@@ -379,9 +379,11 @@ def test_chances_of_an_informative_draw_are_read_back_from_the_run_alone(
 def test_an_informative_draw_needs_models_that_can_disagree(two_editors: Path, tmp_path: Path) -> None:
     with Run.open(two_editors) as run:
         with pytest.raises(StillmeError, match="two judges"):
-            new_study(run, tmp_path / "study", Design(items=4, choose="informative"), lambda _: None)
+            new_study(run, tmp_path / "study", StudyDesign(items=4, choose="informative"), lambda _: None)
         with pytest.raises(StillmeError, match="--first disputed"):
-            new_study(run, tmp_path / "study", Design(items=4, choose="informative", first="disputed"), lambda _: None)
+            new_study(
+                run, tmp_path / "study", StudyDesign(items=4, choose="informative", first="disputed"), lambda _: None
+            )
     assert not (tmp_path / "study").exists()
 
 

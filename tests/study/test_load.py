@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stillme.study.opening import Study, open_study
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 from tests.study.annotators import (
     Annotator,
     ServerProcess,
@@ -56,7 +56,7 @@ def check(study: Study, people: Sequence[Annotator], tasks: int) -> None:
     assert Counter(person.code for person in people) == {"DONE1": tasks * RATERS, "": tasks * RATERS}
 
 
-def stored_answers(connection: Connection) -> dict[tuple[str, int, int, int], tuple[int, int]]:
+def stored_answers(connection: Transaction) -> dict[tuple[str, int, int, int], tuple[int, int]]:
     """By participant's hash, item, side and question: sequence number and value."""
     rows = connection.execute(
         "SELECT p.ext_hmac, a.position, a.side, a.question, a.seq, a.value FROM answer a "

@@ -17,7 +17,7 @@ from stillme.runs import Run
 from stillme.study.app import build
 from stillme.study.assignment import swapped
 from stillme.study.closing import close_study
-from stillme.study.drawing import Design, NewStudy, new_study
+from stillme.study.drawing import NewStudy, StudyDesign, new_study
 from stillme.study.entry import invite
 from stillme.study.export import export_study
 from stillme.study.items import NEITHER_PERSON, ROLE_AXIS, Item, Output
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Path:
 def drawn(tmp_path: Path) -> NewStudy:
     folder = role_runs.write(tmp_path / "run", {"one": 1}, lambda *_: 1, prompts=PROMPTS)
     with Run.open(folder) as opened:
-        return new_study(opened, None, Design(items=PROMPTS, per_task=PROMPTS, side=64), lambda _: None)
+        return new_study(opened, None, StudyDesign(items=PROMPTS, per_task=PROMPTS, side=64), lambda _: None)
 
 
 @pytest.fixture
@@ -167,4 +167,4 @@ def test_which_portrait_is_a_is_balanced_over_the_raters_of_an_item() -> None:
 
 def test_a_role_run_has_no_arms_to_compare(run: Path) -> None:
     with Run.open(run) as opened, pytest.raises(StillmeError, match="has no edits of one portrait"):
-        new_study(opened, None, Design(compare="none"), lambda _: None)
+        new_study(opened, None, StudyDesign(compare="none"), lambda _: None)

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from stillme.runs import Run
-from stillme.study.drawing import Design, new_study
+from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.entry import invite
 from stillme.study.opening import open_study
 from tests import role_runs
@@ -29,7 +29,7 @@ def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("pairs")
     run = role_runs.write(folder / "run", {"one": 1}, lambda *_: 1, prompts=PROMPTS)
     with Run.open(run) as opened:
-        design = Design(items=PROMPTS, per_task=PROMPTS, gold=1, attention=1, repeats=0)
+        design = StudyDesign(items=PROMPTS, per_task=PROMPTS, gold=1, attention=1, repeats=0)
         study = new_study(opened, None, design, lambda _: None).folder
     settings = study / "study.toml"
     settings.write_text(settings.read_text().replace('contact = ""', 'contact = "ask@study.example"'))

@@ -133,7 +133,7 @@ def test_a_preview_shows_everything_and_keeps_nothing(folder: Path, monkeypatch:
         assert browser.complete().json() == {"missing": []}
         seen.append(browser.page())
 
-    monkeypatch.setattr("stillme.web.serving.Server.run", walk)
+    monkeypatch.setattr("stillme.web.serving.WebServer.run", walk)
     preview(folder, said.append)
     assert all("Preview: nothing is kept" in page for page in seen)
     assert any("Before participants come" in line and "contact" in line for line in said)

@@ -25,7 +25,7 @@ from stillme.web.app import Pages, Site, create_app, number_in, read_form
 from stillme.web.database import append_only, open_database
 from stillme.web.guard import RequestLimit
 from stillme.web.hosts import is_loopback
-from stillme.web.serving import Server
+from stillme.web.serving import WebServer
 from stillme.web.sessions import (
     Cookie,
     Holder,
@@ -193,7 +193,7 @@ def test_a_csrf_token_that_is_wrong_is_refused_and_never_a_fault_of_ours(given: 
 
 
 def test_a_server_chooses_a_free_port_on_loopback() -> None:
-    first, second = Server.choose(), Server.choose()
+    first, second = WebServer.choose(), WebServer.choose()
     try:
         assert first.address != second.address
         assert not first.public
@@ -209,15 +209,15 @@ def test_a_port_in_use_and_an_unknown_address_are_reported_in_one_sentence() -> 
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(StillmeError, match=f"Port {port} on 127.0.0.1 is in use"):
-            Server.choose(port=port)
+            WebServer.choose(port=port)
     with pytest.raises(StillmeError, match="no address 192"):
-        Server.choose(host="192.0.2.1", port=port)
+        WebServer.choose(host="192.0.2.1", port=port)
     with pytest.raises(StillmeError, match="Cannot listen"):
-        Server.choose(port=70_000)
+        WebServer.choose(port=70_000)
 
 
 def test_every_interface_must_be_asked_for_and_is_known_to_be_public() -> None:
-    server = Server.choose(host="0.0.0.0", public_url="https://study.example/")
+    server = WebServer.choose(host="0.0.0.0", public_url="https://study.example/")
     server.listening.close()
     assert server.public
     assert server.secure
@@ -304,7 +304,7 @@ def test_half_open_connections_neither_stop_the_server_nor_stay() -> None:
         "import sys; from stillme.web import serving; serving.REQUEST_SECONDS = 4.0\n"
         "from stillme.web.serving import Server; from tests.web.test_foundation import small_app\n"
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(7)[1]))\n"
-        "server = Server.choose(port=0); print(server.address, flush=True); server.run(small_app())\n"
+        "server = WebServer.choose(port=0); print(server.address, flush=True); server.run(small_app())\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     opened: list[socket.socket] = []
@@ -360,7 +360,7 @@ def test_a_connection_that_asks_properly_is_kept() -> None:
         "app = small_app()\n"
         "@app.get('/slow')\n"
         "def slow() -> str:\n    time.sleep(2.5); return 'slow'\n"
-        "server = Server.choose(port=0); print(server.address, flush=True); server.run(app)\n"
+        "server = WebServer.choose(port=0); print(server.address, flush=True); server.run(app)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     try:

@@ -15,7 +15,7 @@ from stillme.cli.terminal import echo
 
 if TYPE_CHECKING:
     from stillme.cli.progress import Progress
-    from stillme.curation.versions import Crop, Written
+    from stillme.curation.versions import Crop, WrittenVersion
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -243,7 +243,7 @@ def _watch(shown: Progress, name: str) -> Callable[[int, int], None]:
     return watch
 
 
-def _tell(written: Written, as_json: bool) -> None:
+def _tell(written: WrittenVersion, as_json: bool) -> None:
     if as_json:
         print_json({**asdict(written), "folder": str(written.folder)})
         return

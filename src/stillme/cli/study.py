@@ -95,7 +95,7 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
 
     Pictures are copied blind: one format, one size, no metadata. The admin password is printed once.
     """
-    from stillme.study.drawing import Design, new_study
+    from stillme.study.drawing import StudyDesign, new_study
 
     design["recruit"] = design["recruit"] or ""
     for name in ("items", "per_task", "gold", "attention", "repeats", "side"):
@@ -103,7 +103,7 @@ def new(run: Path, out: Path | None, as_json: bool, **design: Any) -> None:
         if design[name] < least:
             raise click.UsageError(f"--{name.replace('_', '-')} is at least {least}.")
     with opened_run(run) as recorded:
-        made = new_study(recorded, out, Design(**design), lambda text: echo(text, err=True))
+        made = new_study(recorded, out, StudyDesign(**design), lambda text: echo(text, err=True))
     real = sum(item.kind == "real" for item in made.drawn.items)
     if as_json:
         print_json(

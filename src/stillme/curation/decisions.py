@@ -165,22 +165,21 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class CuratorAgreement:
     """How often curators chose the same, against chance."""
 
-    curators: tuple[str, ...]
+    who: str
     cells: int
     """Decided by at least two of them; counted once for every pair."""
-    observed: float
+    alike: float
+    """Share of equal choices."""
     expected: float
-
-    @property
-    def kappa(self) -> float | None:
-        """1 is full agreement, 0 is what chance gives; None where there is nothing to compare."""
-        return (self.observed - self.expected) / (1 - self.expected) if self.cells and self.expected < 1 else None
+    """What chance gives."""
+    kappa: float | None
+    """1 is full agreement, 0 is chance; None where there is nothing to compare."""
 
 
-class Tally:
+class CurationTally:
     """The state of a curation, derived from its log."""
 
     def __init__(self, pools: Pools, actions: Sequence[Action]) -> None:
@@ -229,7 +228,7 @@ class Tally:
         """A cell's state as far as this curator may know it."""
         return self.outcomes[cell].state if self.opinion(curator, cell).compared else "open"
 
-    def agreement(self, cells: Collection[Cell] | None = None) -> Iterator[Agreement]:
+    def agreement(self, cells: Collection[Cell] | None = None) -> Iterator[CuratorAgreement]:
         """For every pair of curators, and for all together where there are more than two; over these cells, or all."""
         over = self.outcomes if cells is None else {cell: self.outcomes[cell] for cell in cells}
         pairs = list(combinations(self.curators, 2))
@@ -313,7 +312,7 @@ class Tally:
 
     def _agreement(
         self, curators: Sequence[str], pairs: Iterable[tuple[str, str]], over: Mapping[Cell, Outcome]
-    ) -> Agreement:
+    ) -> CuratorAgreement:
         per_cell = self._pools.design.per_cell
         same: list[float] = []
         chance: list[float] = []
@@ -323,10 +322,9 @@ class Tally:
                     a, b = set(outcome.votes[first]), set(outcome.votes[second])
                     same.append(float(a == b) if per_cell == 1 or not a or not b else len(a & b) / per_cell)
                     chance.append(min(1.0, per_cell / max(len(self._pools.cells[cell]), 1)))
-        count = len(same)
-        return Agreement(
-            curators=tuple(curators),
-            cells=count,
-            observed=sum(same) / count if count else 0.0,
-            expected=sum(chance) / count if count else 0.0,
+        count = max(len(same), 1)
+        alike, expected = sum(same) / count, sum(chance) / count
+        kappa = (alike - expected) / (1 - expected) if same and expected < 1 else None
+        return CuratorAgreement(
+            who=" and ".join(curators), cells=len(same), alike=alike, expected=expected, kappa=kappa
         )

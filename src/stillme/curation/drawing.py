@@ -20,13 +20,13 @@ from stillme.curation.pools import (
     PICTURES,
     Candidate,
     Cell,
-    Design,
+    PoolDesign,
     Pools,
     draw,
     levels_of,
     restricted,
 )
-from stillme.curation.sources import Faults, FolderSource, Row, add_unreadable, inspect
+from stillme.curation.sources import Faults, FolderSource, SourceRow, add_unreadable, inspect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class _PictureCopier:
         self._names: dict[str, str] = {}
         folder.mkdir()
 
-    def copy(self, row: Row) -> bool:
+    def copy(self, row: SourceRow) -> bool:
         """Copy a row's picture; False, with the reason noted, where it cannot be used."""
         try:
             data = self._source.read(row)
@@ -111,7 +111,7 @@ class _PictureCopier:
         self._copied[row.file] = (sha256, suffix)
         return True
 
-    def candidate(self, row: Row, cell: Cell, pools: Sequence[int], design: Design) -> Candidate:
+    def candidate(self, row: SourceRow, cell: Cell, pools: Sequence[int], design: PoolDesign) -> Candidate:
         """The candidate of a copied row."""
         sha256, suffix = self._copied[row.file]
         return Candidate(
@@ -133,7 +133,7 @@ def _nothing_left(source: FolderSource, faults: Faults, otherwise: str) -> Still
     return StillmeError(f"{source.title} has no usable picture, so nothing was written. {reasons}")
 
 
-def _design(source: FolderSource, rows: Sequence[Row], options: SampleOptions) -> Design:
+def _design(source: FolderSource, rows: Sequence[SourceRow], options: SampleOptions) -> PoolDesign:
     by = options.by or tuple(source.levels)
     if not by:
         known = sorted({name for row in rows for name in row.attributes})
@@ -143,7 +143,7 @@ def _design(source: FolderSource, rows: Sequence[Row], options: SampleOptions) -
     occurring = levels_of(rows, tuple(dict.fromkeys([*by, *options.only])))
     levels = {name: source.levels.get(name) or occurring[name] for name in by}
     known = {name: tuple(dict.fromkeys([*source.levels.get(name, ()), *occurring[name]])) for name in occurring}
-    return Design(
+    return PoolDesign(
         levels=restricted(levels, options.only, known),
         pools=options.pools,
         per_cell=options.per_cell,

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from stillme.core.errors import StillmeError
-from stillme.curation.decisions import Log, Outcome, Tally, has_log
+from stillme.curation.decisions import CurationTally, Log, Outcome, has_log
 from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.measuring import SimilarPair, check_missing, find_similar, hints
 from stillme.curation.pools import NOT_STATED, Cell, Pools, load_pools
 from stillme.curation.selection import Selected, read_own, select
 from stillme.curation.sources import FolderSource
-from stillme.curation.versions import Crop, Curation, CuratorAgreement, Written, write_version
+from stillme.curation.versions import Crop, Curation, WrittenVersion, write_version
 from stillme.portraits.folder import TERMS
 
 Watch = Callable[[int, int], None]
@@ -108,12 +108,12 @@ def import_portraits(
     crop: Crop,
     say: Callable[[str], None] = lambda _: None,
     watch: Watch | None = None,
-) -> Written:
+) -> WrittenVersion:
     """Make a data set of all of a user's own pictures."""
     return write_version(home, read_own(folder, table, given, say), crop, source=folder.resolve().name, watch=watch)
 
 
-def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watch | None = None) -> Written:
+def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watch | None = None) -> WrittenVersion:
     """Make a data set of what the curators chose."""
     pools = load_pools(folder)
     if not has_log(folder):
@@ -123,7 +123,7 @@ def finalize(folder: Path, home: Path, *, crop: Crop, partial: bool, watch: Watc
         actions = tuple(log.actions())
     finally:
         log.close()
-    tally = Tally(pools, actions)
+    tally = CurationTally(pools, actions)
     selected, without = select(pools, tally)
     undecided = [(cell, outcome) for cell, outcome in without if outcome.state != "empty"]
     if undecided and not partial:
@@ -144,7 +144,7 @@ def why(outcome: Outcome) -> str:
 
 
 def _curation(
-    pools: Pools, tally: Tally, selected: Sequence[Selected], without: Sequence[tuple[Cell, Outcome]]
+    pools: Pools, tally: CurationTally, selected: Sequence[Selected], without: Sequence[tuple[Cell, Outcome]]
 ) -> Curation:
     decided = Counter(curator for outcome in tally.outcomes.values() for curator in outcome.votes)
     return Curation(
@@ -155,10 +155,6 @@ def _curation(
         passed_over=pools.passed_over,
         missing=tuple((cell, why(outcome)) for cell, outcome in without),
         curators={name: decided[name] for name in tally.curators},
-        agreement=tuple(
-            CuratorAgreement(who=" and ".join(pair.curators), cells=pair.cells, alike=pair.observed, kappa=pair.kappa)
-            for pair in tally.agreement()
-            if pair.cells
-        ),
+        agreement=tuple(pair for pair in tally.agreement() if pair.cells),
         outcomes=dict(Counter(outcome.state for outcome in tally.outcomes.values())),
     )

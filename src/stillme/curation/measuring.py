@@ -51,7 +51,7 @@ _ODD_DARK = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Measured:
+class MeasuredPicture:
     """What the instruments measured on one picture."""
 
     values: Mapping[str, float]
@@ -62,14 +62,14 @@ class Measured:
     """64 bits of the whole picture's coarse shape."""
 
 
-def measure(rgb: Picture) -> Measured:
+def measure(rgb: Picture) -> MeasuredPicture:
     """Measure one picture."""
     scale = max(rgb.shape[:2]) / min(WORKING, max(rgb.shape[:2]))
     small = fit(rgb, WORKING)
     detected = faces.find(small)
     shape = picture_hash(small)
     if not detected:
-        return Measured(values={"faces": 0.0}, embedding=None, hash=shape)
+        return MeasuredPicture(values={"faces": 0.0}, embedding=None, hash=shape)
     face = detected[0]
     mesh = faces.mesh(small, face)
     quality = read_quality(small, mesh)
@@ -91,7 +91,7 @@ def measure(rgb: Picture) -> Measured:
         **_light(small, mesh),
     }
     rounded = {name: round(value, 4) for name, value in values.items()}
-    return Measured(values=rounded, embedding=embed(small, mesh), hash=shape)
+    return MeasuredPicture(values=rounded, embedding=embed(small, mesh), hash=shape)
 
 
 def picture_hash(rgb: Picture) -> int:
@@ -199,7 +199,7 @@ State = Literal["fine", "doubt", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class CriterionMeasure:
     """One number that bears on a criterion."""
 
     key: str
@@ -229,7 +229,7 @@ class Criterion:
     title: str
     text: str
     """The paper's own words."""
-    measures: tuple[Measure, ...]
+    measures: tuple[CriterionMeasure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,12 +315,12 @@ class SimilarPair:
         return "one picture" if self.kind == "picture" else "perhaps one person"
 
 
-def find_similar(measured: Mapping[str, Measured]) -> tuple[SimilarPair, ...]:
+def find_similar(measured: Mapping[str, MeasuredPicture]) -> tuple[SimilarPair, ...]:
     """Pairs that show one picture (by its coarse shape) or perhaps one person (by the face's embedding)."""
     return tuple(sorted(_pairs(measured), key=lambda pair: (pair.kind, pair.distance, pair.first)))
 
 
-def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
+def _pairs(measured: Mapping[str, MeasuredPicture]) -> Iterator[SimilarPair]:
     limits = load_criteria().duplicates
     ids = list(measured)
     if len(ids) < 2:
@@ -343,7 +343,7 @@ def _pairs(measured: Mapping[str, Measured]) -> Iterator[SimilarPair]:
             )
 
 
-def _face(measured: Measured) -> Floats:
+def _face(measured: MeasuredPicture) -> Floats:
     """The embedding; NaN, which is near nothing, where no face is certain."""
     if measured.embedding is None or measured.values.get("presence", 0.0) < _MIN_PRESENCE:
         return np.full(128, np.nan, dtype=np.float32)
@@ -355,7 +355,7 @@ _METHOD = "2"
 """Changes with `measuring.py`; measurements of another method are repeated."""
 
 
-def check_missing(pools: Pools, *, watch: Callable[[int, int], None] | None = None) -> Mapping[str, Measured]:
+def check_missing(pools: Pools, *, watch: Callable[[int, int], None] | None = None) -> Mapping[str, MeasuredPicture]:
     """Measure the candidates that have no measurements yet; each is kept as soon as it is measured."""
     known = read_checks(pools.folder)
     missing = {candidate.sha256: candidate for candidate in pools.candidates if candidate.sha256 not in known}
@@ -378,9 +378,9 @@ def check_missing(pools: Pools, *, watch: Callable[[int, int], None] | None = No
     return checks
 
 
-def read_checks(folder: Path) -> dict[str, Measured]:
+def read_checks(folder: Path) -> dict[str, MeasuredPicture]:
     """The stored measurements by the picture's SHA-256; unreadable lines are ignored, so measured again."""
-    checks: dict[str, Measured] = {}
+    checks: dict[str, MeasuredPicture] = {}
     try:
         lines = (folder / CHECKS).read_text("utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -390,7 +390,7 @@ def read_checks(folder: Path) -> dict[str, Measured]:
             row: dict[str, Any] = json.loads(line)
             if row["method"] == _METHOD:
                 embedding = row["embedding"]
-                checks[row["sha256"]] = Measured(
+                checks[row["sha256"]] = MeasuredPicture(
                     values=row["values"],
                     embedding=None if embedding is None else np.array(embedding, dtype=np.float32),
                     hash=int(row["hash"], 16),
@@ -400,14 +400,14 @@ def read_checks(folder: Path) -> dict[str, Measured]:
     return checks
 
 
-def _measure(sha256: str, picture: Path) -> tuple[str, Measured]:
+def _measure(sha256: str, picture: Path) -> tuple[str, MeasuredPicture]:
     try:
         return sha256, measure(read_rgb(picture))
     except UnreadableImage as error:
         raise StillmeError(f"A candidate's picture is missing or damaged: {error} Draw the pools again.") from None
 
 
-def _line(sha256: str, measured: Measured) -> str:
+def _line(sha256: str, measured: MeasuredPicture) -> str:
     embedding = None if measured.embedding is None else [round(float(number), 5) for number in measured.embedding]
     row = {
         "sha256": sha256,

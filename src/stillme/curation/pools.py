@@ -21,14 +21,14 @@ from stillme import __version__
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.files import write_whole
 from stillme.core.types import digest
-from stillme.curation.sources import Row
+from stillme.curation.sources import SourceRow
 
 Cell = tuple[str, ...]
 """One level of each attribute, in the design's order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
+class PoolDesign:
     """What to draw."""
 
     levels: Mapping[str, tuple[str, ...]]
@@ -71,24 +71,24 @@ class Shortfall:
         return f"{', '.join(self.cell)}: {self.found} of {self.wanted}; {held if self.found else 'empty'}"
 
 
-Pooled = Mapping[Cell, tuple[tuple[Row, ...], ...]]
+Pooled = Mapping[Cell, tuple[tuple[SourceRow, ...], ...]]
 """By cell, one tuple of rows per pool, pool 1 first."""
 
 
 def draw(
-    rows: Iterable[Row], design: Design, *, usable: Callable[[Row], bool] = lambda _: True
+    rows: Iterable[SourceRow], design: PoolDesign, *, usable: Callable[[SourceRow], bool] = lambda _: True
 ) -> tuple[Pooled, tuple[Shortfall, ...]]:
     """Fill every cell of every pool. `usable` is asked only of rows that would be taken; others are passed over."""
-    queues: dict[Cell, list[Row]] = {cell: [] for cell in design.cells}
+    queues: dict[Cell, list[SourceRow]] = {cell: [] for cell in design.cells}
     for row in rows:
         cell = design.cell_of(row.attributes)
         if cell is not None:
             queues[cell].append(row)
     wanted = design.pools * design.per_cell
-    pools: dict[Cell, tuple[tuple[Row, ...], ...]] = {}
+    pools: dict[Cell, tuple[tuple[SourceRow, ...], ...]] = {}
     shortfalls: list[Shortfall] = []
     for cell, queue in queues.items():
-        taken: list[Row] = []
+        taken: list[SourceRow] = []
         for row in sorted(queue, key=lambda row: digest([design.seed, cell, row.file])):
             if len(taken) == wanted:
                 break
@@ -101,7 +101,7 @@ def draw(
     return pools, tuple(shortfalls)
 
 
-def _distributed(taken: Sequence[Row], design: Design) -> tuple[tuple[Row, ...], ...]:
+def _distributed(taken: Sequence[SourceRow], design: PoolDesign) -> tuple[tuple[SourceRow, ...], ...]:
     per_pool = min(design.per_cell, len(taken))
     return tuple(
         tuple(taken[(pool * design.per_cell + place) % len(taken)] for place in range(per_pool))
@@ -109,7 +109,7 @@ def _distributed(taken: Sequence[Row], design: Design) -> tuple[tuple[Row, ...],
     )
 
 
-def levels_of(rows: Iterable[Row], by: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def levels_of(rows: Iterable[SourceRow], by: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The levels that occur in the rows, sorted, by attribute."""
     occurring: dict[str, set[str]] = {name: set() for name in by}
     known: set[str] = set()
@@ -145,7 +145,7 @@ NOT_STATED = "not stated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate(Row):
+class Candidate(SourceRow):
     """One picture that may become the portrait of its cell."""
 
     id: str
@@ -161,7 +161,7 @@ class Pools:
     stillme: str = __version__
     made: str
     source: str
-    design: Design
+    design: PoolDesign
     shortfalls: tuple[Shortfall, ...]
     passed_over: tuple[str, ...]
     """Rows and pictures that would have been taken but cannot be used, one sentence for each kind."""

@@ -12,10 +12,19 @@ from functools import partial
 from pathlib import Path
 
 from stillme.core.errors import StillmeError, UnreadableImage
-from stillme.curation.decisions import Outcome, Tally
+from stillme.curation.decisions import CurationTally, Outcome
 from stillme.curation.measuring import load_criteria
 from stillme.curation.pools import Cell, Pools
-from stillme.curation.sources import Fault, Faults, Problems, Row, add_unreadable, inspect, path_fault, read_within
+from stillme.curation.sources import (
+    Fault,
+    Faults,
+    Problems,
+    SourceRow,
+    add_unreadable,
+    inspect,
+    path_fault,
+    read_within,
+)
 from stillme.portraits.folder import NO_ROWS, OWN_COLUMNS, TABLE, TERMS, attributes_of, table_rows
 
 _HINTS = {
@@ -30,7 +39,7 @@ class Selected:
     """One picture that becomes a portrait."""
 
     id: str
-    row: Row
+    row: SourceRow
     """Its name where it came from, labels and terms."""
     path: Path
     sha256: str
@@ -44,7 +53,7 @@ class Selected:
     """How the choice came about: agreed, voted, settled."""
 
 
-def select(pools: Pools, tally: Tally) -> tuple[tuple[Selected, ...], tuple[tuple[Cell, Outcome], ...]]:
+def select(pools: Pools, tally: CurationTally) -> tuple[tuple[Selected, ...], tuple[tuple[Cell, Outcome], ...]]:
     """The chosen candidates, and the cells that have none."""
     selected: list[Selected] = []
     without: list[tuple[Cell, Outcome]] = []
@@ -99,7 +108,7 @@ def read_own(
             continue
         selected[slug(id_)] = Selected(
             id=id_,
-            row=Row(
+            row=SourceRow(
                 file=cells["file"],
                 attributes=attributes_of(cells),
                 **{name: cells.get(name) or given.get(name, "") for name in TERMS},

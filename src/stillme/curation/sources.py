@@ -138,7 +138,7 @@ _MOST_LISTED = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class SourceRow:
     """One picture of a source, not yet opened."""
 
     file: str
@@ -181,12 +181,12 @@ class FolderSource:
         """The taxonomy's design, where there is one."""
         return self._taxonomy.levels if self._taxonomy else {}
 
-    def rows(self, faults: Faults) -> Iterator[Row]:
+    def rows(self, faults: Faults) -> Iterator[SourceRow]:
         """All rows of all tables, pictures unopened; those that cannot be used are added to `faults`.
 
         A file that is listed twice counts once if its labels agree, else not at all.
         """
-        seen: dict[str, Row] = {}
+        seen: dict[str, SourceRow] = {}
         contradicted: dict[str, None] = {}
         for table in self._tables:
             problems = Problems(str(table))
@@ -205,21 +205,21 @@ class FolderSource:
             faults.add("contradicted", file)
         yield from (row for file, row in seen.items() if file not in contradicted)
 
-    def read(self, row: Row) -> bytes:
+    def read(self, row: SourceRow) -> bytes:
         """One picture's file. A link that leads out of the folder is not followed."""
         return read_within(self._folder, row.file)
 
-    def _row(self, place: str, cells: Mapping[str, str], problems: Problems) -> Row | None:
+    def _row(self, place: str, cells: Mapping[str, str], problems: Problems) -> SourceRow | None:
         file = cells["file"]
         if fault := path_fault(file):
             problems.add(place, fault)
             return None
         if self._taxonomy:
-            return translate(file, place, cells, self._taxonomy, problems)
-        return Row(file=file, attributes=attributes_of(cells), **{name: cells.get(name, "") for name in TERMS})
+            return _translated(place, cells, self._taxonomy, problems)
+        return SourceRow(file=file, attributes=attributes_of(cells), **{name: cells.get(name, "") for name in TERMS})
 
 
-def translate(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxonomy, problems: Problems) -> Row | None:
+def _translated(place: str, cells: Mapping[str, str], taxonomy: Taxonomy, problems: Problems) -> SourceRow | None:
     """A row with its labels translated into a taxonomy's levels."""
     attributes: dict[str, str] = {}
     for attribute, labels in taxonomy.labels.items():
@@ -237,8 +237,8 @@ def translate(file: str, place: str, cells: Mapping[str, str], taxonomy: Taxonom
         attributes[attribute] = level
     # Rows can be filtered by other columns, such as FairFace's service_test.
     others = {name: value for name, value in cells.items() if name not in taxonomy.labels and name != "file" and value}
-    return Row(
-        file=file,
+    return SourceRow(
+        file=cells["file"],
         attributes=others | attributes,
         licence=taxonomy.licence,
         label_origin=taxonomy.label_origin,

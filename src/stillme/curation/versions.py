@@ -40,8 +40,8 @@ from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.core.files import SUMS, read_sums, sha256_of, sums_of, write_csv
 from stillme.core.images import read_rgb
 from stillme.core.types import Json, digest
-from stillme.curation.decisions import Action
-from stillme.curation.measuring import Measured, SimilarPair, find_similar, hints, load_criteria, measure
+from stillme.curation.decisions import Action, CuratorAgreement
+from stillme.curation.measuring import MeasuredPicture, SimilarPair, find_similar, hints, load_criteria, measure
 from stillme.curation.pools import Cell
 from stillme.curation.selection import Selected, slug
 from stillme.instruments import faces
@@ -62,7 +62,7 @@ _DETECTION_SIDE = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Square:
+class SquarePicture:
     """A picture made square."""
 
     rgb: Picture
@@ -74,7 +74,7 @@ class Square:
     """`centre` also where a face was looked for and none was found."""
 
 
-def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> Square:
+def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> SquarePicture:
     """Crop and resize one picture."""
     height, width = rgb.shape[:2]
     side = min(height, width)
@@ -84,7 +84,7 @@ def make_square(rgb: Picture, crop: Crop, size: int = SIZE) -> Square:
     top = int(np.clip(round(y - side / 2), 0, height - side))
     part = Image.fromarray(rgb[top : top + side, left : left + side])
     resized = part if side == size else part.resize((size, size), Image.Resampling.LANCZOS)
-    return Square(
+    return SquarePicture(
         rgb=np.asarray(resized),
         box=(left, top, side),
         enlarged=round(size / side, 3),
@@ -100,16 +100,6 @@ def _face_centre(rgb: Picture) -> tuple[float, float] | None:
     scale = rgb.shape[1] / small.shape[1]
     x, y = detected[0].centre
     return x * scale, y * scale
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CuratorAgreement:
-    """How often curators chose alike."""
-
-    who: str
-    cells: int
-    alike: float
-    kappa: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +125,14 @@ class FinishedPortrait:
 
     selected: Selected
     sha256: str
-    measured: Measured
+    measured: MeasuredPicture
     enlarged: float
     crop: str
     box: tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class DatasetCard:
     """What a version is: its origin, portraits and curation."""
 
     title: str
@@ -188,7 +178,7 @@ _LOCK = ".finalize.lock"
 _PARTIAL = ".partial"
 
 
-def markdown(card: Card) -> str:
+def markdown(card: DatasetCard) -> str:
     """The dataset card as people read it."""
     curation = card.curation
     values: dict[str, Any] = {}
@@ -229,7 +219,7 @@ def markdown(card: Card) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenVersion:
     """A version on disk."""
 
     folder: Path
@@ -247,7 +237,7 @@ def write_version(
     curation: Curation | None = None,
     actions: Sequence[Action] = (),
     watch: Callable[[int, int], None] | None = None,
-) -> Written:
+) -> WrittenVersion:
     """Make the pictures, the card and the sums, and give them the next number."""
     if not selected:
         raise StillmeError("No portrait is chosen yet, so nothing was written. Choose at least one.")
@@ -260,8 +250,8 @@ def write_version(
             portraits = _finish_all(selected, unfinished / PICTURES, crop, watch)
             content = content_key(portraits)
             if numbers and _content_of(home / f"v{numbers[-1]}") == content:
-                return Written(folder=home / f"v{numbers[-1]}", portraits=len(portraits), new=False)
-            card = Card(
+                return WrittenVersion(folder=home / f"v{numbers[-1]}", portraits=len(portraits), new=False)
+            card = DatasetCard(
                 title=home.resolve().name,
                 version=name,
                 made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -277,7 +267,7 @@ def write_version(
             unfinished.rename(home / name)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-        return Written(folder=home / name, portraits=len(portraits), new=True)
+        return WrittenVersion(folder=home / name, portraits=len(portraits), new=True)
 
 
 def content_key(portraits: Sequence[FinishedPortrait]) -> str:
@@ -357,7 +347,7 @@ def _finish(selected: Selected, folder: Path, crop: Crop) -> FinishedPortrait:
     )
 
 
-def _write_tables(folder: Path, card: Card, content: str, crop: Crop) -> None:
+def _write_tables(folder: Path, card: DatasetCard, content: str, crop: Crop) -> None:
     attributes = dict.fromkeys(name for portrait in card.portraits for name in portrait.selected.row.attributes)
     blocks = ["block"] if any(portrait.selected.block for portrait in card.portraits) else []
     columns = ["id", "file", "sha256", *attributes, *blocks, *TERMS]

@@ -22,7 +22,7 @@ from stillme.study.participant_routes import Context, Form, StudyContext, client
 from stillme.study.progress import agreements, progress
 from stillme.study.quality import ADVICE, Rater, check_answers, rater_qualities, raters
 from stillme.study.submissions import submissions
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 from stillme.web.sessions import csrf_of, new_token, require_csrf, token_hash
 
 SESSION_HOURS = 8
@@ -195,7 +195,7 @@ def _to_overview() -> Response:
     return RedirectResponse("/admin", status_code=303)
 
 
-def _rater_named(study: Study, connection: Connection, name: str) -> Rater:
+def _rater_named(study: Study, connection: Transaction, name: str) -> Rater:
     """A rater about whom something can still be decided."""
     for rater in raters(study, connection):
         if rater.name == name:

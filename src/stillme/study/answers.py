@@ -13,11 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from stillme.core import rubric
 from stillme.core.types import digest
 from stillme.study.assignment import Held, finish
-from stillme.study.config import Config
+from stillme.study.config import StudyConfig
 from stillme.study.entry import move
 from stillme.study.items import EXAMPLE, Expected, Item, anchors, format_of, turned_back
 from stillme.study.opening import Study
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 
 CANNOT_TELL = 0
 AT_THE_END = -1
@@ -133,7 +133,7 @@ class NotAsked(Exception):
     """An answer to something that was not asked."""
 
 
-def presented_items(study: Study, connection: Connection, slot: str) -> tuple[PresentedItem, ...]:
+def presented_items(study: Study, connection: Transaction, slot: str) -> tuple[PresentedItem, ...]:
     """The items of a slot in their order, with the questions of its version."""
     rows = connection.execute(
         "SELECT p.item, p.swapped, s.version FROM presentation p JOIN slot s ON s.id = p.slot WHERE s.id = ? "
@@ -198,7 +198,7 @@ def last_words(study: Study, participant: str) -> str:
         return connection.value("SELECT text FROM comment WHERE slot = ? AND position = ?", here) or ""
 
 
-def _keep_comment(study: Study, connection: Connection, slot: str, position: int, text: str, seq: int) -> None:
+def _keep_comment(study: Study, connection: Transaction, slot: str, position: int, text: str, seq: int) -> None:
     own = connection.row(
         "SELECT i.pid, i.submission FROM identity i JOIN slot s ON s.participant = i.participant WHERE s.id = ?",
         (slot,),
@@ -213,7 +213,9 @@ def _keep_comment(study: Study, connection: Connection, slot: str, position: int
     )
 
 
-def _own_slot(study: Study, connection: Connection, participant: str, epoch: int, now: float) -> tuple[str, int | None]:
+def _own_slot(
+    study: Study, connection: Transaction, participant: str, epoch: int, now: float
+) -> tuple[str, int | None]:
     """The participant's slot, with its lease renewed, and its version."""
     row = connection.row(
         "UPDATE slot SET lease_until = ? WHERE participant = ? AND state = 'held' AND epoch = ? RETURNING id, version",
@@ -253,7 +255,7 @@ WHERE excluded.seq > answer.seq
 
 
 def _store(
-    connection: Connection, slot: str, answers: Sequence[SubmittedAnswer], now: float
+    connection: Transaction, slot: str, answers: Sequence[SubmittedAnswer], now: float
 ) -> list[tuple[int, str, float]]:
     """Write the answers that are newer than the stored ones; returns which of those were revised."""
     revised: list[tuple[int, str, float]] = []
@@ -269,7 +271,7 @@ def _store(
     return revised
 
 
-def rating_data(study: Study, connection: Connection, config: Config, held: Held) -> dict[str, Any]:
+def rating_data(study: Study, connection: Transaction, config: StudyConfig, held: Held) -> dict[str, Any]:
     """The rating page's data: items in the participant's own order, and what is answered already."""
     answers = connection.execute("SELECT * FROM answer WHERE slot = ?", (held.slot,)).fetchall()
     comments = connection.execute("SELECT * FROM comment WHERE slot = ?", (held.slot,)).fetchall()
@@ -296,7 +298,7 @@ def training_data(study: Study, version: int | None) -> dict[str, Any]:
     return {**_task_data(study, study.config_of(version), training_items(study, version)), "answers": []}
 
 
-def _task_data(study: Study, config: Config, shown: Sequence[PresentedItem]) -> dict[str, Any]:
+def _task_data(study: Study, config: StudyConfig, shown: Sequence[PresentedItem]) -> dict[str, Any]:
     axes = rubric.load().axes
     # The rubric's wording, exactly as the models get it.
     questions: Mapping[str, Mapping[str, Any]] = {

@@ -21,7 +21,7 @@ from stillme.study.participant_routes import StudyContext
 from stillme.web.app import Pages, Site, create_app
 from stillme.web.guard import RequestLimit
 from stillme.web.hosts import LOOPBACK
-from stillme.web.serving import Server
+from stillme.web.serving import WebServer
 from stillme.web.sessions import Cookie
 
 _TITLES = {401: "Please open your link again", 404: "There is nothing here"}
@@ -90,7 +90,7 @@ def preview(folder: Path, say: Callable[[str], None], *, host: str = "127.0.0.1"
             say(f"Before participants come: {problem}")
         for warning in warnings(study.config):
             say(f"Note: {warning}")
-        server = Server.choose(host=host, port=port)
+        server = WebServer.choose(host=host, port=port)
         (code,) = invite(study, 1)
         say(f"Preview at {server.address}/i/{code}")
         say(f"Admin pages: {server.address}/admin    Stop with Ctrl+C; nothing of this is kept.")
@@ -114,7 +114,7 @@ def serve(
             say(f"Note: {warning}")
         recruiting = study.config.recruiting
         entrance = "/enter?" + "&".join(f"{name}=…" for name in recruiting.parameters) if recruiting else "/i/CODE"
-        server = Server.choose(host=host, port=port, public_url=public_url)
+        server = WebServer.choose(host=host, port=port, public_url=public_url)
         if server.public and not server.secure:
             say(
                 "Note: other machines can reach this without https. Put a proxy in front and name it with --public-url."

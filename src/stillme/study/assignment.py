@@ -18,10 +18,10 @@ import numpy as np
 from stillme.core.types import digest
 from stillme.study.candidates import shuffled
 from stillme.study.items import Item
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 
 
-def present(connection: Connection, slot: str, n: int, items: Iterable[Item]) -> None:
+def present(connection: Transaction, slot: str, n: int, items: Iterable[Item]) -> None:
     """Store the order and sides of a slot's items."""
     offsets = dict(connection.execute("SELECT id, offset FROM item").fetchall())
     ordered = order(sorted(items, key=lambda item: item.id), np.random.default_rng(int(digest(slot)[:16], 16)))
@@ -87,7 +87,7 @@ class NoPlace:
     """Why it became void."""
 
 
-def claim(connection: Connection, items: Iterable[Item], participant: str, now: float) -> Held | NoPlace:
+def claim(connection: Transaction, items: Iterable[Item], participant: str, now: float) -> Held | NoPlace:
     """The participant's own slot, or a new one from the most-filled batch that still has room."""
     if own := _own(connection, participant):
         return own
@@ -116,19 +116,19 @@ SELECT * FROM slot WHERE state = 'open' ORDER BY
 """
 
 
-def expire(connection: Connection, now: float) -> int:
+def expire(connection: Transaction, now: float) -> int:
     """Void every slot whose lease ran out; returns how many."""
     late = connection.column("SELECT id FROM slot WHERE state = 'held' AND lease_until < ?", (now,))
     return sum(release(connection, slot, "expired", now) for slot in late)
 
 
-def end_held(connection: Connection, reason: str, now: float) -> int:
+def end_held(connection: Transaction, reason: str, now: float) -> int:
     """Void every slot that is still held; returns how many."""
     held = connection.column("SELECT id FROM slot WHERE state = 'held'")
     return sum(release(connection, slot, reason, now) for slot in held)
 
 
-def release(connection: Connection, slot: str, reason: str, now: float) -> bool:
+def release(connection: Transaction, slot: str, reason: str, now: float) -> bool:
     """Void a slot that is held or done and open its place to somebody else; false if it was neither."""
     # A task that was finished ended then.
     voided = connection.row(
@@ -142,7 +142,7 @@ def release(connection: Connection, slot: str, reason: str, now: float) -> bool:
     return True
 
 
-def finish(connection: Connection, slot: str, now: float) -> None:
+def finish(connection: Transaction, slot: str, now: float) -> None:
     """Mark a slot as done: its answers count, unless its rater was excluded meanwhile."""
     # The clock may have been set back since it began.
     connection.execute("UPDATE slot SET state = 'done', ended = max(?, begun) WHERE id = ?", (now, slot))
@@ -151,7 +151,7 @@ def finish(connection: Connection, slot: str, now: float) -> None:
         release(connection, slot, EXCLUDED, now)
 
 
-def exclude(connection: Connection, participant: str, reason: str, now: float) -> None:
+def exclude(connection: Transaction, participant: str, reason: str, now: float) -> None:
     """Have a participant's answers not count. A finished place opens again at once, a held one when its task ends."""
     connection.execute("UPDATE participant SET excluded = ? WHERE id = ?", (reason, participant))
     own = _own(connection, participant)
@@ -159,7 +159,7 @@ def exclude(connection: Connection, participant: str, reason: str, now: float) -
         release(connection, own.slot, EXCLUDED, now)
 
 
-def include(connection: Connection, participant: str) -> bool:
+def include(connection: Transaction, participant: str) -> bool:
     """Have a participant's answers count again; false if somebody else has the place by now."""
     slot = connection.row("SELECT * FROM slot WHERE participant = ? AND reason = ?", (participant, EXCLUDED))
     if slot is not None:
@@ -170,13 +170,13 @@ def include(connection: Connection, participant: str) -> bool:
     return True
 
 
-def create_slots(connection: Connection, batches: Iterable[int], places: Sequence[int]) -> None:
+def create_slots(connection: Transaction, batches: Iterable[int], places: Sequence[int]) -> None:
     """Open slots with these numbers in each batch."""
     rows = ({"id": secrets.token_hex(16), "batch": batch, "n": n, "state": "open"} for batch in batches for n in places)
     connection.insert("slot", *rows)
 
 
-def set_raters(connection: Connection, batches: int, k: int) -> int:
+def set_raters(connection: Transaction, batches: int, k: int) -> int:
     """Have k slots in every batch; returns how many there are now, as a slot that was taken stays."""
     before, taken = connection.execute(
         "SELECT max(n) + 1, coalesce(max(n) FILTER (WHERE state <> 'open') + 1, 0) FROM slot WHERE state <> 'void'"
@@ -187,18 +187,18 @@ def set_raters(connection: Connection, batches: int, k: int) -> int:
     return now
 
 
-def _own(connection: Connection, participant: str) -> Held | None:
+def _own(connection: Transaction, participant: str) -> Held | None:
     row = connection.row("SELECT * FROM slot WHERE participant = ? AND state <> 'void'", (participant,))
     return Held(slot=row["id"], epoch=row["epoch"], done=row["state"] == "done") if row else None
 
 
-def _began_again(connection: Connection, before: sqlite3.Row) -> bool:
+def _began_again(connection: Transaction, before: sqlite3.Row) -> bool:
     """Whether they agreed anew after they had left."""
     agreed = connection.value("SELECT at FROM consent WHERE participant = ?", (before["participant"],))
     return before["reason"] in LEFT and agreed is not None and agreed >= before["ended"]
 
 
-def _reclaim(connection: Connection, before: sqlite3.Row, until: float) -> Held | NoPlace:
+def _reclaim(connection: Transaction, before: sqlite3.Row, until: float) -> Held | NoPlace:
     if before["reason"] != RECLAIMABLE or not _take_back_place(connection, before):
         return NoPlace(why="passed on", reason=before["reason"] or "")
     # A new epoch, so that a page left open in another tab notices.
@@ -210,7 +210,7 @@ def _reclaim(connection: Connection, before: sqlite3.Row, until: float) -> Held 
     return Held(slot=before["id"], epoch=epoch, done=False)
 
 
-def _take_back_place(connection: Connection, slot: sqlite3.Row) -> bool:
+def _take_back_place(connection: Transaction, slot: sqlite3.Row) -> bool:
     """Remove the slot that was opened in place of a void one; false if somebody has it."""
     place = (slot["batch"], slot["n"])
     return connection.execute("DELETE FROM slot WHERE batch = ? AND n = ? AND state = 'open'", place).rowcount == 1

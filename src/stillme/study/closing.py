@@ -21,7 +21,7 @@ from stillme.study.config import Failing
 from stillme.study.items import Output
 from stillme.study.opening import Study, read_log, rules_came_first
 from stillme.study.quality import Rater, RaterQuality, Rating, rater_qualities, raters, ratings
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 
 FAILING: tuple[Failing, ...] = ("attention", "gold", "straight-lining")
 Flagged = Literal["ask", "exclude", "include"]
@@ -125,7 +125,7 @@ def close_study(
     )
 
 
-def _failed_checks(study: Study, connection: Connection) -> Iterator[tuple[Rater, FailedChecks]]:
+def _failed_checks(study: Study, connection: Transaction) -> Iterator[tuple[Rater, FailedChecks]]:
     """Finished raters whose answers could still be left out, and who failed checks."""
     people = {person.name: person for person in raters(study, connection) if person.finished and not person.written}
     given = ratings(study, connection, list(people.values()))
@@ -154,7 +154,7 @@ def _counts(values: Counter[int]) -> str:
 
 def _decide(
     study: Study,
-    connection: Connection,
+    connection: Transaction,
     failed: Sequence[tuple[Rater, FailedChecks]],
     flagged: Flagged,
     dry_run: bool,
@@ -189,18 +189,18 @@ def _decide(
     return f"Raters who failed {', '.join(wanted)} were excluded. {when}"
 
 
-def _decided_before(connection: Connection) -> str:
+def _decided_before(connection: Transaction) -> str:
     """What an earlier `close` decided, in its words; empty if there was none."""
     lines = read_log(connection, _CLOSED)
     return str(lines[-1]["detail"]["rule"]) if lines else ""
 
 
-def _when(connection: Connection) -> str:
+def _when(connection: Transaction) -> str:
     first = rules_came_first(connection)
     return "The rule was fixed before the first answer." if first else "The rule was made after answers were there."
 
 
-def _mark_written(connection: Connection, people: Sequence[Rater]) -> list[str]:
+def _mark_written(connection: Transaction, people: Sequence[Rater]) -> list[str]:
     """Mark whose answers are written now; returns who was not marked before."""
     marked = [person.participant for person in people if not person.written]
     now = time.time()

@@ -20,10 +20,10 @@ from stillme.runs import Run
 from stillme.runs.gathering import SampleKind
 from stillme.study import keys
 from stillme.study.candidates import (
-    Candidate,
     Choose,
     Compare,
     First,
+    OfferedItem,
     candidates,
     draw,
     draw_informative,
@@ -33,7 +33,7 @@ from stillme.study.candidates import (
 )
 from stillme.study.checks import CheckMaker, choose_portraits
 from stillme.study.config import FILE, Codes, Recruiting
-from stillme.study.items import EXAMPLE, ROLE_AXIS, SIDE, BlindedPictures, Drawn, Item, Output, question_about
+from stillme.study.items import EXAMPLE, ROLE_AXIS, SIDE, BlindedPictures, Drawn, Item, question_about
 
 SECONDS_PER_ITEM = 30
 """What careful raters needed for two outputs and five questions."""
@@ -172,7 +172,7 @@ TRAINING = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
+class StudyDesign:
     """How a study is drawn."""
 
     items: int = 500
@@ -206,7 +206,7 @@ class NewStudy:
     picture_bytes: int
 
 
-def new_study(run: Run, folder: Path | None, design: Design, say: Callable[[str], None]) -> NewStudy:
+def new_study(run: Run, folder: Path | None, design: StudyDesign, say: Callable[[str], None]) -> NewStudy:
     """Draw a study from a run into `folder`, by default `study` inside the run."""
     target = folder or run.folder / "study"
     if (target / FILE).exists():
@@ -256,8 +256,8 @@ def new_study(run: Run, folder: Path | None, design: Design, say: Callable[[str]
 
 
 def _pick(
-    offered: Sequence[Candidate], design: Design, stream: np.random.Generator
-) -> tuple[Sequence[Candidate], SampleKind]:
+    offered: Sequence[OfferedItem], design: StudyDesign, stream: np.random.Generator
+) -> tuple[Sequence[OfferedItem], SampleKind]:
     if design.choose == "informative":
         return draw_informative(offered, design.items, stream), SampleKind.INFORMATIVE
     picked = draw(offered, design.items, stream)
@@ -269,13 +269,13 @@ def _pick(
 
 
 class _Maker:
-    def __init__(self, run: Run, folder: Path, design: Design) -> None:
+    def __init__(self, run: Run, folder: Path, design: StudyDesign) -> None:
         self.pictures = BlindedPictures(folder, design.side)
         self._portraits = run.design.portrait_by_id
         self._run, self._design = run, design
         self._sources: dict[str, str] = {}
 
-    def items(self, picked: Sequence[Candidate], tasks: Sequence[int], stream: np.random.Generator) -> list[Item]:
+    def items(self, picked: Sequence[OfferedItem], tasks: Sequence[int], stream: np.random.Generator) -> list[Item]:
         placed = enumerate(zip(picked, tasks, strict=True))
         real = [self._real(f"i{n:05d}", candidate, task) for n, (candidate, task) in placed]
         in_pairs = bool(picked[0].second)
@@ -304,17 +304,9 @@ class _Maker:
                 made.append(replace(again, id=f"r{task:03d}-{n}", kind="repeat", repeats=again.id))
         return made
 
-    def _real(self, name: str, candidate: Candidate, task: int) -> Item:
+    def _real(self, name: str, candidate: OfferedItem, task: int) -> Item:
         portrait = self._portraits[candidate.portrait]
-        outputs = tuple(
-            Output(
-                file=self._blinded(made.image),
-                edit=made.edit,
-                sha256=made.image,
-                strata={"editor": made.editor, "arm": made.arm},
-            )
-            for made in candidate.outputs
-        )
+        outputs = tuple(replace(output, file=self._blinded(output.sha256)) for output in candidate.outputs)
         prompt = candidate.prompt
         strata = {
             "portrait": portrait.id,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stillme.study.assignment import LEFT, release
 from stillme.study.opening import Study, note_deletion, shred
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 from stillme.web.sessions import new_token, token_hash
 
 SESSION_SECONDS = 30 * 24 * 3600
@@ -74,7 +74,7 @@ def arrival_from_platform(study: Study, query: Mapping[str, str]) -> Arrival:
     return Arrival(origin=PLATFORM, name=given[recruiting.participant], submission=given.get(recruiting.submission, ""))
 
 
-def arrival_from_invitation(connection: Connection, code: str) -> Arrival:
+def arrival_from_invitation(connection: Transaction, code: str) -> Arrival:
     """Check an invitation code."""
     if not connection.row("SELECT 1 FROM invitation WHERE code_hash = ?", (token_hash(code),)):
         raise EntryRefused("This invitation is not known. Please check the link you were given.")
@@ -86,7 +86,7 @@ def platform_hash(study: Study, pid: str) -> str:
     return study.keys.pseudonym("participant", f"{PLATFORM}:{pid}")
 
 
-def enter(study: Study, connection: Connection, arrival: Arrival, known: str | None = None) -> str:
+def enter(study: Study, connection: Transaction, arrival: Arrival, known: str | None = None) -> str:
     """Begin or resume a participation; returns the session's token. `known` is whose session the browser has."""
     pseudonym = study.keys.pseudonym("participant", f"{arrival.origin}:{arrival.name}")
     now = time.time()
@@ -104,7 +104,7 @@ def enter(study: Study, connection: Connection, arrival: Arrival, known: str | N
     return token
 
 
-def _check_link(study: Study, connection: Connection, arrival: Arrival, participant: str, known: str | None) -> None:
+def _check_link(study: Study, connection: Transaction, arrival: Arrival, participant: str, known: str | None) -> None:
     """Refuse somebody who knows a platform's id but not the submission that it came with.
 
     Other researchers know the id; the submission is in the participant's own link. A new submission is let in where
@@ -125,7 +125,7 @@ def _check_link(study: Study, connection: Connection, arrival: Arrival, particip
     connection.execute("INSERT OR REPLACE INTO identity VALUES (?, ?, ?)", sealed)
 
 
-def begin_again(connection: Connection, participant: str) -> bool:
+def begin_again(connection: Transaction, participant: str) -> bool:
     """Let somebody whose submission ended without being finished begin anew; false for everybody else."""
     last = connection.row(
         "SELECT state, reason FROM slot WHERE participant = ? ORDER BY state = 'void', ended DESC", (participant,)
@@ -139,7 +139,7 @@ def begin_again(connection: Connection, participant: str) -> bool:
     return True
 
 
-def recognise(connection: Connection, token: str | None) -> Visitor | None:
+def recognise(connection: Transaction, token: str | None) -> Visitor | None:
     """Whose session this is."""
     if not token or len(token) > _MAX_LENGTH:
         return None
@@ -151,7 +151,7 @@ def recognise(connection: Connection, token: str | None) -> Visitor | None:
     return Visitor(token=token, **row) if row else None
 
 
-def move(connection: Connection, participant: str, *, to: str, only_from: Sequence[str]) -> bool:
+def move(connection: Transaction, participant: str, *, to: str, only_from: Sequence[str]) -> bool:
     """Move a participant to another state; false if they were not in one of `only_from`."""
     states = ", ".join("?" * len(only_from))
     moved = f"UPDATE participant SET state = ? WHERE id = ? AND state IN ({states})"
@@ -167,13 +167,13 @@ def invite(study: Study, count: int) -> list[str]:
     return codes
 
 
-def release_own_slot(connection: Connection, participant: str, reason: str) -> None:
+def release_own_slot(connection: Transaction, participant: str, reason: str) -> None:
     """Give up the place that a participant holds, if any."""
     if slot := connection.value(_HELD, (participant,)):
         release(connection, slot, reason, time.time())
 
 
-def screen_out(connection: Connection, participant: str, tries: int) -> bool:
+def screen_out(connection: Transaction, participant: str, tries: int) -> bool:
     """Count one wrong try at the training; true if it was one too many, and the place goes to somebody else."""
     slot = connection.value(_HELD, (participant,))
     if not tries or slot is None:

@@ -19,7 +19,7 @@ from stillme.study.items import anchors
 from stillme.study.opening import Study
 from stillme.study.progress import agreements
 from stillme.study.quality import check_answers, pseudonym, rater_qualities, raters, ratings
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 
 Format = Literal["csv", "jsonl", "parquet"]
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ def export_study(study: Study, folder: Path, kind: Format) -> list[Path]:
     return [*files, write_whole(folder / "codebook.md", codebook_of(study))]
 
 
-def _ratings(study: Study, connection: Connection) -> Iterator[Row]:
+def _ratings(study: Study, connection: Transaction) -> Iterator[Row]:
     for row in ratings(study, connection, raters(study, connection)):
         yield {
             "rater": row.rater.name,
@@ -71,7 +71,7 @@ def _ratings(study: Study, connection: Connection) -> Iterator[Row]:
 _DEVICE = ("width", "height", "ratio", "full_brightness", "no_colour_filter")
 
 
-def _raters(study: Study, connection: Connection) -> Iterator[Row]:
+def _raters(study: Study, connection: Transaction) -> Iterator[Row]:
     """Quality, and what the device check noted."""
     devices = {row["participant"]: row for row in connection.execute("SELECT * FROM device")}
     known = {rater.name: devices.get(rater.participant) for rater in raters(study, connection)}
@@ -80,7 +80,7 @@ def _raters(study: Study, connection: Connection) -> Iterator[Row]:
         yield {**asdict(quality), **{name: device[name] if device else None for name in _DEVICE}}
 
 
-def comments(study: Study, connection: Connection) -> list[Row]:
+def comments(study: Study, connection: Transaction) -> list[Row]:
     """What raters wrote, under their pseudonyms."""
     by_slot = {rater.slot: rater.name for rater in raters(study, connection)}
     rows = connection.execute(
@@ -113,7 +113,7 @@ def _items(study: Study) -> Iterator[Row]:
             }
 
 
-def _exclusions(study: Study, connection: Connection) -> Iterator[Row]:
+def _exclusions(study: Study, connection: Transaction) -> Iterator[Row]:
     """The answers that do not count, and why."""
     lost = connection.execute(
         "SELECT s.participant, s.reason, p.excluded, count(a.slot) AS answers FROM slot s "

@@ -18,11 +18,11 @@ from stillme.core.errors import StillmeError
 from stillme.study import config as configs
 from stillme.study import items, keys
 from stillme.study.assignment import create_slots, set_raters
-from stillme.study.config import Config
+from stillme.study.config import StudyConfig
 from stillme.study.items import FOLDER, Drawn, Item
 from stillme.study.keys import Keys
 from stillme.study.schema import SCHEMA
-from stillme.web.database import Connection, Database, open_database
+from stillme.web.database import Database, Transaction, open_database
 
 DATABASE = "study.sqlite"
 _PATIENCE, _PAUSE = 1.0, 0.5
@@ -34,11 +34,11 @@ class Study:
     """A study with its settings, secrets and open database."""
 
     folder: Path
-    config: Config
+    config: StudyConfig
     keys: Keys
     drawn: Drawn
     database: Database
-    versions: Mapping[int, Config]
+    versions: Mapping[int, StudyConfig]
     """What people agreed to and were asked, by version."""
     picture_ids: Mapping[str, tuple[str, ...]]
     """By item, the random ids of its files."""
@@ -70,7 +70,7 @@ class Study:
         last = max((day for config in self.versions.values() if (day := config.consent.withdraw_until)), default=None)
         return last if last and datetime.now(UTC).date() <= last else None
 
-    def config_of(self, version: int | None) -> Config:
+    def config_of(self, version: int | None) -> StudyConfig:
         """What somebody of that version is shown; without one, what the next participant will be."""
         return self.versions[version or self.version].with_settings_of(self.config)
 
@@ -84,20 +84,20 @@ class Study:
         known = self.versions[version or self.version].questions
         return tuple(name for name in item.questions if name in known)
 
-    def record(self, connection: Connection, actor: str, kind: str, **detail: Any) -> None:
+    def record(self, connection: Transaction, actor: str, kind: str, **detail: Any) -> None:
         """Add a line to the audit log; it is kept if and only if the transaction of what it records is."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"at": at, "actor": actor, "kind": kind, "detail": json.dumps(detail, ensure_ascii=False)}
         connection.insert("audit", line)
 
 
-def read_log(connection: Connection, kind: str = "") -> list[dict[str, Any]]:
+def read_log(connection: Transaction, kind: str = "") -> list[dict[str, Any]]:
     """The lines of the audit log, oldest first: all, or those of one kind."""
     lines = connection.execute("SELECT * FROM audit WHERE ? IN ('', kind) ORDER BY id", (kind,))
     return [{**line, "detail": json.loads(line["detail"])} for line in lines]
 
 
-def note_deletion(connection: Connection) -> None:
+def note_deletion(connection: Transaction) -> None:
     """Count a deletion, in the transaction that deletes."""
     connection.execute("UPDATE study SET unshredded = unshredded + 1")
 
@@ -156,13 +156,13 @@ def open_study(folder: Path, database: Path | None = None, *, renew: bool = Fals
 
 
 def _prepared(
-    connection: Connection, database: Database, folder: Path, drawn: Drawn, secret_keys: Keys, renew: bool
+    connection: Transaction, database: Database, folder: Path, drawn: Drawn, secret_keys: Keys, renew: bool
 ) -> Study:
     known = connection.value("SELECT id FROM study")
     if known not in (None, drawn.study):
         raise StillmeError(f"{folder / DATABASE} belongs to other items than {folder / items.FILE}. Restore a backup.")
     rows = connection.execute("SELECT number, config_json FROM version ORDER BY number")
-    versions = {row["number"]: Config.model_validate_json(row["config_json"]) for row in rows}
+    versions = {row["number"]: StudyConfig.model_validate_json(row["config_json"]) for row in rows}
     current = None
     try:
         config = current = configs.load(folder)
@@ -202,21 +202,21 @@ RULES = "exclusion rules"
 """The log's word for what study.toml says about whom to exclude."""
 
 
-def _record_rules(study: Study, connection: Connection) -> None:
+def _record_rules(study: Study, connection: Transaction) -> None:
     """Keep since when study.toml excludes whom, so that a rule made after the answers can be told from one before."""
     known = [line["detail"]["rules"] for line in read_log(connection, RULES)]
     if (known[-1] if known else []) != study.config.checks.exclude:
         study.record(connection, "researcher", RULES, rules=list(study.config.checks.exclude))
 
 
-def rules_came_first(connection: Connection) -> bool:
+def rules_came_first(connection: Transaction) -> bool:
     """Whether the exclusion rules were recorded before the first answer."""
     last = [line["at"] for line in read_log(connection, RULES)][-1:]
     first = connection.value("SELECT min(at) FROM answer")
     return bool(last) and (first is None or datetime.fromisoformat(last[0]).timestamp() <= first)
 
 
-def _fill(connection: Connection, drawn: Drawn, config: Config) -> None:
+def _fill(connection: Transaction, drawn: Drawn, config: StudyConfig) -> None:
     study = {"id": drawn.study, "k": config.raters, "lease_s": 60 * config.lease_minutes, "state": "open"}
     connection.insert("study", study)
     offsets = _offsets(drawn)

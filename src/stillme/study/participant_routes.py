@@ -53,7 +53,7 @@ from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study
 from stillme.study.quality import fails_every_check
 from stillme.web.app import Pages, number_in, read_form
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 from stillme.web.guard import RequestLimit
 from stillme.web.sessions import Cookie, csrf_of, require_csrf
 
@@ -344,7 +344,7 @@ def _working_page(context: StudyContext, visitor: Visitor, held: Held) -> Respon
             return context.page("rating.html", visitor, data=data)
 
 
-def _keep_consent(study: Study, connection: Connection, participant: str, decision: str) -> None:
+def _keep_consent(study: Study, connection: Transaction, participant: str, decision: str) -> None:
     text_hash = hashlib.sha256(study.config_of(None).consent_shown.encode()).hexdigest()
     consent = {"participant": participant, "text_hash": text_hash, "decision": decision, "at": time.time()}
     connection.insert("consent", consent)
@@ -424,7 +424,7 @@ def picture(context: Context, visitor: Participant, name: str) -> Response:
     return Response((study.pictures / file).read_bytes(), media_type="image/jpeg")
 
 
-def _may_see(study: Study, connection: Connection, visitor: Visitor, item: str) -> bool:
+def _may_see(study: Study, connection: Transaction, visitor: Visitor, item: str) -> bool:
     if visitor.state in ("guide", "training"):
         return study.drawn.by_id[item].kind == "training"
     own = (

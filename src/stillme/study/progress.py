@@ -20,7 +20,7 @@ from stillme.estimates.agreement import Agreement, agreement
 from stillme.study.assignment import expire
 from stillme.study.opening import Study
 from stillme.study.quality import RaterQuality, Rating, rater_qualities, raters, ratings
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 
 PURGED = "purged-"
 """How the hash of a participant begins whose id can no longer be found again."""
@@ -60,7 +60,7 @@ def ids_held(study: Study) -> IdsHeld:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class StudyProgress:
     """How far a study has come."""
 
     state: str
@@ -88,7 +88,7 @@ class Progress:
     version: int
 
 
-def progress(study: Study, connection: Connection) -> Progress:
+def progress(study: Study, connection: Transaction) -> StudyProgress:
     """Counts, and whether the pay is as promised."""
     state, k, withdrawn, unshredded = connection.execute("SELECT state, k, withdrawn, unshredded FROM study").fetchone()
     slots, participants = (
@@ -108,7 +108,7 @@ def progress(study: Study, connection: Connection) -> Progress:
             "raise the reward, or pay the difference as a bonus."
         )
     needed, under_way = k * study.drawn.batches, sum(not rater.finished and not rater.excluded for rater in active)
-    return Progress(
+    return StudyProgress(
         state=state,
         slots=slots,
         needed=needed,
@@ -127,7 +127,7 @@ def progress(study: Study, connection: Connection) -> Progress:
     )
 
 
-def agreements(study: Study, connection: Connection) -> list[dict[str, Any]]:
+def agreements(study: Study, connection: Transaction) -> list[dict[str, Any]]:
     """Alpha (interval; of a choice, nominal) and Fleiss' kappa of every question, each with its interval or a reason.
 
     Over real items and raters who are not excluded.
@@ -199,7 +199,7 @@ def _portrait(name: str) -> Portrait:
 class Overview:
     """Progress, agreement and the raters' quality."""
 
-    progress: Progress
+    progress: StudyProgress
     agreement: list[dict[str, Any]]
     raters: list[RaterQuality]
     ids_held: IdsHeld

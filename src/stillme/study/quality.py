@@ -13,10 +13,10 @@ import numpy as np
 
 from stillme.study.answers import CANNOT_TELL
 from stillme.study.assignment import EXCLUDED
-from stillme.study.config import Config
+from stillme.study.config import StudyConfig
 from stillme.study.items import NEITHER_PERSON, ROLE_AXIS, Item, turned_back
 from stillme.study.opening import Study
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ def pseudonym(study: Study, participant: str) -> str:
     return "r-" + study.keys.pseudonym("rater", participant)[:10]
 
 
-def raters(study: Study, connection: Connection) -> list[Rater]:
+def raters(study: Study, connection: Transaction) -> list[Rater]:
     """Everybody who holds or has finished a task; those who were excluded too."""
     rows = connection.execute(
         "SELECT s.*, p.excluded, p.written FROM slot s JOIN participant p ON p.id = s.participant "
@@ -133,7 +133,7 @@ def raters(study: Study, connection: Connection) -> list[Rater]:
     ]
 
 
-def ratings(study: Study, connection: Connection, by: Sequence[Rater]) -> list[Rating]:
+def ratings(study: Study, connection: Transaction, by: Sequence[Rater]) -> list[Rating]:
     """Every answer of these raters; the training is not kept."""
     return [
         _rating(study, rater, row)
@@ -214,7 +214,7 @@ class RaterQuality:
     flags: tuple[str, ...]
 
 
-def rater_qualities(study: Study, connection: Connection) -> list[RaterQuality]:
+def rater_qualities(study: Study, connection: Transaction) -> list[RaterQuality]:
     """The measures of everybody who holds or has finished a task."""
     active = raters(study, connection)
     rows = ratings(study, connection, active)
@@ -225,7 +225,7 @@ def rater_qualities(study: Study, connection: Connection) -> list[RaterQuality]:
     return [quality_of(study.config, rater, by_slot[rater.slot], others) for rater in active]
 
 
-def check_answers(study: Study, connection: Connection) -> list[dict[str, Any]]:
+def check_answers(study: Study, connection: Transaction) -> list[dict[str, Any]]:
     """Every answer with a known right one, rater by rater; `given` is 0 for "cannot tell"."""
     return [
         {
@@ -257,7 +257,7 @@ ADVICE = {
 """What a researcher should look at, by flag. No one is excluded by a flag."""
 
 
-def fails_every_check(study: Study, connection: Connection, participant: str) -> bool:
+def fails_every_check(study: Study, connection: Transaction, participant: str) -> bool:
     """Whether every attention check of a finished task went wrong."""
     mine = [rater for rater in raters(study, connection) if rater.participant == participant and rater.finished]
     passed, seen = _attention(ratings(study, connection, mine))
@@ -278,7 +278,7 @@ def _means(rows: Sequence[Rating]) -> Means:
     return {unit: (total, int(count)) for unit, (total, count) in sums.items()}
 
 
-def quality_of(config: Config, rater: Rater, rows: Sequence[Rating], others: Means) -> RaterQuality:
+def quality_of(config: StudyConfig, rater: Rater, rows: Sequence[Rating], others: Means) -> RaterQuality:
     """One rater's measures and flags, from their answers and everybody's means."""
     real = [row for row in rows if row.is_real_score]
     known = [row for row in rows if row.item.kind == "gold" and row.expected and row.value != CANNOT_TELL]

@@ -20,7 +20,7 @@ from stillme.study.keys import write_private
 from stillme.study.opening import Study, note_deletion, shred
 from stillme.study.progress import PURGED, IdsHeld, ids_held
 from stillme.study.quality import pseudonym, rater_qualities, raters
-from stillme.web.database import Connection
+from stillme.web.database import Transaction
 
 DECISIONS = "decisions.csv"
 """In the study's folder: approvals and rejections to paste back. Holds ids, so `purge` deletes it."""
@@ -60,7 +60,7 @@ class Applied:
     """The decisions, to paste back."""
 
 
-def submissions(study: Study, connection: Connection) -> list[dict[str, Any]]:
+def submissions(study: Study, connection: Transaction) -> list[dict[str, Any]]:
     """Everybody whose identity has not been deleted."""
     rows = connection.execute(
         "SELECT i.*, p.state, s.state AS slot_state, s.begun, s.ended FROM identity i "
@@ -105,7 +105,7 @@ def apply_statuses(study: Study, file: Path) -> Applied:
 
 
 def _decisions(
-    study: Study, connection: Connection, rows: Sequence[Mapping[str, str]], columns: tuple[str, str, str]
+    study: Study, connection: Transaction, rows: Sequence[Mapping[str, str]], columns: tuple[str, str, str]
 ) -> list[dict[str, str]]:
     """Whom to approve or reject. Only two missed attention checks cost the pay; whoever else finished did the work."""
     known = {ours["pid"]: ours["rater"] for ours in submissions(study, connection)}
@@ -136,7 +136,7 @@ def _name(status: str) -> str:
     return " ".join(status.upper().replace("-", " ").replace("_", " ").split())
 
 
-def apply_status(study: Study, connection: Connection, pid: str, status: str, submission: str = "") -> str:
+def apply_status(study: Study, connection: Transaction, pid: str, status: str, submission: str = "") -> str:
     """Apply one submission's status; returns what was done in a few words, empty for nothing.
 
     Whoever left frees the place, finished or not; the identity of whoever was paid is deleted. The status of an earlier

@@ -19,8 +19,8 @@ _SHRED_MS = 250
 Values = Mapping[str, Any] | Sequence[Any]
 
 
-class Connection(sqlite3.Connection):
-    """A connection to SQLite whose rows have names."""
+class Transaction(sqlite3.Connection):
+    """A connection to SQLite within `reading` or `writing`; its rows have names."""
 
     def row(self, sql: str, values: Values = ()) -> sqlite3.Row | None:
         """The first row."""
@@ -51,12 +51,12 @@ class Database:
         self.is_closed = False
         # SQLite has one writer. This lock is first come, first served; SQLite's own waiting polls and starves some.
         self._lock = threading.Lock()
-        self._idle: list[Connection] = []
+        self._idle: list[Transaction] = []
         self.writer = self._connect()
         self.writer.executescript(schema)
 
     @contextmanager
-    def writing(self) -> Generator[Connection]:
+    def writing(self) -> Generator[Transaction]:
         """One transaction; on return it is on disk, after an exception it never happened."""
         with self._lock:
             self.writer.execute("BEGIN IMMEDIATE")
@@ -68,7 +68,7 @@ class Database:
                 raise
 
     @contextmanager
-    def reading(self) -> Generator[Connection]:
+    def reading(self) -> Generator[Transaction]:
         """One consistent view; never blocks a writer."""
         try:
             connection = self._idle.pop()
@@ -99,8 +99,8 @@ class Database:
             for connection in (*self._idle, self.writer):
                 connection.close()
 
-    def _connect(self) -> Connection:
-        connection = sqlite3.connect(self._file, check_same_thread=False, isolation_level=None, factory=Connection)
+    def _connect(self) -> Transaction:
+        connection = sqlite3.connect(self._file, check_same_thread=False, isolation_level=None, factory=Transaction)
         connection.row_factory = sqlite3.Row
         # Waiting comes first: changing the journal needs the file for a moment.
         for pragma in (

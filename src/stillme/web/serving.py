@@ -84,7 +84,7 @@ _PORTS_TRIED = 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Server:
+class WebServer:
     """A bound socket, and the address under which people reach it."""
 
     listening: socket.socket
@@ -94,7 +94,7 @@ class Server:
     """Whether other machines can reach the socket."""
 
     @classmethod
-    def choose(cls, *, host: str = "127.0.0.1", port: int | None = None, public_url: str = "") -> Server:
+    def choose(cls, *, host: str = "127.0.0.1", port: int | None = None, public_url: str = "") -> WebServer:
         """Bind `port`, or without one the first free port from 8470 on.
 
         `public_url` is the address that people use when a proxy stands in front.

@@ -12,8 +12,8 @@ from typing import Any, Literal, cast
 from stillme.core import images
 from stillme.core.errors import StillmeError
 from stillme.core.types import digest
-from stillme.curation.decisions import CHOOSING, Kind, Log, Tally, order_for
-from stillme.curation.measuring import Hint, Measured, SimilarPair, find_similar, hints, load_criteria
+from stillme.curation.decisions import CHOOSING, CurationTally, Kind, Log, order_for
+from stillme.curation.measuring import Hint, MeasuredPicture, SimilarPair, find_similar, hints, load_criteria
 from stillme.curation.pools import Cell, Pools
 
 MAX_NAME = 40
@@ -39,7 +39,7 @@ class CandidateView:
 class Workspace:
     """One folder of pools, its log, and the instruments' numbers. Safe for several threads."""
 
-    def __init__(self, pools: Pools, log: Log, checks: Mapping[str, Measured]) -> None:
+    def __init__(self, pools: Pools, log: Log, checks: Mapping[str, MeasuredPicture]) -> None:
         self.pools = pools
         self.cells: Sequence[Cell] = pools.design.cells
         self._log = log
@@ -48,15 +48,15 @@ class Workspace:
             {candidate.id: checks[candidate.sha256] for candidate in pools.candidates if candidate.sha256 in checks}
         )
         self._lock = threading.Lock()
-        self._tally: tuple[int, Tally] | None = None
+        self._tally: tuple[int, CurationTally] | None = None
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> CurationTally:
         """What follows from everything logged until now, by this process or another."""
         actions = self._log.actions()
         with self._lock:
             if self._tally is None or self._tally[0] != len(actions):
-                self._tally = len(actions), Tally(self.pools, actions)
+                self._tally = len(actions), CurationTally(self.pools, actions)
             return self._tally[1]
 
     def cell(self, number: int) -> Cell:
