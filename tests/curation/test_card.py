@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from stillme.curation.measuring import MeasuredPicture
-from stillme.curation.selection import Selected, slug
 from stillme.curation.sources import SourceRow
-from stillme.curation.versions import DatasetCard, FinishedPortrait, markdown
+from stillme.curation.versions import DatasetCard, FinishedPortrait, Selected, markdown, slug
 
 
 def test_the_card_has_the_terms_of_all_pictures():

@@ -16,9 +16,8 @@ from PIL import Image
 
 from stillme.cli import main
 from stillme.core.errors import InvalidPortraits, StillmeError
-from stillme.curation.drawing import SampleOptions, sample
 from stillme.curation.making import import_portraits
-from stillme.curation.pools import load_pools
+from stillme.curation.pools import SampleOptions, load_pools, sample
 from stillme.curation.sources import open_source
 from tests.curation.conftest import picture, write_table
 

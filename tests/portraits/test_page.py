@@ -26,7 +26,7 @@ def test_every_measure_stands_in_the_table_with_its_range():
 
 
 def test_the_limits_of_likeness_and_the_crops_are_named():
-    criteria = load_criteria()
-    assert f"at most {criteria.same_picture} of 64 bits" in PAGE
-    assert f"\n{criteria.same_person}, are flagged" in PAGE
+    limits = load_criteria().duplicates
+    assert f"at most {limits['picture']:g} of 64 bits" in PAGE
+    assert f"\n{limits['person']}, are flagged" in PAGE
     assert all(f"`{name}`" in PAGE or f"`--crop {name}`" in PAGE for name in METHODS)

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from stillme.study import keys
-from stillme.study.checks import CheckMaker
-from stillme.study.drawing import study_toml
+from stillme.study.drawing import CheckMaker, study_toml
 from stillme.study.items import BlindedPictures, Drawn, Item, Output
 from stillme.study.opening import Study, open_study
 

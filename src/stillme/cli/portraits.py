@@ -80,8 +80,8 @@ def sample(
     Cells that cannot be filled and pictures that cannot be used are listed.
     """
     from stillme.cli.progress import progress
-    from stillme.curation.drawing import SampleOptions
     from stillme.curation.making import sample_pools
+    from stillme.curation.pools import SampleOptions
     from stillme.curation.sources import open_source
 
     options = SampleOptions(by=by, only=_chosen(only), pools=count, per_cell=per_cell, seed=seed)

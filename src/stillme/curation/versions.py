@@ -43,7 +43,7 @@ from stillme.core.types import Json, digest
 from stillme.curation.decisions import Action, CuratorAgreement
 from stillme.curation.measuring import MeasuredPicture, SimilarPair, find_similar, hints, load_criteria, measure
 from stillme.curation.pools import Cell
-from stillme.curation.selection import Selected, slug
+from stillme.curation.sources import SourceRow
 from stillme.instruments import faces
 from stillme.instruments.faces.raster import Picture, fit
 from stillme.portraits.folder import TABLE, TERMS, load
@@ -59,6 +59,31 @@ METHODS: dict[Crop, str] = {
 }
 RESIZING = "Lanczos on 8-bit sRGB"
 _DETECTION_SIDE = 1024
+
+
+def slug(text: str) -> str:
+    """A name that every file system takes: `East Asian` → `east-asian`, `70+` → `70plus`."""
+    plain = re.sub(r"[^\w.-]+", "-", text.lower().replace("+", "plus")).strip("-.")
+    return plain or "unnamed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """One picture that becomes a portrait."""
+
+    id: str
+    row: SourceRow
+    """Its name where it came from, labels and terms."""
+    path: Path
+    sha256: str
+    """Of the source file; empty where it was not recorded before."""
+    block: str = ""
+    pools: tuple[int, ...] = ()
+    chosen_by: tuple[str, ...] = ()
+    criteria: Mapping[str, int] | None = None
+    """By criterion, how many of those who chose it had ticked it; None without curation."""
+    state: str = ""
+    """How the choice came about: agreed, voted, settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,7 +6,6 @@ import io
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -18,11 +17,12 @@ from stillme.core import rubric
 from stillme.study import assignment, keys
 from stillme.study.export import comments, export_study
 from stillme.study.opening import Study, read_log
-from stillme.study.participant_routes import Context, Form, StudyContext, client
+from stillme.study.participant_routes import Context, Form, SentCsrf, StudyContext, client
 from stillme.study.progress import agreements, progress
 from stillme.study.quality import ADVICE, Rater, check_answers, rater_qualities, raters
 from stillme.study.submissions import submissions
 from stillme.web.database import Transaction
+from stillme.web.guard import SAFE_METHODS
 from stillme.web.sessions import csrf_of, new_token, require_csrf, token_hash
 
 SESSION_HOURS = 8
@@ -32,24 +32,18 @@ _REASONS = ("returned", "released")
 routes = APIRouter()
 
 
-def admin_of(request: Request, context: Context) -> str:
-    """The token of the admin's session; 401 without one."""
+def admin_of(request: Request, context: Context, csrf: SentCsrf) -> str:
+    """The token of the admin's session; 401 without one, 403 for a change that one of their own pages did not ask."""
     token = _signed_in(request, context)
     if token is None:
         raise HTTPException(401, "Please sign in at /admin.")
+    if request.method not in SAFE_METHODS:
+        require_csrf(token, csrf)
     return token
 
 
 Admin = Annotated[str, Depends(admin_of)]
-
-
-def checked_form(form: Form, token: Admin) -> Mapping[str, str]:
-    """A form that one of the admin's own pages sent; 403 for one from elsewhere."""
-    require_csrf(token, form.get("csrf"))
-    return form
-
-
-CheckedForm = Annotated[Mapping[str, str], Depends(checked_form)]
+SIGNED_IN = [Depends(admin_of)]
 
 
 @routes.get("/admin")
@@ -96,7 +90,7 @@ def login(request: Request, context: Context, form: Form) -> Response:
     return response
 
 
-@routes.post("/admin/logout", dependencies=[Depends(checked_form)])
+@routes.post("/admin/logout")
 def logout(context: Context, token: Admin) -> Response:
     """End the session."""
     with context.study.database.writing() as connection:
@@ -126,7 +120,7 @@ def log(context: Context, token: Admin) -> Response:
 
 
 @routes.post("/admin/release")
-def release(context: Context, form: CheckedForm, token: Admin) -> Response:
+def release(context: Context, form: Form, token: Admin) -> Response:
     """Give a rater's place to somebody else, after asking once more."""
     reason, rater = form.get("reason", ""), form.get("rater", "")
     if reason not in _REASONS:
@@ -144,8 +138,8 @@ def release(context: Context, form: CheckedForm, token: Admin) -> Response:
     return _to_overview()
 
 
-@routes.post("/admin/exclude")
-def exclude(context: Context, form: CheckedForm) -> Response:
+@routes.post("/admin/exclude", dependencies=SIGNED_IN)
+def exclude(context: Context, form: Form) -> Response:
     """Exclude a rater from the results; without a reason, include them again."""
     reason, name = form.get("reason", "").strip()[:200], form.get("rater", "")
     with context.study.database.writing() as connection:
@@ -158,7 +152,7 @@ def exclude(context: Context, form: CheckedForm) -> Response:
     return _to_overview()
 
 
-@routes.get("/admin/export.zip", dependencies=[Depends(admin_of)])
+@routes.get("/admin/export.zip", dependencies=SIGNED_IN)
 def export(context: Context) -> Response:
     """All tables as one archive."""
     with context.study.database.writing() as connection:

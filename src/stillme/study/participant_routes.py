@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Request
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 from pydantic import Field
@@ -54,8 +54,8 @@ from stillme.study.opening import Study
 from stillme.study.quality import fails_every_check
 from stillme.web.app import Pages, number_in, read_form
 from stillme.web.database import Transaction
-from stillme.web.guard import RequestLimit
-from stillme.web.sessions import Cookie, csrf_of, require_csrf
+from stillme.web.guard import SAFE_METHODS, RequestLimit
+from stillme.web.sessions import Cookie, csrf_of, require_csrf, sent_csrf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +93,17 @@ Context = Annotated[StudyContext, Depends(context_of)]
 Form = Annotated[Mapping[str, str], Depends(read_form)]
 
 
-def participant_of(request: Request, context: Context) -> Visitor:
-    """Whose session the request carries; 401 without one, 429 for too many requests."""
+SentCsrf = Annotated[str, Depends(sent_csrf)]
+
+
+def participant_of(request: Request, context: Context, csrf: SentCsrf) -> Visitor:
+    """Whose session the request carries: 401 without one, 429 for too many, 403 for a change from elsewhere."""
     visitor = context.visitor(request)
     if visitor is None:
         raise HTTPException(401, "You are not signed in. Please open the link you were given once more.")
     context.requests.require(visitor.participant)
+    if request.method not in SAFE_METHODS:
+        require_csrf(visitor.token, csrf)
     return visitor
 
 
@@ -121,15 +126,6 @@ _ENDS: Mapping[str, CodeKind] = {
 }
 
 routes = APIRouter()
-
-
-def form_sender(form: Form, visitor: Participant) -> Visitor:
-    """The participant whose own page sent the form; 403 for a form from elsewhere."""
-    require_csrf(visitor.token, form.get("csrf"))
-    return visitor
-
-
-FormSender = Annotated[Visitor, Depends(form_sender)]
 
 
 @routes.get("/")
@@ -173,7 +169,7 @@ def current_page(context: Context, visitor: Participant) -> Response:
 
 
 @routes.post("/study/consent")
-def consent(context: Context, form: Form, visitor: FormSender) -> Response:
+def consent(context: Context, form: Form, visitor: Participant) -> Response:
     """Keep the decision; whoever agrees claims a place."""
     decision = {"agree": "agreed", "decline": "declined"}.get(form.get("decision", ""))
     if decision is None:
@@ -195,7 +191,7 @@ def consent(context: Context, form: Form, visitor: FormSender) -> Response:
 
 
 @routes.post("/study/device")
-def device(context: Context, form: Form, visitor: FormSender) -> Response:
+def device(context: Context, form: Form, visitor: Participant) -> Response:
     """Check the device; one that does not fit gives its place back."""
     width, height = number_in(form, "width"), number_in(form, "height")
     fits = context.study.config_of(visitor.version).fits(width, height) and form.get("storage") == "yes"
@@ -214,7 +210,7 @@ def device(context: Context, form: Form, visitor: FormSender) -> Response:
 
 
 @routes.post("/study/guide")
-def guide(context: Context, visitor: FormSender) -> Response:
+def guide(context: Context, visitor: Participant) -> Response:
     """Go on to the training."""
     with context.study.database.writing() as connection:
         move(connection, visitor.participant, to="training", only_from=("guide",))
@@ -222,7 +218,7 @@ def guide(context: Context, visitor: FormSender) -> Response:
 
 
 @routes.post("/study/comment")
-def comment(context: Context, form: Form, visitor: FormSender) -> Response:
+def comment(context: Context, form: Form, visitor: Participant) -> Response:
     """Keep what somebody says about the whole task."""
     if "\x00" in form.get("comment", ""):
         raise HTTPException(400, "The comment has a character that cannot be stored. Please write it again.")
@@ -371,17 +367,8 @@ class Completion(SentByPage):
     epoch: int
 
 
-def script_sender(visitor: Participant, csrf: Annotated[str, Header(alias="X-CSRF")] = "") -> Visitor:
-    """The participant whose own page sent the request; 403 for one from elsewhere."""
-    require_csrf(visitor.token, csrf)
-    return visitor
-
-
-ScriptSender = Annotated[Visitor, Depends(script_sender)]
-
-
 @routes.put("/api/answers")
-def save(context: Context, visitor: ScriptSender, saving: SaveRequest) -> dict[str, object]:
+def save(context: Context, visitor: Participant, saving: SaveRequest) -> dict[str, object]:
     """Keep answers; on 200 they are on disk."""
     _require_state(visitor, "rating")
     save_answers(context.study, visitor.participant, saving)
@@ -389,14 +376,14 @@ def save(context: Context, visitor: ScriptSender, saving: SaveRequest) -> dict[s
 
 
 @routes.post("/api/complete")
-def complete(context: Context, visitor: ScriptSender, completion: Completion) -> dict[str, object]:
+def complete(context: Context, visitor: Participant, completion: Completion) -> dict[str, object]:
     """End the task, or name the items that lack answers."""
     _require_state(visitor, "rating")
     return {"missing": complete_task(context.study, visitor.participant, completion.epoch)}
 
 
 @routes.post("/api/training")
-def train(context: Context, visitor: ScriptSender, practice: Practice) -> dict[str, object]:
+def train(context: Context, visitor: Participant, practice: Practice) -> dict[str, object]:
     """Check the practice answers; whoever has all right goes on to the rating."""
     _require_state(visitor, "training")
     with context.study.database.writing() as connection:
