@@ -75,13 +75,6 @@ def test_whoever_was_rejected_or_finished_does_not_begin_again(served: Served) -
     assert arrive(served.browser(), "pid1", "s2") == 403
 
 
-def test_withdrawal_leaves_no_trace_of_the_link(served: Served) -> None:
-    rater = served.browser()
-    arrive(rater, "pid1", "s1")
-    rater.form("/withdraw")
-    assert served.column("SELECT * FROM arrival") == []
-
-
 def test_a_new_password_ends_the_admins_sessions(served: Served) -> None:
     admin = served.admin()
     assert admin.ask("GET", "/admin/log").status_code == 200

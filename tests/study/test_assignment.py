@@ -193,7 +193,7 @@ class Machine(RuleBasedStateMachine):
 
 
 # Time in answers is the real clock's, so leases that answers renew end long after those of claims; both orders occur.
-Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+Machine.TestCase.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
 TestAssignment = Machine.TestCase
 
 

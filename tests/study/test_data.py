@@ -27,12 +27,10 @@ from stillme.study.app import build
 from stillme.study.assignment import exclude
 from stillme.study.closing import close_study
 from stillme.study.drawing import StudyDesign, new_study
-from stillme.study.entry import withdraw
 from stillme.study.export import export_study
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import open_study
 from stillme.study.progress import overview_of
-from stillme.study.submissions import apply_statuses
 from tests.study.conftest import Browser, Served
 from tests.study.studies import RIGHT
 
@@ -148,7 +146,7 @@ def test_checks_are_reported_by_rater_with_advice_and_nobody_is_excluded(served:
     assert (rater["full_brightness"], rater["no_colour_filter"], rater["ratio"]) == ("1", "1", "1.5")
 
 
-def test_comments_are_kept_without_the_id_and_deleted_with_everything_else(served: Served, tmp_path: Path) -> None:
+def test_comments_are_kept_without_the_id(served: Served, tmp_path: Path) -> None:
     browser = served.browser().enter("pidabc").to_rating()
     browser.save(browser.answers(), comments=[{"seq": 900, "item": 1, "text": "=HYPERLINK(1) by pidabc"}])
     browser.save([], comments=[{"seq": 899, "item": 1, "text": "older"}])
@@ -162,8 +160,6 @@ def test_comments_are_kept_without_the_id_and_deleted_with_everything_else(serve
         (False, "Thank you, [id]"),
         (True, "'=HYPERLINK(1) by [id]"),
     }
-    withdraw(served.study, *served.column("SELECT id FROM participant"))
-    assert served.column("SELECT slot FROM comment UNION ALL SELECT participant FROM device") == []
 
 
 def test_low_pay_raises_an_alarm(served: Served) -> None:
@@ -215,13 +211,6 @@ def test_the_admins_log_cannot_be_rewritten(served: Served) -> None:
     for change in ("DELETE FROM audit", "UPDATE audit SET actor = 'nobody'"):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             served.change(change)
-
-
-def test_an_export_without_statuses_is_refused(served: Served, tmp_path: Path) -> None:
-    file = tmp_path / "export.csv"
-    file.write_text("a,b\n1,2\n")
-    with pytest.raises(StillmeError, match="lacks the columns"):
-        apply_statuses(served.study, file)
 
 
 # -- export -----------------------------------------------------------------------------------------------------------

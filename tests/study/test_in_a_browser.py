@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from stillme.runs.store import Store
 from stillme.study.closing import close_study
-from stillme.study.keys import change_password
-from tests.pages import wait_until
+from tests.pages import has_no_barriers, wait_until
 from tests.study.annotators import READY, page_data, serving
 from tests.study.conftest import Served
 from tests.study.studies import RIGHT, write_study
@@ -33,7 +31,6 @@ expect.set_options(timeout=20_000)  # the machine may be busy with other tests
 QUESTIONS = 5
 OURS = ("blob:", "https://app.prolific.com/submissions/complete?cc=DONE1")
 """Addresses that the pages may ask for besides their own server."""
-AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]}
 _names = itertools.count()
 
 
@@ -129,14 +126,6 @@ def chosen(page: Page) -> dict[str, str]:
     return page.evaluate(
         "Object.fromEntries([...document.querySelectorAll('#questions input:checked')].map(i => [i.name, i.value]))"
     )
-
-
-def has_no_barriers(page: Page) -> None:
-    """Neither in the light nor in the dark scheme, where only colours differ."""
-    for scheme, rules in (("light", AXE), ("dark", {"runOnly": {"type": "rule", "values": ["color-contrast"]}})):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        results = Axe().run(page, options=rules)
-        assert results.violations_count == 0, results.generate_report()
 
 
 def test_a_whole_session_by_keyboard_alone_without_barriers(open_page: Callable[..., Page]) -> None:
@@ -528,22 +517,6 @@ def test_withdrawing_is_one_link_and_one_button_away(open_page: Callable[..., Pa
     base.close()
 
 
-def test_the_admin_pages_have_no_barriers(open_page: Callable[..., Page], folder: Path) -> None:
-    page = open_page()
-    page.goto("/admin")
-    has_no_barriers(page)
-    password = change_password(folder)
-    for given in ("wrong", password):
-        page.get_by_label("Password").fill(given)
-        page.get_by_role("button", name="Sign in").click()
-        if given == "wrong":
-            expect(page.get_by_text("That is not the password")).to_be_visible()
-    expect(page.get_by_role("heading", name="Progress")).to_be_visible()
-    for path in ("/admin", "/admin/submissions", "/admin/log"):
-        page.goto(path)
-        has_no_barriers(page)
-
-
 def test_no_page_at_which_a_participation_ends_has_barriers(
     browser: Browser, serve: Callable[..., Served], tmp_path: Path
 ) -> None:
@@ -563,7 +536,8 @@ def test_no_page_at_which_a_participation_ends_has_barriers(
     admin = served.admin()
     pages = [
         *(person.ask("GET", "/study") for person in (full, declined, narrow, careless)),
-        *(served.browser().ask("GET", path) for path in ("/", "/study", "/i/guess", "/nowhere")),
+        *(served.browser().ask("GET", path) for path in ("/", "/study", "/i/guess", "/nowhere", "/admin")),
+        served.browser().ask("POST", "/admin/login", data={"password": "wrong"}),
         *(admin.ask("GET", path) for path in ("/admin", "/admin/submissions", "/admin/log")),
         rating.ask("GET", "/withdraw"),
     ]

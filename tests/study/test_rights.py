@@ -248,14 +248,6 @@ def another_reader_later(folder: Path) -> Iterator[Callable[[], None]]:
         reader.close()
 
 
-def test_the_command_says_what_closing_did(served: Served, run: Path) -> None:
-    served.browser().take_part("finished")
-    served.browser().enter("rating").to_rating()
-    said = CliRunner().invoke(cli, ["study", "close", str(served.study.folder), "--run", str(run), "--include-flagged"])
-    assert said.exit_code == 0, said.output
-    assert "1 tasks were under way and have been ended" in said.output
-
-
 # -- ids --------------------------------------------------------------------------------------------------------------
 
 
