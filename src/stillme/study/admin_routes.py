@@ -18,8 +18,8 @@ from stillme.study import assignment, keys
 from stillme.study.export import comments, export_study
 from stillme.study.opening import Study, read_log
 from stillme.study.participant_routes import Context, Form, SentCsrf, StudyContext, client
-from stillme.study.progress import agreements, progress
-from stillme.study.quality import ADVICE, Rater, check_answers, rater_qualities, raters
+from stillme.study.progress import overview_of
+from stillme.study.quality import ADVICE, Rater, check_answers, raters
 from stillme.study.submissions import submissions
 from stillme.web.database import Transaction
 from stillme.web.guard import SAFE_METHODS
@@ -52,22 +52,13 @@ def overview(request: Request, context: Context) -> Response:
     token, study = _signed_in(request, context), context.study
     if token is None:
         return context.pages.show("admin-login.html", config=study.config, wrong=False)
-    with study.database.writing() as connection:
-        assignment.expire(connection, time.time())
+    found = overview_of(study)
     with study.database.reading() as connection:
-        qualities = rater_qualities(study, connection)
-        return _page(
-            context,
-            token,
-            "admin.html",
-            progress=progress(study, connection),
-            qualities=qualities,
-            advice=ADVICE,
-            missed=[answer for answer in check_answers(study, connection) if not answer["right"]],
-            comments=comments(study, connection),
-            agreements=agreements(study, connection),
-            titles={name: axis.title for name, axis in rubric.load().axes.items()},
-        )
+        missed = [answer for answer in check_answers(study, connection) if not answer["right"]]
+        said = comments(study, connection)
+    titles = {name: axis.title for name, axis in rubric.load().axes.items()}
+    shown = {"overview": found, "missed": missed, "comments": said, "advice": ADVICE, "titles": titles}
+    return _page(context, token, "admin.html", **shown)
 
 
 @routes.post("/admin/login")

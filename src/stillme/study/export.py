@@ -148,23 +148,19 @@ def codebook_of(study: Study) -> str:
         + "\n"
         for name in study.questions
     )
+    design = study.drawn.design
+    items = sum(item.kind == "real" for item in study.drawn.items)
+    how, _ = chosen_how([str(design.get("draw", ""))])
     return _CODEBOOK.format(
         title=study.config.title,
         rubric=rubric.load().version,
         raters=study.config.raters,
-        design=json.dumps(dict(study.drawn.design), ensure_ascii=False),
+        design=json.dumps(dict(design), ensure_ascii=False),
         audit=study.drawn.audit,
-        chosen=_chosen(study),
+        chosen=f"{items:,} of {design.get('possible', items):,} possible items, {how}",
         questions=questions,
         versions=versions,
     )
-
-
-def _chosen(study: Study) -> str:
-    design = study.drawn.design
-    items = sum(item.kind == "real" for item in study.drawn.items)
-    how, _ = chosen_how([str(design.get("draw", ""))])
-    return f"{items:,} of {design.get('possible', items):,} possible items, {how}"
 
 
 def _write_csv(file: Path, rows: Sequence[Row]) -> Path:
