@@ -156,10 +156,15 @@ def open_source(where: str, *, table: Path | None = None, splits: Sequence[str] 
         raise StillmeError(f"{where} is not a folder. Name a folder with a {TABLE}, or a copy of FairFace.")
     published = {split: folder / name for split, name in FAIRFACE_TABLES.items() if (folder / name).is_file()}
     if table is None and published:
-        return FolderSource(folder, tables=_chosen(published, splits), taxonomy=taxonomy("fairface"))
+        for split in splits:
+            if split not in published:
+                raise StillmeError(f"There is no split {split!r} here. Choose one of {', '.join(published)}.")
+        tables = tuple(path for split, path in published.items() if not splits or split in splits)
+        return FolderSource(folder, tables=tables, taxonomy=taxonomy("fairface"))
     if splits:
         raise StillmeError(f"--split needs FairFace; {where} has no {FAIRFACE_TABLES['train']}.")
-    return FolderSource(folder, tables=(_within(folder, table),), taxonomy=None)
+    chosen = folder / TABLE if table is None else table if table.is_file() else folder / table
+    return FolderSource(folder, tables=(chosen,), taxonomy=None)
 
 
 class FolderSource:
@@ -288,12 +293,12 @@ def path_fault(file: str) -> str:
     return ""
 
 
-class MissingPicture(UnreadableImage):
-    """A file that a table names and nobody finds."""
+class NoFile(UnreadableImage):
+    """A file that a table names and no one can read, whatever it holds."""
 
-
-class SpecialFile(UnreadableImage):
-    """A folder, a pipe or a device where a picture should be; reading it could wait for ever."""
+    def __init__(self, message: str, kind: Kind) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
 
 
 def read_within(folder: Path, file: str) -> bytes:
@@ -304,33 +309,18 @@ def read_within(folder: Path, file: str) -> bytes:
         if not path.resolve(strict=True).is_relative_to(folder.resolve()):
             raise UnreadableImage(f"{file} leaves the folder; copy the picture into it.")
         if not path.is_file():
-            raise SpecialFile(f"{file} is not a file but a folder, a pipe or a device.")
+            # Reading a pipe or a device could wait for ever.
+            raise NoFile(f"{file} is not a file but a folder, a pipe or a device.", "special")
         return path.read_bytes()
     except FileNotFoundError:
-        raise MissingPicture(f"{file} does not exist.") from None
+        raise NoFile(f"{file} does not exist.", "missing") from None
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
         raise UnreadableImage(f"{file} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
 
 
 def add_unreadable(faults: Faults, file: str, error: UnreadableImage) -> None:
     """Count a picture that could not be read, under what is wrong with it."""
-    match error:
-        case MissingPicture():
-            faults.add("missing", file)
-        case SpecialFile():
-            faults.add("special", file)
-        case _:
-            faults.add("unusable", file, str(error))
-
-
-def _chosen(published: Mapping[str, Path], splits: Sequence[str]) -> tuple[Path, ...]:
-    for split in splits:
-        if split not in published:
-            raise StillmeError(f"There is no split {split!r} here. Choose one of {', '.join(published)}.")
-    return tuple(path for split, path in published.items() if not splits or split in splits)
-
-
-def _within(folder: Path, table: Path | None) -> Path:
-    if table is None:
-        return folder / TABLE
-    return folder / table if not table.is_absolute() and not table.is_file() else table
+    if isinstance(error, NoFile):
+        faults.add(error.kind, file)
+    else:
+        faults.add("unusable", file, str(error))

@@ -89,15 +89,9 @@ def tiles(workspace: Workspace, curator: str, chosen: Filter) -> list[Tile]:
     every_tile: list[Tile] = []
     for number, cell in enumerate(workspace.cells, start=1):
         opinion, state = tally.opinion(curator, cell), tally.seen_state(curator, cell)
-        mine = (
-            "nobody"
-            if opinion.nobody is not None
-            else "chosen"
-            if opinion.decided(workspace.pools.design.per_cell)
-            else "begun"
-            if opinion.ticked or opinion.rejected or opinion.chosen
-            else ""
-        )
+        decided = "chosen" if opinion.decided(workspace.pools.design.per_cell) else ""
+        begun = "begun" if opinion.ticked or opinion.rejected or opinion.chosen else ""
+        mine = "nobody" if opinion.nobody is not None else decided or begun
         shown = {
             "all": True,
             "todo": mine in ("", "begun") and bool(workspace.pools.cells[cell]),

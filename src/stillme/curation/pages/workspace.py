@@ -13,7 +13,7 @@ from stillme.core import images
 from stillme.core.errors import StillmeError
 from stillme.core.types import digest
 from stillme.curation.decisions import CHOOSING, CurationTally, Kind, Log, order_for
-from stillme.curation.measuring import Hint, MeasuredPicture, SimilarPair, find_similar, hints, load_criteria
+from stillme.curation.measuring import Hint, MeasuredPicture, find_similar, hints, load_criteria
 from stillme.curation.pools import Cell, Pools
 
 MAX_NAME = 40
@@ -194,17 +194,15 @@ class Workspace:
         return hints(measured.values if measured else {})
 
     def _resembles(self, candidate: str, places: Mapping[str, int]) -> list[str]:
-        others = (
-            (pair, pair.second if pair.first == candidate else pair.first)
-            for pair in self._similar
-            if candidate in (pair.first, pair.second)
-        )
-        return list(dict.fromkeys(f"{_similarity(pair)} {self._described(other, places)}" for pair, other in others))
-
-    def _described(self, other: str, places: Mapping[str, int]) -> str:
-        if other in places:
-            return f"candidate {places[other]}"
-        return f"a candidate of {', '.join(self.pools.by_id[other].attributes.values())}"
+        said: dict[str, None] = {}
+        for pair in self._similar:
+            if candidate in (pair.first, pair.second):
+                other = pair.second if pair.first == candidate else pair.first
+                cell = ", ".join(self.pools.by_id[other].attributes.values())
+                who = f"candidate {places[other]}" if other in places else f"a candidate of {cell}"
+                same = "Shows the same picture as" if pair.kind == "picture" else "Perhaps the same person as"
+                said[f"{same} {who}"] = None
+        return list(said)
 
 
 def clean_name(name: str) -> str:
@@ -216,10 +214,6 @@ def clean_name(name: str) -> str:
 
 def _short(note: str) -> str:
     return " ".join(note.split())[:MAX_NOTE]
-
-
-def _similarity(pair: SimilarPair) -> str:
-    return "Shows the same picture as" if pair.kind == "picture" else "Perhaps the same person as"
 
 
 Size = Literal["small", "large"]
