@@ -148,7 +148,7 @@ def test_a_promised_day_keeps_answers_out_of_the_run(serve: Callable[..., Served
 def test_a_closing_that_fails_takes_nobodys_right(served: Served, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = served.browser().take_part("finished")
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "add_assessments", lambda *_: (_ for _ in ()).throw(StillmeError("disk full")))
+        patch.setattr(Store, "add", lambda *_: (_ for _ in ()).throw(StillmeError("disk full")))
         with pytest.raises(StillmeError, match="disk full"):
             close_study(served.study, run, flagged="include")
     assert "have been deleted" in withdraw(browser)
