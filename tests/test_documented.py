@@ -24,7 +24,7 @@ from stillme.findings.tables.analyses import ANALYSES, analyse
 from stillme.findings.tables.estimates import write_tables
 from stillme.plugins import testing
 from stillme.runs import Run
-from stillme.study.config import Config as StudyConfig
+from stillme.study.config import StudyConfig
 from tests.command_lines import commands
 from tests.runs import fill, group, luck, people, scores, write_audit
 

@@ -27,7 +27,7 @@ from stillme.plugins import testing
 from stillme.runs.control_pairs.reading import RightAnswers
 from stillme.runs.readings import ReadingCount, Transition
 from stillme.runs.store.exported import TABLES
-from stillme.study.config import Config as StudyConfig
+from stillme.study.config import StudyConfig
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 

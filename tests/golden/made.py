@@ -40,7 +40,7 @@ from stillme.runs import Run
 from stillme.runs.store import AssessmentRow, Store
 from stillme.study.app import build
 from stillme.study.closing import close_study
-from stillme.study.drawing import Design, new_study
+from stillme.study.drawing import StudyDesign, new_study
 from stillme.study.entry import invite
 from stillme.study.items import EXAMPLE
 from stillme.study.opening import Study, open_study
@@ -344,7 +344,7 @@ def _study(folder: Path, people: Path) -> Path:
     audit["prompts"] = {"only": ["O-01", "V-05"]}
     audit["estimates"] |= {"factors": ["preset"]}
     _judged(_edited(folder, audit), _scores)
-    wanted = Design(items=30, per_task=30, side=64, gold=0, attention=1, repeats=1)
+    wanted = StudyDesign(items=30, per_task=30, side=64, gold=0, attention=1, repeats=1)
     with Run.open(folder) as run:
         made = new_study(run, None, wanted, _silent)
     with open_study(made.folder) as study:
