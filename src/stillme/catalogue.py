@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from stillme import registry
 from stillme.errors import InvalidParameters, StillmeError
-from stillme.protocols import HasValidityCards, Needs
+from stillme.protocols import Needs
 from stillme.types import Portrait, Prompt
 
 
@@ -171,7 +171,7 @@ def _calibration(name: str) -> dict[str, Any]:
     state = known.verdicts if known else "not calibrated"
     return {
         "calibration": state,
-        "cards": [card.text() for card in judge.cards()] if isinstance(judge, HasValidityCards) else [],
+        "cards": [card.text() for card in judge.cards()],
     }
 
 

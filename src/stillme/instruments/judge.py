@@ -6,19 +6,19 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
 from importlib.resources import files
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from stillme import protocols
 from stillme.errors import UnreadableImage
 from stillme.instruments.cards import Card, cards
 from stillme.instruments.quantities import IDENTITY, NOT_VISIBLE, QUANTITIES, SCALES, SOURCE_SKIN
 from stillme.instruments.thresholds import load_thresholds, step
-from stillme.protocols import JudgeCapabilities, Needs, spec_of
+from stillme.protocols import Judge, JudgeCapabilities, spec_of
 from stillme.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated, Rating, Spec, digest
 
 if TYPE_CHECKING:
@@ -42,11 +42,10 @@ class Parameters(protocols.Parameters):
     """How many prepared portraits are cached, about 6 MB each. Changes speed, never numbers."""
 
 
-class Instruments:
+class Instruments(Judge):
     """Measures skin, identity, apparent age and gender presentation, and the size of the edit, offline."""
 
-    Parameters: ClassVar[type[BaseModel]] = Parameters
-    needs: ClassVar[Needs] = Needs()
+    Parameters = Parameters
 
     def __init__(self, parameters: Parameters | None = None) -> None:
         chosen = parameters or Parameters()
@@ -61,11 +60,6 @@ class Instruments:
         self._sources: _Recent[str, Source] = _Recent(chosen.cache)
         self._assessments: _Recent[Hashable, Assessment] = _Recent(_ALIKE)
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """Measure each pair."""
-        for pair in pairs:
-            yield self._assess(pair)
-
     def cards(self) -> Sequence[Card]:
         """The validity card of each instrument."""
         return cards()
@@ -75,7 +69,8 @@ class Instruments:
         self._sources.clear()
         self._assessments.clear()
 
-    def _assess(self, pair: Pair) -> Assessment:
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Measure the pair."""
         if len(pair.sources) != 1:
             reason = f"{len(pair.sources)} source pictures; instruments compare with one"
             return _for_every_axis(Abstained(reason=reason), pair.prompt)

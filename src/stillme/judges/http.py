@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from stillme.endpoints import Endpoint, EndpointParameters, Refusing, encoded
-from stillme.errors import UnreadableImage
 from stillme.http_calls.replies import Reply
 from stillme.json_paths import follow
 from stillme.judges.stated_scores import WrongScores, ratings_of
-from stillme.protocols import JudgeCapabilities, Needs, spec_of
+from stillme.protocols import Judge, JudgeCapabilities, Needs
 from stillme.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
 
 PLACEHOLDERS = (
@@ -35,16 +34,17 @@ class HttpJudgeParameters(EndpointParameters):
     """Below `answer`, the path of an axis that has another name there, such as `{ skin_tone = "skin.score" }`."""
 
 
-class HttpJudge:
+class HttpJudge(Judge):
     """Any server that takes JSON and returns scores: by `url`, `template` and `answer`."""
 
-    Parameters: ClassVar[type[BaseModel]] = HttpJudgeParameters
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
+    Parameters = HttpJudgeParameters
+    name = "http"
+    needs = Needs(modules=("httpx2",), extra="hosted")
 
     def __init__(self, parameters: HttpJudgeParameters) -> None:
+        super().__init__(parameters)
         self._endpoint = Endpoint(parameters)
         self._settings = parameters
-        self.spec = spec_of("http", "1", parameters)
         self.capabilities = JudgeCapabilities(
             kind=parameters.kind, axes=parameters.axes, concurrency=parameters.concurrency
         )
@@ -66,28 +66,21 @@ class HttpJudge:
         """The price that the audit gives; None if unknown."""
         return self._endpoint.address.price
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """One call per pair."""
-        for pair in pairs:
-            yield self._assessment(pair)
-
     def close(self) -> None:
         """Close the connections. The next call opens them again."""
         self._endpoint.close()
 
-    def _assessment(self, pair: Pair) -> Assessment:
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Ask the server once."""
         values: dict[str, object] = {
             "source2": None,
             "source2_data_uri": None,
             "instruction": pair.prompt.text,
             "epoch": pair.epoch,
         }
-        try:
-            for place, source in zip(("source", "source2"), pair.sources, strict=False):
-                values |= encoded(place, source.path)
-            values |= encoded("edited", pair.edited.path)
-        except (UnreadableImage, OSError) as error:
-            return self._alike(Failed(error=str(error), retryable=False))
+        for place, source in zip(("source", "source2"), pair.sources, strict=False):
+            values |= encoded(place, source.path)
+        values |= encoded("edited", pair.edited.path)
         answer = self._endpoint.ask(values)
         match answer:
             case Failed():
@@ -127,8 +120,7 @@ class HttpJudge:
     def _alike(self, rating: Rating, *, raw: str | None = None, charged: bool = False) -> Assessment:
         cost = rating.cost if isinstance(rating, Failed) else (self._endpoint.address.price or 0.0) * charged
         effective = dict(self._endpoint.unknown_cost) if charged else dict[str, Json]()
-        ratings = dict.fromkeys(self.capabilities.axes, rating)
-        return Assessment(ratings=ratings, raw=raw, effective=effective, cost=cost)
+        return self.alike(rating, raw=raw, effective=effective, cost=cost)
 
 
 def _object_in(text: str) -> Json:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import ClassVar, assert_never
-
-from pydantic import BaseModel
+from typing import assert_never
 
 from stillme.judges.questions import AXES, Form, form_of, missing_labels
 from stillme.judges.readings import ReadingForm
 from stillme.judges.settings import JudgeSettings, OpenSettings, settings_of
-from stillme.protocols import JudgeCapabilities, Needs, spec_of
+from stillme.protocols import Judge, JudgeCapabilities, Needs, spec_of
 from stillme.rubric.judging import judging
 from stillme.rubric.readings import reading_text
 from stillme.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
@@ -24,11 +22,11 @@ _NEEDED = ("pydantic_ai", "genai_prices")
 _SECOND_ANSWER = "\n\n--- asked again ---\n\n"
 
 
-class ModelJudge:
+class ModelJudge(Judge):
     """A vision-language model behind the `Judge` protocol."""
 
-    Parameters: ClassVar[type[BaseModel]] = JudgeSettings
-    needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="judges")
+    Parameters = JudgeSettings
+    needs = Needs(modules=_NEEDED, extra="judges")
 
     def __init__(self, name: str, parameters: JudgeSettings) -> None:
         text = judging()
@@ -63,10 +61,9 @@ class ModelJudge:
                     )
                     return
 
-    def judge(self, pairs: Sequence[Pair]) -> Iterator[Assessment]:
-        """One question per pair."""
-        for pair in pairs:
-            yield self.assessment(pair, self.check_labels(pair) or self.model.ask(self.question(pair)))
+    def judge_one(self, pair: Pair) -> Assessment:
+        """Ask one question."""
+        return self.assessment(pair, self.check_labels(pair) or self.model.ask(self.question(pair)))
 
     def check_labels(self, pair: Pair) -> Failed | None:
         """Fail a pair that lacks labels which the settings disclose; None if it can be asked."""
@@ -119,10 +116,10 @@ class ModelJudge:
 class Vlm(ModelJudge):
     """Any vision-language model: `vlm:gpt-5.6-terra`, or any `provider` and `model`."""
 
-    shorthand: ClassVar[str] = "preset"
+    shorthand = "preset"
     """`vlm:claude` sets this parameter."""
 
-    Parameters: ClassVar[type[BaseModel]] = OpenSettings
+    Parameters = OpenSettings
 
     def __init__(self, parameters: JudgeSettings) -> None:
         super().__init__("vlm", parameters)
@@ -134,8 +131,8 @@ def preset_judge(title: str, name: str) -> type[ModelJudge]:
     variables = (KEYS[entry["provider"]],) if entry["provider"] in KEYS else ()
 
     class PresetJudge(ModelJudge):
-        Parameters: ClassVar[type[BaseModel]] = settings_of(title, name)
-        needs: ClassVar[Needs] = Needs(modules=_NEEDED, extra="judges", variables=variables)
+        Parameters = settings_of(title, name)
+        needs = Needs(modules=_NEEDED, extra="judges", variables=variables)
 
         def __init__(self, parameters: JudgeSettings) -> None:
             super().__init__(name, parameters)

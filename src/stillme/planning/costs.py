@@ -13,7 +13,7 @@ from stillme.errors import UnknownName
 from stillme.paper import setting
 from stillme.planning.assumptions import Assumptions, PlanOptions
 from stillme.planning.speed import Speed, speed_of
-from stillme.protocols import Priced, TakesGpus, expected_dollars
+from stillme.protocols import expected_dollars, overrides
 from stillme.rubric.readings import REPEATS
 from stillme.types import Arm, Spec
 
@@ -135,7 +135,7 @@ class _Prices:
 
     def of(self, plugin: object, calls: int) -> tuple[float | None, str]:
         """Dollars of all calls, and the source of the price."""
-        if not calls or not isinstance(plugin, Priced):
+        if not calls:
             return 0.0, ""
         if self.measured and not self.in_the_audit:
             return calls * self.measured, f"${self.measured:.4g} each, measured in {self.run}"
@@ -156,7 +156,7 @@ def _editor(audit: Audit, named: NamedEditor, options: PlanOptions, prices: _Pri
     counts = {arm: count * len(named.seeds) for arm, count in by_arm.items()}
     calls = sum(counts.values())
     needs = named.editor.needs
-    on_cpu = isinstance(named.editor, TakesGpus) and not named.editor.gpus
+    on_cpu = overrides(named.editor, "gpus") and not named.editor.gpus
     gpu = not on_cpu and (bool(needs.memory_gb) or _ACCELERATED in needs.modules)
     speed = speed_of(named, options, assumed)
     dollars, price = prices.of(named.editor, calls)

@@ -14,7 +14,7 @@ from stillme.errors import InvalidParameters, StillmeError
 from stillme.files import write_whole
 from stillme.instruments.quantities import SOURCE_SKIN
 from stillme.judges.ensemble import Combined, combine
-from stillme.protocols import ChecksRequests, Judge
+from stillme.protocols import Judge
 from stillme.rubric.limits import load as load_limits
 from stillme.single.settings import settings_by_name
 from stillme.single.statements import Statement, statements
@@ -223,7 +223,7 @@ def draw_overlay(edited: Path, source: Path, file: Path) -> Path:
 
 def _assess(name: str, judge: Judge, pair: Pair) -> tuple[Assessment, Calibration | None]:
     try:
-        if isinstance(judge, ChecksRequests) and (problems := list(judge.problems([], [pair.prompt]))):
+        if problems := list(judge.problems([], [pair.prompt])):
             raise StillmeError(f"The judge {name!r} cannot work as it is set: {'; '.join(problems)}.")
         assessment = patiently(lambda: next(iter(judge.judge([pair]))), lambda said: said.failure)
     finally:

@@ -29,7 +29,7 @@ from stillme.mitigation import (
     lint,
     merge,
 )
-from stillme.protocols import ChecksRequests, Editor
+from stillme.protocols import Editor
 from stillme.single.settings import settings_by_name
 from stillme.throttle import patiently
 from stillme.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
@@ -193,7 +193,7 @@ def _request(job: MitigationJob, editor: Editor, instruction: str) -> Request:
         arm=Arm.FEATURE,
         instruction=instruction,
         editor=editor.spec,
-        seed=job.seed if job.seed is not None else int(getattr(editor, "default_seed", 0)),
+        seed=job.seed if job.seed is not None else editor.default_seed,
     )
 
 
@@ -202,10 +202,9 @@ def _failure(outcome: Extraction | EditOutcome) -> Failed | None:
 
 
 def _check_request(job: MitigationJob, editor: Editor, request: Request) -> None:
-    if isinstance(editor, ChecksRequests):
-        prompt = Prompt(id="mitigate", text=request.instruction, category="own", subcategory="own")
-        if problems := list(editor.problems(request.portraits, [prompt])):
-            raise StillmeError(f"The editor {job.editor!r} cannot make this edit: {'; '.join(problems)}.")
+    prompt = Prompt(id="mitigate", text=request.instruction, category="own", subcategory="own")
+    if problems := list(editor.problems(request.portraits, [prompt])):
+        raise StillmeError(f"The editor {job.editor!r} cannot make this edit: {'; '.join(problems)}.")
 
 
 def _prompt_json(prompt: FeaturePrompt | NoFeaturePrompt) -> dict[str, Json]:

@@ -18,7 +18,7 @@ from stillme.mitigation import (
     Unusable,
     extraction_key,
 )
-from stillme.protocols import ChecksRequests, expected_dollars
+from stillme.protocols import expected_dollars
 from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, limits_of, missing, steps
 from stillme.stages.tally import Tally
 from stillme.store import FeatureRow, Store
@@ -77,10 +77,7 @@ def _too_long(audit: Audit, named: NamedEditor) -> Iterator[str]:
         )
         for request in longest
     ]
-    if isinstance(named.editor, ChecksRequests):
-        yield from named.editor.problems(audit.portraits, prompts)
-    else:
-        yield from _surely_too_long(prompts, limit)
+    yield from list(named.editor.problems(audit.portraits, prompts)) or _surely_too_long(prompts, limit)
 
 
 def _surely_too_long(prompts: Sequence[Prompt], limit: int) -> Iterator[str]:

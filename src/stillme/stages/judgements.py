@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from stillme.audit import Audit, NamedJudge
 from stillme.errors import PicturesUnreachable
-from stillme.protocols import HasProvider, Judge, expected_dollars
+from stillme.protocols import Judge, expected_dollars
 from stillme.sentinels.asking import Sentinels
 from stillme.stages.answers import Answered, Answers, Asked, Mixture
 from stillme.stages.edits import requests_of
@@ -16,7 +16,7 @@ from stillme.stages.loop import Activity, Done, Stage, Terms, grouped, in_turn, 
 from stillme.stages.recording import Calibrations
 from stillme.stages.tally import Tally
 from stillme.stages.tasks import Fresh, Wanted, tasks_of
-from stillme.stages.workers import LOST_PICTURE, JudgeWorker, Placed, Posting, asks_elsewhere, gpus_of
+from stillme.stages.workers import LOST_PICTURE, JudgeWorker, Placed, Posting, asks_elsewhere
 from stillme.store import Store
 from stillme.types import UNPRICED, Assessment, Json, Pair, Request, is_unpriced
 
@@ -64,7 +64,7 @@ class _Work:
         self._named, self._audit, self._store, self._terms = named, audit, store, terms
         self._only_failed, self._editing = only_failed, editing
         self._judge = named.judge
-        self.provider = self._judge.provider if isinstance(self._judge, HasProvider) else ""
+        self.provider = self._judge.provider
         # What computes on this machine would take its processor from editors that do so, too.
         idle = all(asks_elsewhere(editor.editor) for editor in audit.editors)
         self.fresh = Fresh(open_=bool(editing) and (bool(self.provider) or idle))
@@ -156,7 +156,7 @@ def posting_of(named: NamedJudge, store: Store) -> Posting | None:
         recipe=named.recipe,
         pictures=store.pictures.place,
         jobs=store.jobs.file,
-        gpus=gpus_of(named.judge),
+        gpus=named.judge.gpus,
         asks_elsewhere=asks_elsewhere(named.judge),
     )
 

@@ -19,7 +19,6 @@ from stillme import images
 from stillme.audit import Audit, NamedEditor, NamedJudge
 from stillme.design import CONTROL, control_spec, reading_key
 from stillme.errors import PicturesUnreachable, UnreadableImage
-from stillme.protocols import HasProvider
 from stillme.rubric.readings import REPEATS
 from stillme.sentinels.asking import Sentinels
 from stillme.stages.answers import Answers
@@ -125,7 +124,7 @@ class _Work:
     ) -> None:
         self._named, self._audit, self._store, self._terms = named, audit, store, terms
         self._pictures, self._only_failed = pictures, only_failed
-        self.provider = named.judge.provider if isinstance(named.judge, HasProvider) else ""
+        self.provider = named.judge.provider
         self.tally = Tally(f"read {named.name}", sum(pictures.values()))
 
     def steps(self) -> Activity:

@@ -13,7 +13,7 @@ from stillme import __version__
 from stillme.audit import Audit
 from stillme.design import FILE, RESOLVED, Claim, name_source
 from stillme.files import write_whole
-from stillme.protocols import Fingerprinted
+from stillme.protocols import overrides
 from stillme.stages.loop import Activity, Terms
 from stillme.stages.tally import Ended, Tally
 from stillme.store import Store
@@ -85,7 +85,7 @@ def record_or_defer(audit: Audit, store: Store, calibrations: Calibrations | Non
 
 def may_ask_otherwise(audit: Audit) -> bool:
     """Whether the requests depend on more than the design: on portraits' features, or on an editor's finished files."""
-    return bool(audit.extractors) or any(isinstance(named.editor, Fingerprinted) for named in audit.editors)
+    return bool(audit.extractors) or any(overrides(named.editor, "fingerprint") for named in audit.editors)
 
 
 def _to_record(

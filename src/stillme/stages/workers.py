@@ -10,18 +10,7 @@ from typing import Generic, Protocol, TypeVar, cast
 from stillme import images
 from stillme.editors import output_flags
 from stillme.errors import PicturesUnreachable, UnreadableImage
-from stillme.protocols import (
-    Editor,
-    EndsCalls,
-    HasProvider,
-    Judge,
-    KeepsWeights,
-    NeedsPortraits,
-    NeedsPrompts,
-    Resumable,
-    TakesGpus,
-    expected_dollars,
-)
+from stillme.protocols import Editor, Judge, expected_dollars
 from stillme.registry import Recipe
 from stillme.stages.nonsense import checked_assessment, checked_outcome
 from stillme.store.buckets import pictures_at
@@ -187,15 +176,11 @@ class Posting:
         if self.recipe.kind == "judge":
             return JudgeWorker(cast("Judge", plugin), pictures)
         editor = cast("Editor", plugin)
-        if isinstance(editor, NeedsPortraits):
-            editor.set_portraits(_located(self.portraits, pictures))
-        if isinstance(editor, NeedsPrompts):
-            editor.set_prompts(self.prompts)
-        if isinstance(editor, Resumable):
-            editor.remember_in(Jobs(self.jobs))
-        if isinstance(editor, KeepsWeights):
-            editor.keep_weights(self.weights)
-        if isinstance(editor, EndsCalls) and self.ends_calls_after is not None:
+        editor.set_portraits(_located(self.portraits, pictures))
+        editor.set_prompts(self.prompts)
+        editor.remember_in(Jobs(self.jobs))
+        editor.keep_weights(self.weights)
+        if self.ends_calls_after is not None:
             editor.end_calls_after(self.ends_calls_after)
         return EditWorker(editor, pictures)
 
@@ -221,14 +206,9 @@ class Inside(Generic[T_contra, R]):
         """Nothing is held."""
 
 
-def gpus_of(plugin: Editor | Judge) -> int:
-    """GPUs that one worker with this editor or judge takes."""
-    return plugin.gpus if isinstance(plugin, TakesGpus) else plugin.needs.gpus
-
-
 def asks_elsewhere(plugin: Editor | Judge) -> bool:
     """Whether it asks somebody else's computer, or may cost money, which is counted in one place."""
-    return isinstance(plugin, HasProvider) or expected_dollars(plugin) != 0.0
+    return bool(plugin.provider) or expected_dollars(plugin) != 0.0
 
 
 def brought(pair: Pair, pictures: Pictures) -> Pair | Failed:

@@ -23,7 +23,7 @@ from stillme.editors.hosted.faults import CallFailed, Declined, JobGone
 from stillme.editors.hosted.json_client import JsonClient
 from stillme.errors import UnreadableImage
 from stillme.http_calls.replies import Reply, Unanswered, is_temporary
-from stillme.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.protocols import Capabilities, Editor, Needs, Parameters, spec_of
 from stillme.redaction import redacted, shortened, without_secrets
 from stillme.throttle import RateLimiter, TooEarly
 from stillme.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
@@ -87,7 +87,7 @@ class Answer:
 T = TypeVar("T")
 
 
-class Hosted(ABC):
+class Hosted(Editor, ABC):
     """An editor behind an API. A subclass implements `_ask`.
 
     `_ask` returns an `Answer`, or raises `Declined` or `CallFailed`, each with the `Usage` that was charged. Texts and
@@ -108,8 +108,6 @@ class Hosted(ABC):
     reserved: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
     """Fields that `extra` must not set: the experiment decides them."""
     seed: ClassVar[Literal["best_effort", "none"]] = "best_effort"
-    more_inputs: ClassVar[str] = ""
-    """What a message about too many portraits adds."""
 
     def __init_subclass__(cls) -> None:
         if "needs" not in vars(cls):
@@ -189,11 +187,6 @@ class Hosted(ABC):
     def _reserved(self) -> frozenset[str]:
         return self.reserved
 
-    def edit(self, requests: Sequence[Request]) -> Iterator[EditOutcome]:
-        """One call per request."""
-        for request in requests:
-            yield self._outcome(request)
-
     def close(self) -> None:
         """Close the connection. The next edit opens it again."""
         with self._lock:
@@ -203,15 +196,9 @@ class Hosted(ABC):
             if connection is not None:
                 connection.close()
 
-    def _outcome(self, request: Request) -> EditOutcome:
-        given, taken = len(request.portraits), self.capabilities.inputs
-        if given > taken:
-            error = f"{self._settings.model!r} takes {taken} portraits, not {given}{self.more_inputs}"
-            return Failed(error=error, retryable=False)
-        try:
-            pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
-        except (UnreadableImage, OSError) as error:
-            return Failed(error=str(error), retryable=False)
+    def edit_one(self, request: Request) -> EditOutcome:
+        """One call."""
+        pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
         call = Call(instruction=request.instruction, pictures=pictures, seed=request.seed, key=request.key)
         turn = self._limiter.wait()
         if isinstance(turn, TooEarly):
