@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from importlib import resources
 
 from pydantic import Field
 
+from stillme.http_calls.replies import Usage
 from stillme.protocols import Parameters
 
 
@@ -70,27 +70,6 @@ class Service(Parameters):
         known = self.models.get(model, Facts())
         inherited = {name: getattr(self, name) for name in ("inputs", "images") if name not in known.model_fields_set}
         return known.model_copy(update=inherited)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """What one call consumed, as far as the provider reports it."""
-
-    input_text: int = 0
-    input_image: int = 0
-    output_text: int = 0
-    output_image: int = 0
-    images: int = 0
-    sizes: Sequence[tuple[int, int]] = ()
-    """Width and height of every input and output image."""
-    seconds: float = 0.0
-    unknown: bool = False
-    """Whether something was charged, or may have been, that the provider does not report."""
-
-    @property
-    def tokens(self) -> int:
-        """All tokens."""
-        return self.input_text + self.input_image + self.output_text + self.output_image
 
 
 def dollars(price: Price | None, usage: Usage) -> float | None:
