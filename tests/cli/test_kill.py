@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stillme.store import Store
+from stillme.runs.store import Store
 from tests.processes import Started, stillme
 
 ROWS = (

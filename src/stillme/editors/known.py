@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from stillme import images
-from stillme.errors import UnreadableImage
-from stillme.protocols import Capabilities, Editor, Parameters
-from stillme.types import Edited, EditOutcome, Portrait, Prompt, Request
+from stillme.core import images
+from stillme.core.errors import UnreadableImage
+from stillme.core.protocols import Capabilities, Editor, Parameters
+from stillme.core.types import Edited, EditOutcome, Portrait, Prompt, Request
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +116,7 @@ def _swapped(known: Known, portrait: Portrait, _amount: float) -> Picture | byte
 def _exposure(_: Known, portrait: Portrait, amount: float) -> Picture | bytes:
     import numpy as np
 
-    from stillme import colour
+    from stillme.core import colour
 
     linear = colour.to_linear(images.read_rgb(portrait.image.path))
     return colour.to_srgb((linear * np.float32(2**amount)).astype(np.float32))

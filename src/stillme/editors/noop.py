@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stillme.protocols import Capabilities, Editor
-from stillme.types import Edited, EditOutcome, Request
+from stillme.core.protocols import Capabilities, Editor
+from stillme.core.types import Edited, EditOutcome, Request
 
 
 class Noop(Editor):

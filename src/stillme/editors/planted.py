@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from stillme import images
-from stillme.errors import did_you_mean
-from stillme.protocols import Capabilities, Editor, Parameters
-from stillme.types import Arm, Attributes, Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, digest
+from stillme.core import images
+from stillme.core.errors import did_you_mean
+from stillme.core.protocols import Capabilities, Editor, Parameters
+from stillme.core.types import Arm, Attributes, Edited, EditOutcome, Failed, Json, Portrait, Prompt, Request, digest
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from stillme.errors import StillmeError
-from stillme.protocols import Capabilities, Editor, Parameters
-from stillme.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
+from stillme.core.errors import StillmeError
+from stillme.core.protocols import Capabilities, Editor, Parameters
+from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Request
 
 MANIFEST = "manifest.csv"
 

@@ -10,10 +10,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from stillme.core.programs.program import Program, ProgramParameters, write_picture
+from stillme.core.protocols import Judge, JudgeCapabilities
+from stillme.core.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt
 from stillme.judges.stated_scores import WrongScores, ratings_of
-from stillme.programs.program import Program, ProgramParameters, write_picture
-from stillme.protocols import Judge, JudgeCapabilities
-from stillme.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt
 
 PLACEHOLDERS = ("source", "source2", "edited", "instruction", "epoch")
 

@@ -8,12 +8,12 @@ from typing import Any, Literal, cast
 
 from pydantic import Field
 
-from stillme.endpoints import Endpoint, EndpointParameters, Refusing, encoded
-from stillme.http_calls.replies import Reply
-from stillme.json_paths import follow
+from stillme.core.endpoints import Endpoint, EndpointParameters, Refusing, encoded
+from stillme.core.http.replies import Reply
+from stillme.core.json_paths import follow
+from stillme.core.protocols import Judge, JudgeCapabilities, Needs
+from stillme.core.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
 from stillme.judges.stated_scores import WrongScores, ratings_of
-from stillme.protocols import Judge, JudgeCapabilities, Needs
-from stillme.types import Abstained, Assessment, Failed, Json, Pair, Portrait, Prompt, Rating
 
 PLACEHOLDERS = (
     *("source", "source_data_uri", "source2", "source2_data_uri", "edited", "edited_data_uri"),

@@ -18,10 +18,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from stillme import rubric
-from stillme.errors import did_you_mean
-from stillme.protocols import Judge, JudgeCapabilities, Parameters
-from stillme.types import Abstained, Assessment, Pair
+from stillme.core import rubric
+from stillme.core.errors import did_you_mean
+from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
+from stillme.core.types import Abstained, Assessment, Pair
 
 
 class ImportedParameters(Parameters):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stillme import rubric
-from stillme.protocols import Judge, JudgeCapabilities, Parameters, spec_of
-from stillme.types import Abstained, Assessment, Pair
+from stillme.core import rubric
+from stillme.core.protocols import Judge, JudgeCapabilities, Parameters, spec_of
+from stillme.core.types import Abstained, Assessment, Pair
 
 
 class PeopleParameters(Parameters):

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from stillme.protocols import Judge, JudgeCapabilities, Parameters
-from stillme.types import Abstained, Assessment, Failed, Pair, Rated, Rating, digest
+from stillme.core.protocols import Judge, JudgeCapabilities, Parameters
+from stillme.core.types import Abstained, Assessment, Failed, Pair, Rated, Rating, digest
 
 
 class ScriptedParameters(Parameters):

@@ -11,8 +11,8 @@ from importlib import resources
 
 from pydantic import Field
 
-from stillme.http_calls.replies import Usage
-from stillme.protocols import Parameters
+from stillme.core.http.replies import Usage
+from stillme.core.protocols import Parameters
 
 
 class Price(Parameters):
