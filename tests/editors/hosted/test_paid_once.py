@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from stillme.editors.hosted.json_client import Reply
 
 from stillme.api.pipeline import Options, run_stages
 from stillme.core import registry
 from stillme.core.types import Edited, Failed
+from stillme.editors.hosted.json_client import Reply
 from stillme.editors.hosted.queues import Bfl, DashScope, Fal, Replicate
 from stillme.portraits.synthetic import portraits
 from stillme.runs.run import Run
