@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stillme.core import images
-from stillme.core.protocols import ChecksRequests, HasProvider, Judge
+from stillme.core.protocols import Judge
 from stillme.core.types import Abstained, Assessment, Failed, Pair, Prompt, Rated
 from stillme.judges.http import HttpJudge, HttpJudgeParameters
 from stillme.plugins.testing import check_judge

@@ -230,17 +230,21 @@ def _is_installed(module: str) -> bool:
 
 def _checked(kind: Buildable, name: str) -> Any:
     registered = plugin(kind, name)
-    loaded = registered.load()
-    base: type[Editor] | type[Judge] = Editor if kind == "editor" else Judge
+    loaded: Any = registered.load()
+    base = Editor if kind == "editor" else Judge
     lacking = ""
-    if not (isinstance(loaded, type) and issubclass(loaded, base)):
+    if not _derives(loaded, base):
         lacking = f"is not a class derived from `stillme.plugins.{base.__name__}`"
     elif all(getattr(loaded, method) is getattr(base, method) for method in _METHODS[kind]):
         lacking = f"has no `{_METHODS[kind][0]}`"
-    elif not (isinstance(loaded.Parameters, type) and issubclass(loaded.Parameters, BaseModel)):
+    elif not _derives(loaded.Parameters, BaseModel):
         lacking = "has `Parameters` that are not a pydantic model"
     elif not isinstance(loaded.needs, Needs):
         lacking = "has `needs` that are not `Needs`"
     if lacking:
         raise BrokenPlugin(f"The {kind} {name!r} of package {registered.package!r} {lacking}; see docs/plugins.md.")
     return loaded
+
+
+def _derives(loaded: object, base: type) -> bool:
+    return isinstance(loaded, type) and issubclass(loaded, base)

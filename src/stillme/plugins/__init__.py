@@ -1,6 +1,8 @@
 """What a plugin builds on: everything under one name that stays."""
 
 from stillme.core.errors import Refusal, UnreadableImage
+from stillme.core.http.replies import CallFailed, Declined, Reply, Usage, unexpected_answer
+from stillme.core.images.sending import EncodedImage
 from stillme.core.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
 from stillme.core.types import (
     Abstained,
@@ -18,11 +20,8 @@ from stillme.core.types import (
     Request,
     Spec,
 )
-from stillme.editors.hosted.catalogue import Price, Usage
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
-from stillme.editors.hosted.encoded_images import EncodedImage, from_base64
-from stillme.editors.hosted.faults import CallFailed, Declined, from_connection, from_status, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Reply
+from stillme.editors.hosted.catalogue import Price
+from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters, from_base64
 from stillme.portraits.synthetic import portraits as synthetic_portraits
 
 __all__ = [
@@ -41,7 +40,6 @@ __all__ = [
     "Hosted",
     "HostedParameters",
     "ImageFile",
-    "JsonClient",
     "Judge",
     "JudgeCapabilities",
     "Needs",
@@ -60,8 +58,6 @@ __all__ = [
     "UnreadableImage",
     "Usage",
     "from_base64",
-    "from_connection",
-    "from_status",
     "spec_of",
     "synthetic_portraits",
     "unexpected_answer",

@@ -10,8 +10,8 @@ import pytest
 
 from stillme.api.pipeline import Options, run_stages
 from stillme.core import registry
+from stillme.core.http.replies import Reply
 from stillme.core.types import Edited, Failed
-from stillme.editors.hosted.json_client import Reply
 from stillme.editors.hosted.queues import Bfl, DashScope, Fal, Replicate
 from stillme.portraits.synthetic import portraits
 from stillme.runs.run import Run

@@ -15,11 +15,11 @@ from PIL import Image
 from stillme.core import images
 from stillme.core.errors import UnreadableImage
 from stillme.core.http import event_loop
-from stillme.core.http.replies import retry_after
+from stillme.core.http.replies import CallFailed, Usage, failure_of, retry_after
+from stillme.core.images.sending import encode_for_upload
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Price, Usage, dollars
-from stillme.editors.hosted.encoded_images import encode_for_upload, from_base64
-from stillme.editors.hosted.faults import CallFailed, from_status
+from stillme.editors.hosted.catalogue import Price, dollars
+from stillme.editors.hosted.editor import from_base64
 from tests import profiles
 
 
@@ -49,7 +49,7 @@ def test_how_long_to_wait_is_read_from_the_headers(headers: dict[str, str], seco
     ],
 )
 def test_a_status_says_whether_to_try_again(status: int, retryable: bool, fatal: bool, throttled: bool):
-    failed = from_status(status, "words", {}).failed
+    failed = failure_of(status, "words")
     assert (failed.retryable, failed.fatal, failed.throttled) == (retryable, fatal, throttled)
     assert failed.error == f"{status}: words"
 

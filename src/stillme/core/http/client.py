@@ -92,7 +92,7 @@ class Connection:
         Raises `CallFailed` where no complete answer came, or a redirect.
         """
         url = path if path.startswith("http") else f"{self._base_url}{path}"
-        content = {"json": body} if files is None else {"files": files, "data": form}
+        content: dict[str, Any] = {"json": body} if files is None else {"files": files, "data": form}
         try:
             request = self._client.build_request(method, url, headers=dict(headers or {}), **content)
         except (httpx2.InvalidURL, ValueError, TypeError) as error:

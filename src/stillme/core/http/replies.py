@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self, cast
+from typing import Self
 from urllib.parse import urljoin, urlsplit
 
 from stillme.core.json_paths import find
@@ -132,7 +132,7 @@ class Reply:
         """The JSON object of a successful answer."""
         if not isinstance(self.require_success().body, dict):
             raise unexpected_answer("no JSON object", self.text)
-        return cast("Json", self.body)
+        return self.body
 
 
 def parsed(content: bytes | str) -> Json:

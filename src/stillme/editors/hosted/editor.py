@@ -1,10 +1,11 @@
-"""What all hosted editors share: rate limits, refusals, failures, checked pictures, cost, and keys that stay secret."""
+"""What all hosted editors share: refusals, failures, checked pictures, cost, and what is paid for asked for again."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import itertools
 import math
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,21 +13,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, Field
 
 from stillme.core import images
-from stillme.core.addresses import key_in, key_problem, problems_of
+from stillme.core.endpoints import Server
 from stillme.core.errors import UnreadableImage
-from stillme.core.http.replies import Reply, Unanswered, is_temporary
-from stillme.core.protocols import Capabilities, Editor, Needs, Parameters, spec_of
-from stillme.core.redaction import redacted, shortened, without_secrets
-from stillme.core.throttle import RateLimiter, TooEarly
+from stillme.core.http.replies import CallFailed, Declined, Reply, Usage, is_temporary, unexpected_answer
+from stillme.core.images.sending import EncodedImage, encode_for_upload
+from stillme.core.protocols import Capabilities, Editor, Needs, Parameters
+from stillme.core.redaction import shortened
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Price, Usage, dollars
-from stillme.editors.hosted.encoded_images import EncodedImage, encode_for_upload, from_base64
-from stillme.editors.hosted.faults import CallFailed, Declined, JobGone
-from stillme.editors.hosted.json_client import JsonClient
+from stillme.editors.hosted.catalogue import Price, dollars
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -84,6 +82,13 @@ class Answer:
     effective: Mapping[str, Json] = field(default_factory=lambda: dict[str, Json]())
 
 
+class JobGone(CallFailed):
+    """The work gave no usable picture and never will; a new job may. By default, one picture counts as charged."""
+
+    def __init__(self, error: str, *, retryable: bool = True, usage: Usage | None = None) -> None:
+        super().__init__(error, retryable=retryable, usage=Usage(images=1) if usage is None else usage)
+
+
 T = TypeVar("T")
 
 
@@ -91,17 +96,13 @@ class Hosted(Editor, ABC):
     """An editor behind an API. A subclass implements `_ask`.
 
     `_ask` returns an `Answer`, or raises `Declined` or `CallFailed`, each with the `Usage` that was charged. Texts and
-    effective parameters are redacted and pictures are decoded here, for all providers alike.
+    effective parameters are redacted and pictures are decoded here, for all providers alike. `name` is also its section
+    in the catalogue.
     """
 
-    Parameters: ClassVar[type[BaseModel]]
-    needs: ClassVar[Needs] = Needs(modules=("httpx2",), extra="hosted")
+    needs = Needs(modules=("httpx2",), extra="hosted")
     """A subclass with a `key_variable` need not name that again."""
-
-    service: ClassVar[str]
-    """Its section in the catalogue, and its name in audits."""
-    version: ClassVar[str] = "1"
-    key_variable: ClassVar[str]
+    key_variable: ClassVar[str] = ""
     """The environment variable that usually holds the key; "" if there is none."""
     key_required: ClassVar[bool] = True
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer {key}"}
@@ -111,14 +112,13 @@ class Hosted(Editor, ABC):
 
     def __init_subclass__(cls) -> None:
         if "needs" not in vars(cls):
-            variable = getattr(cls, "key_variable", "")
-            cls.needs = Needs(modules=("httpx2",), extra="hosted", variables=(variable,) if variable else ())
+            variables = (cls.key_variable,) if cls.key_variable else ()
+            cls.needs = Needs(modules=("httpx2",), extra="hosted", variables=variables)
 
     def __init__(self, parameters: HostedParameters) -> None:
+        super().__init__(parameters)
         self._settings = parameters
-        self._key_variable = self.key_variable if parameters.key_variable is None else parameters.key_variable
-        self.facts = catalogue.service(self.service).facts(parameters.model)
-        self.spec = spec_of(self.service, self.version, parameters)
+        self.facts = catalogue.service(self.name).facts(parameters.model)
         self.capabilities = Capabilities(
             inputs=parameters.inputs or self.facts.inputs,
             concurrency=parameters.concurrency,
@@ -126,21 +126,24 @@ class Hosted(Editor, ABC):
             size="any",
             can_refuse=True,
         )
-        self._limiter = RateLimiter(parameters.requests_per_minute)
+        self.server = self._server_at(parameters.base_url)
         self._poll_seconds = 0.5
-        self._lock = threading.Lock()
-        self._connection: JsonClient | None = None
-        self._storage: Connection | None = None
 
-    def _connect(self, key: str) -> JsonClient:
-        """Open a connection; called once, before the first edit."""
-        return JsonClient(self._settings.base_url, self._headers(key), timeout=self._settings.timeout)
-
-    def _headers(self, key: str) -> Mapping[str, str]:
-        return {name: text.replace("{key}", key) for name, text in self.headers.items()}
+    def _server_at(self, url: str) -> Server:
+        settings = self._settings
+        variable = self.key_variable if settings.key_variable is None else settings.key_variable
+        headers = {name: text.replace("{key}", f"{{env:{variable}}}") for name, text in self.headers.items()}
+        return Server(
+            url,
+            headers if variable else {},
+            timeout=settings.timeout,
+            requests_per_minute=settings.requests_per_minute,
+            insecure_http=settings.insecure_http,
+            key_required=self.key_required or bool(settings.key_variable),
+        )
 
     @abstractmethod
-    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> Answer:
         """Make one edit; raise `Declined` or `CallFailed` otherwise."""
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
@@ -155,17 +158,16 @@ class Hosted(Editor, ABC):
                 yield f"{name} = {given[name]!r} is not offered by {self._settings.model!r}; write one of {allowed}"
         for name in sorted(self._reserved() & self._settings.extra.keys()):
             yield f"`extra.{name}` would override what the audit sets; remove it"
-        yield from self._address_problems(self._settings.base_url)
+        yield from self.server.problems()
 
     @property
     def provider(self) -> str:
         """The server's address."""
-        return urlsplit(self._settings.base_url).netloc
+        return self.server.host
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one edit of a one-megapixel portrait; None if unknown."""
-        price = self._price
-        return dollars(price, self._expected_usage()) if price else None
+        return dollars(self._price, self._expected_usage())
 
     def _expected_usage(self) -> Usage:
         """What one edit of a one-megapixel portrait uses. Override it for models that are charged by tokens."""
@@ -178,7 +180,6 @@ class Hosted(Editor, ABC):
 
     def _give_up(self, call: Call) -> None:
         """Forget queued work that gives no picture. Nothing to do for providers that answer at once."""
-        del call
 
     @property
     def _price(self) -> Price | None:
@@ -188,27 +189,19 @@ class Hosted(Editor, ABC):
         return self.reserved
 
     def close(self) -> None:
-        """Close the connection. The next edit opens it again."""
-        with self._lock:
-            connections = (self._connection, self._storage)
-            self._connection = self._storage = None
-        for connection in connections:
-            if connection is not None:
-                connection.close()
+        """Close the connections. The next edit opens them again."""
+        self.server.close()
 
     def edit_one(self, request: Request) -> EditOutcome:
         """One call."""
         pictures = tuple(encode_for_upload(portrait.image.path) for portrait in request.portraits)
         call = Call(instruction=request.instruction, pictures=pictures, seed=request.seed, key=request.key)
-        turn = self._limiter.wait()
-        if isinstance(turn, TooEarly):
-            return turn.failed(self.service)
         try:
-            return self._edited(call, self._ask(self._connected(), call))
+            return self._edited(call, self._ask(self.server.connected(), call))
         except Declined as declined:
             cost, note = self._cost(declined.usage, call)
-            effective = self._without_secrets({"signal": declined.signal, **note})
-            return Refused(message=self._redacted(declined.message), effective=effective, cost=cost)
+            effective = self.server.without_secrets({"signal": declined.signal, **note})
+            return Refused(message=self.server.redacted(declined.message), effective=effective, cost=cost)
         except CallFailed as failure:
             if isinstance(failure, JobGone) or not failure.failed.retryable:
                 self._give_up(call)
@@ -223,11 +216,11 @@ class Hosted(Editor, ABC):
         if (exact := self._exact_size()) and size != exact:
             raise JobGone(f"the picture has {size[0]}×{size[1]} pixels instead of {exact[0]}×{exact[1]}", usage=usage)
         cost, note = self._cost(usage, call, size)
-        effective = self._without_secrets({"size": list(size), **answer.effective, **note})
+        effective = self.server.without_secrets({"size": list(size), **answer.effective, **note})
         return Edited(image=answer.image, effective=effective, cost=cost)
 
     def _failed(self, failure: CallFailed, call: Call) -> Failed:
-        error = f"{self.service}: {shortened(self._redacted(failure.failed.error))}"
+        error = f"{self.name}: {shortened(self.server.redacted(failure.failed.error))}"
         if failure.usage == Usage():  # rejected, or not done yet
             return replace(failure.failed, error=error)
         cost, note = self._cost(failure.usage, call)
@@ -255,19 +248,15 @@ class Hosted(Editor, ABC):
                 return from_base64(link.partition(";base64,")[2])
             except CallFailed as broken:
                 raise JobGone(broken.failed.error) from None
-        problem, reply = "", None
+        reply: Reply | None = None
 
         def fetched() -> bytes:
-            nonlocal problem, reply
-            try:
-                reply, problem = None, ""
-                reply = self._download(cast("str", link))
-                problem = _unlike_a_picture(reply.content) if reply.status < 300 else reply.text[:200] or "empty"
-            except Unanswered as error:
-                problem = str(error)
-            if problem or reply is None:
-                problem = f"{reply.status}: {problem}" if reply else problem
-                raise CallFailed(f"the picture cannot be fetched for now ({problem})", retryable=True)
+            nonlocal reply
+            reply = None
+            reply = self.server.download(cast("str", link))
+            problem = _unlike_a_picture(reply.content) if reply.status < 300 else reply.text[:200] or "empty"
+            if problem:
+                raise CallFailed(f"the picture cannot be fetched for now ({reply.status}: {problem})")
             return reply.content
 
         def renew() -> None:
@@ -279,12 +268,12 @@ class Hosted(Editor, ABC):
             return self._repeated(fetched, between=renew)
         except JobGone:
             raise
-        except CallFailed:
+        except CallFailed as failure:
             if reply and reply.status < 300 and not _legible(reply.content):
                 return reply.content  # broken for good, not a page of words
             # Who keeps the picture is not the provider: none of its statuses concerns the account.
             if reply and renewed is None and not is_temporary(reply.status):
-                raise JobGone(f"the picture is not there ({problem})") from None
+                raise JobGone(f"the picture is not there ({failure.failed.error})") from None
             raise
 
     def _repeated(
@@ -316,50 +305,15 @@ class Hosted(Editor, ABC):
                 between()
         raise AssertionError("the last failure is raised")
 
-    def _download(self, link: str) -> Reply:
-        """What is behind a link, without our headers: its host must not see a key."""
-        from stillme.core.http.client import Connection
 
-        with self._lock:
-            if self._storage is None:
-                self._storage = Connection(timeout=self._settings.timeout, follow_redirects=True)
-            storage = self._storage
-        return storage.send("GET", link)
-
-    # -- keys -------------------------------------------------------------------------------------------------------
-
-    def _connected(self) -> JsonClient:
-        with self._lock:
-            if self._connection is None:
-                self._connection = self._connect(self._key())
-            return self._connection
-
-    def _key(self, url: str | None = None) -> str:
-        """The key, if it may be sent to this address (by default `base_url`); "none" for a server without keys."""
-        for problem in self._address_problems(url or self._settings.base_url):
-            raise CallFailed(problem, retryable=True, fatal=True)
-        key = self._environment()
-        needed = self._key_variable and (key or self.key_required or self._settings.key_variable)
-        if needed and (problem := key_problem(self._key_variable)):
-            raise CallFailed(problem, retryable=True, fatal=True)
-        return key or "none"
-
-    def _address_problems(self, url: str) -> Iterator[str]:
-        sent = self._key_variable if self.key_required or self._environment() else ""
-        return problems_of(url, key=sent, insecure_http=self._settings.insecure_http)
-
-    def _secrets(self) -> Sequence[str]:
-        """What must not be stored."""
-        return (self._environment(),)
-
-    def _redacted(self, text: str) -> str:
-        return redacted(text, *self._secrets())
-
-    def _without_secrets(self, effective: Mapping[str, Json]) -> Mapping[str, Json]:
-        return without_secrets(dict(effective), *self._secrets())
-
-    def _environment(self) -> str:
-        return key_in(self._key_variable)
+def from_base64(text: object) -> bytes:
+    """The bytes of a base64 field."""
+    if not isinstance(text, str) or not text:
+        raise unexpected_answer("no picture in base64", text)
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise unexpected_answer(f"invalid base64 ({error})", text[:80]) from None
 
 
 def _legible(content: bytes) -> str:

@@ -9,21 +9,22 @@ filter: it marks a refusal in `error.code`, in the code of the inner error, or i
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from stillme.core.http.replies import UNKNOWN, CallFailed, Declined, Reply, Usage, unexpected_answer
 from stillme.core.json_paths import dig
 from stillme.core.types import Json, Request
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Usage
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters
-from stillme.editors.hosted.encoded_images import from_base64
-from stillme.editors.hosted.faults import UNKNOWN, CallFailed, Declined, JobGone, from_status, unexpected_answer
-from stillme.editors.hosted.json_client import JsonClient, Reply
+from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters, JobGone, from_base64
 from stillme.editors.revisions import revision_note
+
+if TYPE_CHECKING:
+    from stillme.core.http.client import Connection
 
 _KNOWN = catalogue.service("openai")
 _REFUSALS = frozenset(
@@ -90,26 +91,23 @@ class ServerParameters(ImagesParameters):
 class _Images(Hosted):
     """The Images API."""
 
+    @abstractmethod
+    def _fields(self, call: Call) -> Mapping[str, Any]:
+        """Request fields besides image, prompt and model."""
+
     def _path(self) -> str:
         return "/images/edits"
 
-    def _fields(self, call: Call) -> Mapping[str, Any]:
-        """Request fields besides image, prompt and model."""
-        return {}
-
-    def _ask(self, connection: JsonClient, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> Answer:
         field = "image[]" if len(call.pictures) > 1 else "image"
         fields = {"prompt": call.instruction, "model": self._settings.model, **self._fields(call)}
-        form = {name: _written(value) for name, value in {**fields, **self._settings.extra}.items()}
+        written = {**fields, **self._settings.extra}.items()
+        form = {name: value if isinstance(value, str) else json.dumps(value) for name, value in written}
         files = [(field, (picture.file_name, picture.data, picture.mime)) for picture in call.pictures]
         reply = connection.send("POST", self._path(), files=files, form=form)
         if reply.status >= 400:
             raise _from_error(reply)
-        return self._answer(reply)
-
-    def _answer(self, reply: Reply) -> Answer:
-        body = reply.body
-        usage = _usage(dig(body, "usage"))
+        body, usage = reply.body, _usage(dig(reply.body, "usage"))
         first: Json = dig(body, "data", 0)
         if not isinstance(first, dict):
             raise unexpected_answer("no picture in the answer", reply.text, usage=usage or UNKNOWN)
@@ -131,10 +129,10 @@ class _Images(Hosted):
 class OpenAIImages(_Images):
     """OpenAI's image models over the Images API."""
 
-    Parameters: ClassVar[type[BaseModel]] = OpenAIParameters
-    service: ClassVar[str] = "openai"
-    key_variable: ClassVar[str] = "OPENAI_API_KEY"
-    seed: ClassVar[Literal["best_effort", "none"]] = "none"
+    Parameters = OpenAIParameters
+    name = "openai"
+    key_variable = "OPENAI_API_KEY"
+    seed = "none"
 
     def __init__(self, parameters: OpenAIParameters) -> None:
         self._images = parameters
@@ -167,10 +165,10 @@ class OpenAIImages(_Images):
 class AzureImages(OpenAIImages):
     """OpenAI's image models in an Azure resource."""
 
-    Parameters: ClassVar[type[BaseModel]] = AzureParameters
-    service: ClassVar[str] = "azure"
-    key_variable: ClassVar[str] = "AZURE_OPENAI_API_KEY"
-    headers: ClassVar[Mapping[str, str]] = {"api-key": "{key}"}
+    Parameters = AzureParameters
+    name = "azure"
+    key_variable = "AZURE_OPENAI_API_KEY"
+    headers = {"api-key": "{key}"}
 
     def __init__(self, parameters: AzureParameters) -> None:
         self._version = parameters.api_version
@@ -186,10 +184,9 @@ class AzureImages(OpenAIImages):
 class ImageServer(_Images):
     """A server with OpenAI's Images API, such as vLLM-Omni or SGLang-diffusion, by `base_url`."""
 
-    Parameters: ClassVar[type[BaseModel]] = ServerParameters
-    service: ClassVar[str] = "openai-server"
-    key_variable: ClassVar[str] = ""
-    key_required: ClassVar[bool] = False
+    Parameters = ServerParameters
+    name = "openai-server"
+    key_required = False
 
     def __init__(self, parameters: ServerParameters) -> None:
         self._revision = parameters.revision
@@ -204,10 +201,6 @@ class ImageServer(_Images):
         return {**size, "seed": call.seed, "n": 1, "response_format": "b64_json"}
 
 
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def _from_error(reply: Reply) -> Declined | CallFailed:
     # Other servers may have the error at the top level.
     error: Json = dig(reply.body, "error") or reply.body
@@ -216,18 +209,12 @@ def _from_error(reply: Reply) -> Declined | CallFailed:
     marks = {"inner_error.code": inner_code, "error.code": code}
     mark = next((f"{name} = {value}" for name, value in marks.items() if value in _REFUSALS), None)
     if mark:
-        categories = _filtered(dig(inner, "content_filter_results") or dig(error, "content_filter_results"))
+        results: Json = dig(inner, "content_filter_results") or dig(error, "content_filter_results") or ()
+        # The categories that Azure's filter names.
+        categories = sorted(name for name in results if dig(results, name, "filtered") is True)
         signal = f"{mark} ({', '.join(categories)})" if categories else mark
         return Declined(str(dig(error, "message") or signal), signal=signal)
-    failure = from_status(reply.status, reply.explanation, reply.headers)
-    return failure.as_fatal() if code in _FATAL else failure
-
-
-def _filtered(results: Json) -> list[str]:
-    """The categories that Azure's filter names."""
-    if not isinstance(results, dict):
-        return []
-    return sorted(name for name, result in cast("dict[str, Json]", results).items() if dig(result, "filtered") is True)
+    return reply.failure().as_fatal() if code in _FATAL else reply.failure()
 
 
 def _usage(reported: Json) -> Usage | None:

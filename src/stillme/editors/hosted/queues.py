@@ -10,17 +10,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from stillme.core.http.replies import CallFailed, Reply
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.editor import Call
-from stillme.editors.hosted.faults import CallFailed
-from stillme.editors.hosted.json_client import JsonClient, Reply
 from stillme.editors.hosted.queued import Mark, Queue, Queued, ResumingParameters
+
+if TYPE_CHECKING:
+    from stillme.core.http.client import Connection
 
 _FAL, _REPLICATE = catalogue.service("fal"), catalogue.service("replicate")
 _BFL, _DASHSCOPE = catalogue.service("bfl"), catalogue.service("dashscope")
@@ -68,10 +69,10 @@ class FalParameters(NamedFieldsParameters):
 class Fal(NamedFields):
     """Image editing models hosted by fal."""
 
-    Parameters: ClassVar[type[BaseModel]] = FalParameters
-    service: ClassVar[str] = "fal"
-    key_variable: ClassVar[str] = "FAL_KEY"
-    headers: ClassVar[Mapping[str, str]] = {"Authorization": "Key {key}"}
+    Parameters = FalParameters
+    name = "fal"
+    key_variable = "FAL_KEY"
+    headers = {"Authorization": "Key {key}"}
     queue = Queue(
         link="response_url",
         look="{job}/status",
@@ -87,8 +88,8 @@ class Fal(NamedFields):
         effective={"seed": "seed", "revised_prompt": "prompt"},
     )
 
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
-        return client.send("POST", f"/{self._named.model}", body=self._fields(call))
+    def _submit(self, connection: Connection, call: Call) -> Reply:
+        return connection.send("POST", f"/{self._named.model}", body=self._fields(call))
 
 
 class ReplicateParameters(NamedFieldsParameters):
@@ -101,9 +102,9 @@ class ReplicateParameters(NamedFieldsParameters):
 class Replicate(NamedFields):
     """Image editing models hosted by Replicate."""
 
-    Parameters: ClassVar[type[BaseModel]] = ReplicateParameters
-    service: ClassVar[str] = "replicate"
-    key_variable: ClassVar[str] = "REPLICATE_API_TOKEN"
+    Parameters = ReplicateParameters
+    name = "replicate"
+    key_variable = "REPLICATE_API_TOKEN"
     queue = Queue(
         job="/v1/predictions/{id}",
         waiting=("starting", "processing", "queued"),
@@ -116,12 +117,12 @@ class Replicate(NamedFields):
         effective={"id": "id", "model": "model", "version": "version"},
     )
 
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
+    def _submit(self, connection: Connection, call: Call) -> Reply:
         name, _, version = self._named.model.partition(":")
         fields = {"input": self._fields(call)}
         if version:
-            return client.send("POST", "/v1/predictions", body={**fields, "version": version})
-        return client.send("POST", f"/v1/models/{name}/predictions", body=fields)
+            return connection.send("POST", "/v1/predictions", body={**fields, "version": version})
+        return connection.send("POST", f"/v1/models/{name}/predictions", body=fields)
 
 
 class BflParameters(ResumingParameters):
@@ -138,11 +139,11 @@ class BflParameters(ResumingParameters):
 class Bfl(Queued):
     """FLUX models by Black Forest Labs."""
 
-    Parameters: ClassVar[type[BaseModel]] = BflParameters
-    service: ClassVar[str] = "bfl"
-    key_variable: ClassVar[str] = "BFL_API_KEY"
-    headers: ClassVar[Mapping[str, str]] = {"x-key": "{key}"}
-    reserved: ClassVar[frozenset[str]] = frozenset({"input_image", "prompt", "prompt_upsampling", "seed"})
+    Parameters = BflParameters
+    name = "bfl"
+    key_variable = "BFL_API_KEY"
+    headers = {"x-key": "{key}"}
+    reserved = frozenset({"input_image", "prompt", "prompt_upsampling", "seed"})
     queue = Queue(
         link="polling_url",
         job="/v1/get_result?id={id}",
@@ -164,7 +165,7 @@ class Bfl(Queued):
         super().__init__(parameters)
         self.capabilities = replace(self.capabilities, rewrites_prompt=parameters.prompt_upsampling)
 
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
+    def _submit(self, connection: Connection, call: Call) -> Reply:
         names = ["input_image", *(f"input_image_{number}" for number in range(2, len(call.pictures) + 1))]
         fields = {
             "prompt": call.instruction,
@@ -174,7 +175,7 @@ class Bfl(Queued):
             "prompt_upsampling": self._bfl.prompt_upsampling,
             **self._bfl.extra,
         }
-        return client.send("POST", f"/v1/{self._bfl.model}", body=fields)
+        return connection.send("POST", f"/v1/{self._bfl.model}", body=fields)
 
 
 class DashScopeParameters(ResumingParameters):
@@ -196,10 +197,10 @@ class DashScopeParameters(ResumingParameters):
 class DashScope(Queued):
     """Qwen image models by Alibaba Cloud Model Studio."""
 
-    Parameters: ClassVar[type[BaseModel]] = DashScopeParameters
-    service: ClassVar[str] = "dashscope"
-    key_variable: ClassVar[str] = "DASHSCOPE_API_KEY"
-    reserved: ClassVar[frozenset[str]] = frozenset({"n", "prompt_extend", "seed", "size"})
+    Parameters = DashScopeParameters
+    name = "dashscope"
+    key_variable = "DASHSCOPE_API_KEY"
+    reserved = frozenset({"n", "prompt_extend", "seed", "size"})
     queue = Queue(
         job="/tasks/{output.task_id}",
         state="output.task_status",
@@ -221,7 +222,7 @@ class DashScope(Queued):
         super().__init__(parameters)
         self.capabilities = replace(self.capabilities, rewrites_prompt=bool(parameters.prompt_extend))
 
-    def _submission(self, client: JsonClient, call: Call) -> Reply:
+    def _submit(self, connection: Connection, call: Call) -> Reply:
         length, limit = len(call.instruction), self._scope.max_characters
         if length > limit:
             raise CallFailed(
@@ -232,7 +233,7 @@ class DashScope(Queued):
         size = {"size": self._scope.size} if self._scope.size else {}
         more = {"n": 1, "seed": call.seed, "watermark": False, **rewriting, **size, **self._scope.extra}
         messages = [{"role": "user", "content": content}]
-        return client.send(
+        return connection.send(
             "POST",
             f"/services/aigc/{'image' if self._scope.as_task else 'multimodal'}-generation/generation",
             body={"model": self._scope.model, "input": {"messages": messages}, "parameters": more},

@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 
 from stillme.core.errors import StillmeError
 from stillme.core.http import event_loop
+from stillme.core.images.sending import EncodedImage
 from stillme.core.types import Json
-from stillme.judges.vlm.image_encoding import EncodedImage
 from stillme.judges.vlm.providers import ADAPTERS, Envelope, ProviderAdapter
 from stillme.judges.vlm.replies import Question
 from stillme.judges.vlm.settings import ModelSettings
@@ -159,7 +159,7 @@ async def _intercepted(settings: ModelSettings) -> Json:
         bodies.append(json.loads(request.content))
         return httpx2.Response(400, json={"error": {"message": "a dry run is not sent"}})
 
-    blank = EncodedImage(data=b"-", size=(1, 1))
+    blank = EncodedImage(data=b"-", mime="image/jpeg", size=(1, 1))
     async with _http(settings, httpx2.MockTransport(intercept)) as http:
         connection = Connection(settings, _adapter(settings).client(settings, "none", http), http, {})
         try:

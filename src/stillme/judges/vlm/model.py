@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 from stillme.core.errors import StillmeError, UnreadableImage
 from stillme.core.http import event_loop
+from stillme.core.images.sending import EncodedImage
 from stillme.core.throttle import RateLimiter, TooEarly
 from stillme.core.types import UNPRICED, Failed, ImageFile, Json
 from stillme.judges.vlm import prices
 from stillme.judges.vlm.connection import Connection, connect, dry_run
-from stillme.judges.vlm.image_encoding import SHARED, EncodedImage, ImageEncoder
+from stillme.judges.vlm.image_encoding import SHARED, ImageEncoder
 from stillme.judges.vlm.keys import key_of
 from stillme.judges.vlm.reading import error_text, fault_of, read
 from stillme.judges.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply
