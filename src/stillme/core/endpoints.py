@@ -25,8 +25,20 @@ _VARIABLE = "env:"
 _SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key", "cookie", "x-auth-token"})
 
 
-class EndpointParameters(Parameters):
-    """Where to ask, with which words, and what a refusal looks like. How calls are made is not part of the key."""
+class CallParameters(Parameters):
+    """How calls are made, which is not part of the key."""
+
+    insecure_http: bool = Field(default=False, exclude=True)
+    """Send keys also over plain http to another machine."""
+    requests_per_minute: float | None = Field(default=None, gt=0, exclude=True)
+    concurrency: int = Field(default=4, ge=1, le=256, exclude=True)
+    """Calls at once."""
+    timeout: float = Field(default=300.0, gt=0, exclude=True)
+    """Seconds for one whole answer; for queued work, also the longest wait before a call ends."""
+
+
+class EndpointParameters(CallParameters):
+    """Where to ask, with which words, and what a refusal looks like."""
 
     url: str = Field(pattern=r"^https?://")
     method: Literal["POST", "PUT"] = "POST"
@@ -42,15 +54,8 @@ class EndpointParameters(Parameters):
     """The values that mark one; without any, every value but null, false, zero and an empty one."""
     refusal_message: str = ""
     """Path of the words that are kept with a refusal; by default the marking field itself."""
-    insecure_http: bool = Field(default=False, exclude=True)
-    """Whether `{env:…}` may be sent over plain http to another machine."""
     price: float | None = Field(default=None, ge=0, exclude=True)
     """US dollars of one answered call; by default 0 on this machine, elsewhere unknown."""
-    requests_per_minute: float | None = Field(default=None, gt=0, exclude=True)
-    concurrency: int = Field(default=4, ge=1, le=256, exclude=True)
-    """Calls at once."""
-    timeout: float = Field(default=300.0, gt=0, exclude=True)
-    """Seconds for one whole answer."""
 
     @property
     def marks(self) -> tuple[Mark, ...]:
@@ -62,16 +67,6 @@ class EndpointParameters(Parameters):
     def dollars(self) -> float | None:
         """Of one answered call; None if unknown."""
         return 0.0 if self.price is None and is_loopback(urlsplit(self.url).hostname or "") else self.price
-
-    def server(self) -> Server:
-        """The server, with its headers."""
-        return Server(
-            self.url,
-            self.headers,
-            timeout=self.timeout,
-            requests_per_minute=self.requests_per_minute,
-            insecure_http=self.insecure_http,
-        )
 
     def template_problems(self, known: Sequence[str], needed: Sequence[str], *more: Json) -> Iterator[str]:
         """Placeholders of the template, or of `more` beside it, that are unknown or missing."""
@@ -89,21 +84,13 @@ class Server:
     """
 
     def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        *,
-        timeout: float,
-        requests_per_minute: float | None,
-        insecure_http: bool,
-        key_required: bool = True,
+        self, url: str, headers: Mapping[str, str], settings: CallParameters, *, key_required: bool = True
     ) -> None:
         self.url, self.host = url, urlsplit(url).netloc
         self.token = ""
         """A secret that was received on the way, and must not be stored either."""
-        self._headers, self._timeout = dict(headers), timeout
-        self._insecure_http, self._key_required = insecure_http, key_required
-        self._limiter = RateLimiter(requests_per_minute)
+        self._headers, self._settings, self._key_required = dict(headers), settings, key_required
+        self._limiter = RateLimiter(settings.requests_per_minute)
         self._lock = threading.Lock()
         self._connections: dict[str, Connection] = {}
 
@@ -123,7 +110,8 @@ class Server:
         for name, text in self._headers.items():
             if name.lower() in _SECRET_HEADERS and not names_in(text):
                 yield f"`headers.{name}` would be stored as it is; put its value into a variable and write {{env:NAME}}"
-        yield from problems_of(self.url, key=variables[0] if variables else "", insecure_http=self._insecure_http)
+        key, insecure_http = next(iter(variables), ""), self._settings.insecure_http
+        yield from problems_of(self.url, key=key, insecure_http=insecure_http)
 
     def connected(self) -> Connection:
         """The connection, when it is this caller's turn; raises `CallFailed` if it may not be used, or not yet."""
@@ -167,5 +155,7 @@ class Server:
                 values = {f"{_VARIABLE}{name}": key_in(name) for name in self.variables}
                 sent = {name: text for name, text in self._headers.items() if names_in(text) <= values.keys()}
                 headers = {name: fill(text, values) for name, text in sent.items()} if url else {}
-                self._connections[url] = Connection(url, headers, timeout=self._timeout, follow_redirects=not url)
+                self._connections[url] = Connection(
+                    url, headers, timeout=self._settings.timeout, follow_redirects=not url
+                )
             return self._connections[url]

@@ -54,7 +54,8 @@ class CommandEditor(Editor):
 
     def notes(self, requests: Iterable[Request]) -> Iterator[str]:
         """That a new checkpoint would not be noticed, unless the audit names its revision."""
-        yield from revision_note(self._revision, "the program")
+        if not self._revision:
+            yield revision_note("the program")
 
     def expected_dollars(self) -> float:
         """The price that the audit gives."""

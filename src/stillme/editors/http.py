@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from stillme.core.endpoints import EndpointParameters
+from stillme.core.endpoints import EndpointParameters, Server
 from stillme.core.http.replies import CallFailed, Reply, Usage, origin_of, unexpected_answer
 from stillme.core.images.sending import EncodedImage
 from stillme.core.json_paths import follow, leaves
 from stillme.core.placeholders import fill_json, names_in
 from stillme.core.protocols import Capabilities, spec_of
-from stillme.core.types import Json, Portrait, Prompt, Request
+from stillme.core.types import Json, Portrait, Prompt
 from stillme.editors.hosted.catalogue import Price
 from stillme.editors.hosted.editor import Answer, Call
 from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
-from stillme.editors.revisions import revision_note
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -60,7 +59,7 @@ class HttpEditorParameters(EndpointParameters):
     """What a seed is worth; by default `best_effort` with {seed} in `template`, else `none`."""
 
 
-class HttpEditor(Queued):
+class HttpEditor(Queued[ResumingParameters]):
     """Any server that takes JSON or an upload form and returns a picture: by `url`, `template` and `picture`."""
 
     Parameters = HttpEditorParameters
@@ -81,7 +80,7 @@ class HttpEditor(Queued):
                 poll_seconds=parameters.poll_seconds,
             )
         )
-        self.server = parameters.server()
+        self.server = Server(parameters.url, parameters.headers, parameters)
         self.queue = Queue(
             look=parameters.status_url or "{job}",
             result=parameters.result_url,
@@ -113,10 +112,6 @@ class HttpEditor(Queued):
             if url and (origin_of(url) != self._settings.base_url or "{job}" not in url):
                 yield f"`{name}` must be at {self._settings.base_url}, where the keys go, and have {{job}} in it"
         yield from self.server.problems()
-
-    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
-        """That a new checkpoint would not be noticed, unless the audit names its revision."""
-        yield from revision_note(self._http.revision, self._http.url)
 
     def _ask(self, connection: Connection, call: Call) -> Answer:
         """The first answer is waited for alone: a wrong path is noticed after one paid call, not after several."""

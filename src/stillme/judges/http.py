@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from pydantic import Field
 
-from stillme.core.endpoints import EndpointParameters
+from stillme.core.endpoints import EndpointParameters, Server
 from stillme.core.http.replies import CallFailed, Declined, Reply, Usage
 from stillme.core.images.sending import encode_as_png
 from stillme.core.json_paths import follow
@@ -48,7 +48,7 @@ class HttpJudge(Judge):
     def __init__(self, parameters: HttpJudgeParameters) -> None:
         super().__init__(parameters)
         self._settings = parameters
-        self._server = parameters.server()
+        self._server = Server(parameters.url, parameters.headers, parameters)
         self.capabilities = JudgeCapabilities(
             kind=parameters.kind, axes=parameters.axes, concurrency=parameters.concurrency
         )

@@ -13,7 +13,7 @@ from tests.editors.hosted.further_providers import FURTHER, WORKFLOW
 from tests.editors.hosted.providers import PROVIDERS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "editors-hosted.md").read_text()
-KINDS = {"folder": Folder} | {provider.kind.service: provider.kind for provider in PROVIDERS + FURTHER}
+KINDS = {"folder": Folder} | {provider.kind.name: provider.kind for provider in PROVIDERS + FURTHER}
 
 
 def blocks(language: str) -> list[str]:

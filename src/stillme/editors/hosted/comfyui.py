@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 from urllib.parse import urlencode
@@ -25,12 +24,11 @@ from stillme.core.http.replies import CallFailed, Reply, unexpected_answer
 from stillme.core.images.sending import EncodedImage
 from stillme.core.json_paths import dig
 from stillme.core.placeholders import fill_json, names_in, unknown_names
-from stillme.core.types import Json, Portrait, Prompt, Request, digest
+from stillme.core.types import Json, Portrait, Prompt, digest
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price
 from stillme.editors.hosted.editor import Call, JobGone
 from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
-from stillme.editors.revisions import revision_note
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -56,7 +54,7 @@ class ComfyUIParameters(ResumingParameters):
     """Zero by default: the server is one's own."""
 
 
-class ComfyUI(Queued):
+class ComfyUI(Queued[ComfyUIParameters]):
     """A workflow of your own on a ComfyUI server."""
 
     Parameters = ComfyUIParameters
@@ -66,16 +64,16 @@ class ComfyUI(Queued):
     queue = Queue(job="{prompt_id}", look="/history/{job}", waiting=(None,), done=("success",))
 
     def __init__(self, parameters: ComfyUIParameters) -> None:
-        self._comfy = parameters
         super().__init__(parameters)
-        self._workflow = Workflow.read(parameters.path(parameters.workflow))
-        self.spec = replace(
-            self.spec, parameters={**self.spec.parameters, "workflow_content": digest(self._workflow.nodes)}
-        )
+        nodes = self._nodes = _workflow(parameters.path(parameters.workflow))
+        self._names = names_in(nodes)
+        self._sources = sorted(name for name in self._names if name.startswith("source"))
+        self._saving = next((number for number, node in nodes.items() if "output" in names_in(node)), "")
+        self.spec = replace(self.spec, parameters={**self.spec.parameters, "workflow_content": digest(nodes)})
         self.capabilities = replace(
             self.capabilities,
-            inputs=parameters.inputs or max(1, len(self._workflow.sources)),
-            seed="best_effort" if "seed" in self._workflow.placeholders else "none",
+            inputs=parameters.inputs or max(1, len(self._sources)),
+            seed="best_effort" if "seed" in self._names else "none",
             can_refuse=False,
         )
 
@@ -83,16 +81,12 @@ class ComfyUI(Queued):
         """Also placeholders that the workflow lacks, and those that are unknown."""
         yield from super().problems(portraits, prompts)
         for name in _REQUIRED:
-            if name not in self._workflow.placeholders:
-                yield f"{self._comfy.workflow} has no `{{{name}}}`; write it as the value that the audit sets"
-        yield from unknown_names(self._comfy.workflow, dict(self._workflow.nodes), _PLACEHOLDERS)
-
-    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
-        """That a new checkpoint would not be noticed, unless the audit names its revision."""
-        yield from revision_note(self._comfy.revision, self._comfy.base_url)
+            if name not in self._names:
+                yield f"{self._settings.workflow} has no `{{{name}}}`; write it as the value that the audit sets"
+        yield from unknown_names(self._settings.workflow, self._nodes, _PLACEHOLDERS)
 
     def _submit(self, connection: Connection, call: Call) -> Reply:
-        sources = self._workflow.sources
+        sources = self._sources
         if len(sources) > len(call.pictures):
             raise CallFailed(
                 f"the workflow loads {len(sources)} portraits, the request has {len(call.pictures)}", retryable=False
@@ -105,8 +99,8 @@ class ComfyUI(Queued):
             # New for every job: ComfyUI does not run a node again whose inputs are the same.
             "output": f"stillme/{uuid4().hex}",
         }
-        nodes = fill_json(dict(self._workflow.nodes), values)
-        reply = connection.send("POST", "/prompt", body={**self._comfy.extra, "prompt": nodes})
+        nodes = fill_json(self._nodes, values)
+        reply = connection.send("POST", "/prompt", body={**self._settings.extra, "prompt": nodes})
         if reply.status >= 400 and (error := dig(reply.body, "error")):
             # The words of the nodes that are wrong.
             sentences = [
@@ -136,7 +130,7 @@ class ComfyUI(Queued):
         return _explained(dig(_entry(body), "status", "messages"))
 
     def _link(self, reply: Reply) -> Json:
-        file = dig(_entry(reply.require_json()), "outputs", self._workflow.output, "images", 0)
+        file = dig(_entry(reply.require_json()), "outputs", self._saving, "images", 0)
         return file and "/view?" + urlencode(
             {name: dig(file, name) or "" for name in ("filename", "subfolder", "type")}
         )
@@ -145,39 +139,15 @@ class ComfyUI(Queued):
         return self._repeated(lambda: connection.send("GET", link).require_success()).content
 
 
-class Workflow:
+def _workflow(file: Path) -> dict[str, Json]:
     """A workflow in API format: nodes by their number, some of whose inputs are placeholders."""
-
-    def __init__(self, nodes: Mapping[str, Json]) -> None:
-        self.nodes = nodes
-
-    @classmethod
-    def read(cls, file: Path) -> Workflow:
-        """The workflow of a file."""
-        try:
-            nodes: Json = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StillmeError(f"The workflow {file} cannot be read ({error}). Correct `workflow`.") from None
-        if not isinstance(nodes, dict) or not all(
-            dig(node, "class_type") for node in cast("dict[str, Json]", nodes).values()
-        ):
-            raise StillmeError(f"{file} is not in ComfyUI's API format. Use its menu: Workflow, Export (API).")
-        return cls(cast("dict[str, Json]", nodes))
-
-    @cached_property
-    def placeholders(self) -> frozenset[str]:
-        """The placeholders that occur."""
-        return names_in(dict(self.nodes))
-
-    @property
-    def sources(self) -> list[str]:
-        """The placeholders for portraits, in their order."""
-        return sorted(name for name in self.placeholders if name.startswith("source"))
-
-    @property
-    def output(self) -> str:
-        """The number of the node that saves the result."""
-        return next((number for number, node in self.nodes.items() if "output" in names_in(node)), "")
+    try:
+        nodes: Json = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StillmeError(f"The workflow {file} cannot be read ({error}). Correct `workflow`.") from None
+    if not isinstance(nodes, dict) or not all(dig(node, "class_type") for node in _values(nodes)):
+        raise StillmeError(f"{file} is not in ComfyUI's API format. Use its menu: Workflow, Export (API).")
+    return cast("dict[str, Json]", nodes)
 
 
 def _uploaded(connection: Connection, picture: EncodedImage) -> str:

@@ -8,23 +8,24 @@ import itertools
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field
 
 from stillme.core import images
-from stillme.core.endpoints import Server
+from stillme.core.endpoints import CallParameters, Server
 from stillme.core.errors import UnreadableImage
 from stillme.core.http.replies import CallFailed, Declined, Reply, Usage, is_temporary, unexpected_answer
 from stillme.core.images.sending import EncodedImage, encode_for_upload
-from stillme.core.protocols import Capabilities, Editor, Needs, Parameters
+from stillme.core.protocols import Capabilities, Editor, Needs
 from stillme.core.redaction import shortened
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import Price, dollars
+from stillme.editors.revisions import revision_note
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -37,7 +38,7 @@ LONGEST_PAUSE = 10.0
 """Seconds; who says to come back later than that is left in peace, and the worker is free for something else."""
 
 
-class HostedParameters(Parameters):
+class HostedParameters(CallParameters):
     """Settings of every hosted editor. Those that cannot change a picture are not part of the key."""
 
     model: str = Field(min_length=1)
@@ -49,17 +50,10 @@ class HostedParameters(Parameters):
     """How many portraits a request may carry, for a model that the catalogue does not list."""
     price: Price | None = Field(default=None, exclude=True)
     """The model's prices, if the catalogue lacks them or is out of date."""
-    requests_per_minute: float | None = Field(default=None, gt=0, exclude=True)
-    concurrency: int = Field(default=4, ge=1, le=256, exclude=True)
-    """Calls at once."""
-    timeout: float = Field(default=300.0, gt=0, exclude=True)
-    """Seconds for one whole answer; for queued work, also the longest wait before a call ends."""
     key_variable: str | None = Field(
         default=None, validation_alias=AliasChoices("key_variable", "api_key_env"), exclude=True
     )
     """The environment variable that holds the key, if not the provider's usual one; "" for a server without keys."""
-    insecure_http: bool = Field(default=False, exclude=True)
-    """Send the key also over plain http to a public address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +84,10 @@ class JobGone(CallFailed):
 
 
 T = TypeVar("T")
+P = TypeVar("P", bound=HostedParameters)
 
 
-class Hosted(Editor, ABC):
+class Hosted(Editor, ABC, Generic[P]):
     """An editor behind an API. A subclass implements `_ask`.
 
     `_ask` returns an `Answer`, or raises `Declined` or `CallFailed`, each with the `Usage` that was charged. Texts and
@@ -109,13 +104,15 @@ class Hosted(Editor, ABC):
     reserved: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
     """Fields that `extra` must not set: the experiment decides them."""
     seed: ClassVar[Literal["best_effort", "none"]] = "best_effort"
+    rewriting: ClassVar[str] = ""
+    """The parameter that lets the service rewrite the instruction."""
 
     def __init_subclass__(cls) -> None:
         if "needs" not in vars(cls):
             variables = (cls.key_variable,) if cls.key_variable else ()
             cls.needs = Needs(modules=("httpx2",), extra="hosted", variables=variables)
 
-    def __init__(self, parameters: HostedParameters) -> None:
+    def __init__(self, parameters: P) -> None:
         super().__init__(parameters)
         self._settings = parameters
         self.facts = catalogue.service(self.name).facts(parameters.model)
@@ -125,6 +122,7 @@ class Hosted(Editor, ABC):
             seed=self.seed,
             size="any",
             can_refuse=True,
+            rewrites_prompt=bool(self.rewriting and getattr(parameters, self.rewriting)),
         )
         self.server = self._server_at(parameters.base_url)
         self._poll_seconds = 0.5
@@ -133,14 +131,8 @@ class Hosted(Editor, ABC):
         settings = self._settings
         variable = self.key_variable if settings.key_variable is None else settings.key_variable
         headers = {name: text.replace("{key}", f"{{env:{variable}}}") for name, text in self.headers.items()}
-        return Server(
-            url,
-            headers if variable else {},
-            timeout=settings.timeout,
-            requests_per_minute=settings.requests_per_minute,
-            insecure_http=settings.insecure_http,
-            key_required=self.key_required or bool(settings.key_variable),
-        )
+        required = self.key_required or bool(settings.key_variable)
+        return Server(url, headers if variable else {}, settings, key_required=required)
 
     @abstractmethod
     def _ask(self, connection: Connection, call: Call) -> Answer:
@@ -159,6 +151,11 @@ class Hosted(Editor, ABC):
         for name in sorted(self._reserved() & self._settings.extra.keys()):
             yield f"`extra.{name}` would override what the audit sets; remove it"
         yield from self.server.problems()
+
+    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
+        """Of a server of the user's own: that a new checkpoint would not be noticed, unless its revision is named."""
+        if self.spec.parameters.get("revision") == "":
+            yield revision_note(self.server.url)
 
     @property
     def provider(self) -> str:
@@ -268,12 +265,12 @@ class Hosted(Editor, ABC):
             return self._repeated(fetched, between=renew)
         except JobGone:
             raise
-        except CallFailed as failure:
+        except CallFailed:
             if reply and reply.status < 300 and not _legible(reply.content):
                 return reply.content  # broken for good, not a page of words
             # Who keeps the picture is not the provider: none of its statuses concerns the account.
             if reply and renewed is None and not is_temporary(reply.status):
-                raise JobGone(f"the picture is not there ({failure.failed.error})") from None
+                raise JobGone(f"the picture is not there ({reply.status}: {reply.text[:200] or 'empty'})") from None
             raise
 
     def _repeated(

@@ -12,12 +12,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import Field
 
 from stillme.core.http.replies import UNKNOWN, CallFailed, Declined, Usage, unexpected_answer
-from stillme.core.json_paths import dig, find
+from stillme.core.json_paths import count, dig, find
 from stillme.core.protocols import Needs
 from stillme.core.types import IN_WORDS, Json
 from stillme.editors.hosted import catalogue
@@ -71,7 +71,10 @@ class VertexParameters(GeminiParameters):
     location: str = "global"
 
 
-class Gemini(Hosted):
+G = TypeVar("G", bound=GeminiParameters)
+
+
+class Gemini(Hosted[G]):
     """Google's Gemini image models."""
 
     Parameters = GeminiParameters
@@ -80,21 +83,17 @@ class Gemini(Hosted):
     headers = {"x-goog-api-key": "{key}"}
     reserved = frozenset({"contents", "model"})
 
-    def __init__(self, parameters: GeminiParameters) -> None:
-        self._gemini = parameters
-        super().__init__(parameters)
-
     def _place(self) -> tuple[str, Mapping[str, str]]:
         """The model's path, and headers that each request needs."""
-        return f"/v1/models/{self._gemini.model}", {}
+        return f"/v1/models/{self._settings.model}", {}
 
     def _expected_usage(self) -> Usage:
-        tokens = self.facts.image_tokens.get(self._gemini.image_size or "1K", 0)
+        tokens = self.facts.image_tokens.get(self._settings.image_size or "1K", 0)
         return replace(super()._expected_usage(), input_image=self.facts.portrait_tokens, output_image=tokens)
 
     def _ask(self, connection: Connection, call: Call) -> Answer:
         place, headers = self._place()
-        fields = {**self._fields(call), **self._gemini.extra}
+        fields = {**self._fields(call), **self._settings.extra}
         reply = connection.send("POST", f"{place}:generateContent", body=fields, headers=headers)
         if reply.status == 400 and _HOPELESS.search(reply.text):
             raise reply.failure().as_fatal()
@@ -102,7 +101,7 @@ class Gemini(Hosted):
 
     def _fields(self, call: Call) -> dict[str, Json]:
         pictures = [{"inlineData": {"mimeType": picture.mime, "data": picture.base64}} for picture in call.pictures]
-        asked = {"aspectRatio": self._gemini.aspect_ratio, "imageSize": self._gemini.image_size}
+        asked = {"aspectRatio": self._settings.aspect_ratio, "imageSize": self._settings.image_size}
         size = {name: value for name, value in asked.items() if value}
         return {
             "contents": [{"role": "user", "parts": [*pictures, {"text": call.instruction}]}],
@@ -116,7 +115,7 @@ class Gemini(Hosted):
         }
 
 
-class Vertex(Gemini):
+class Vertex(Gemini[VertexParameters]):
     """Google's Gemini image models on Vertex AI."""
 
     Parameters = VertexParameters
@@ -125,7 +124,6 @@ class Vertex(Gemini):
     key_required = False
 
     def __init__(self, parameters: VertexParameters) -> None:
-        self._vertex = parameters
         self._credentials: Credentials | None = None
         self._refreshing = threading.Lock()
         super().__init__(parameters)
@@ -144,13 +142,13 @@ class Vertex(Gemini):
         with self._refreshing:
             if self._credentials is None:
                 self._credentials, self._project = _credentials()
-            project = self._vertex.project or self._project
+            project = self._settings.project or self._project
             if not project:
                 raise CallFailed("no Google Cloud project: set `project` in the audit", fatal=True)
             self.server.token = _token(self._credentials)
-        place = f"/v1beta1/projects/{project}/locations/{self._vertex.location}"
+        place = f"/v1beta1/projects/{project}/locations/{self._settings.location}"
         headers = {"Authorization": f"Bearer {self.server.token}"}
-        return f"{place}/publishers/google/models/{self._vertex.model}", headers
+        return f"{place}/publishers/google/models/{self._settings.model}", headers
 
 
 def _token(credentials: Credentials) -> str:
@@ -228,17 +226,13 @@ def _image(parts: Sequence[Json]) -> bytes | None:
 
 def _usage(metadata: Json) -> Usage:
     image_in, image_out = (
-        sum(_count(dig(entry, "tokenCount")) for entry in find(metadata, path) if dig(entry, "modality") == "IMAGE")
+        sum(count(entry, "tokenCount") for entry in find(metadata, path) if dig(entry, "modality") == "IMAGE")
         for path in ("promptTokensDetails.*", "candidatesTokensDetails.*")
     )
-    written = max(0, _count(dig(metadata, "candidatesTokenCount")) - image_out)
+    written = max(0, count(metadata, "candidatesTokenCount") - image_out)
     return Usage(
-        input_text=max(0, _count(dig(metadata, "promptTokenCount")) - image_in),
+        input_text=max(0, count(metadata, "promptTokenCount") - image_in),
         input_image=image_in,
-        output_text=written + _count(dig(metadata, "thoughtsTokenCount")),
+        output_text=written + count(metadata, "thoughtsTokenCount"),
         output_image=image_out,
     )
-
-
-def _count(value: Json) -> int:
-    return value if isinstance(value, int) else 0

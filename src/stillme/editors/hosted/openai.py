@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field
 
 from stillme.core.http.replies import UNKNOWN, CallFailed, Declined, Reply, Usage, unexpected_answer
-from stillme.core.json_paths import dig
-from stillme.core.types import Json, Request
+from stillme.core.json_paths import count, dig
+from stillme.core.types import Json
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters, JobGone, from_base64
-from stillme.editors.revisions import revision_note
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -88,7 +87,11 @@ class ServerParameters(ImagesParameters):
     """Which checkpoint is behind the address; change it when another one is, and edits are made again."""
 
 
-class _Images(Hosted):
+ImagesP = TypeVar("ImagesP", bound=ImagesParameters)
+OpenAIP = TypeVar("OpenAIP", bound=OpenAIParameters)
+
+
+class _Images(Hosted[ImagesP]):
     """The Images API."""
 
     @abstractmethod
@@ -126,7 +129,7 @@ class _Images(Hosted):
         return Answer(image=image, usage=usage, effective={name: value for name, value in details.items() if value})
 
 
-class OpenAIImages(_Images):
+class OpenAIImages(_Images[OpenAIP]):
     """OpenAI's image models over the Images API."""
 
     Parameters = OpenAIParameters
@@ -134,12 +137,8 @@ class OpenAIImages(_Images):
     key_variable = "OPENAI_API_KEY"
     seed = "none"
 
-    def __init__(self, parameters: OpenAIParameters) -> None:
-        self._images = parameters
-        super().__init__(parameters)
-
     def _exact_size(self) -> tuple[int, int] | None:
-        size = str(self._settings.extra.get("size") or self._images.size)
+        size = str(self._settings.extra.get("size") or self._settings.size)
         if size == "auto":
             return None
         width, height = size.split("x")
@@ -149,7 +148,7 @@ class OpenAIImages(_Images):
         by_quality = self.facts.image_tokens
         width, height = self._exact_size() or (1024, 1024)
         # What `auto` will choose is not known: the dearest.
-        quality = str(self._settings.extra.get("quality") or self._images.quality)
+        quality = str(self._settings.extra.get("quality") or self._settings.quality)
         tokens = by_quality.get(quality, max(by_quality.values(), default=0))
         return replace(
             super()._expected_usage(),
@@ -162,7 +161,7 @@ class OpenAIImages(_Images):
         return {**self._settings.model_dump(include=names, exclude_none=True), "output_format": "png"}
 
 
-class AzureImages(OpenAIImages):
+class AzureImages(OpenAIImages[AzureParameters]):
     """OpenAI's image models in an Azure resource."""
 
     Parameters = AzureParameters
@@ -170,31 +169,20 @@ class AzureImages(OpenAIImages):
     key_variable = "AZURE_OPENAI_API_KEY"
     headers = {"api-key": "{key}"}
 
-    def __init__(self, parameters: AzureParameters) -> None:
-        self._version = parameters.api_version
-        super().__init__(parameters)
-
     def _path(self) -> str:
-        if self._version == "v1":
+        version = self._settings.api_version
+        if version == "v1":
             return "/openai/v1/images/edits"
-        place = "v1" if self._version == "preview" else f"deployments/{self._settings.model}"
-        return f"/openai/{place}/images/edits?api-version={self._version}"
+        place = "v1" if version == "preview" else f"deployments/{self._settings.model}"
+        return f"/openai/{place}/images/edits?api-version={version}"
 
 
-class ImageServer(_Images):
+class ImageServer(_Images[ServerParameters]):
     """A server with OpenAI's Images API, such as vLLM-Omni or SGLang-diffusion, by `base_url`."""
 
     Parameters = ServerParameters
     name = "openai-server"
     key_required = False
-
-    def __init__(self, parameters: ServerParameters) -> None:
-        self._revision = parameters.revision
-        super().__init__(parameters)
-
-    def notes(self, requests: Iterable[Request]) -> Iterator[str]:
-        """That a new checkpoint would not be noticed, unless the audit names its revision."""
-        yield from revision_note(self._revision, self._settings.base_url)
 
     def _fields(self, call: Call) -> Mapping[str, Any]:
         size = self._settings.model_dump(include={"size"})
@@ -218,16 +206,12 @@ def _from_error(reply: Reply) -> Declined | CallFailed:
 
 
 def _usage(reported: Json) -> Usage | None:
-    def count(*path: str) -> int:
-        tokens = dig(reported, *path)
-        return tokens if isinstance(tokens, int) else 0
-
     if not isinstance(reported, dict):
         return None
-    written = count("output_tokens_details", "text_tokens")
+    written = count(reported, "output_tokens_details", "text_tokens")
     return Usage(
-        input_text=count("input_tokens_details", "text_tokens"),
-        input_image=count("input_tokens_details", "image_tokens"),
+        input_text=count(reported, "input_tokens_details", "text_tokens"),
+        input_image=count(reported, "input_tokens_details", "image_tokens"),
         output_text=written,
-        output_image=max(0, count("output_tokens") - written),
+        output_image=max(0, count(reported, "output_tokens") - written),
     )

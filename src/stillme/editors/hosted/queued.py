@@ -8,7 +8,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import Field
@@ -91,7 +91,10 @@ class JobsInMemory:
     answered = end
 
 
-class Queued(Hosted):
+P = TypeVar("P", bound=ResumingParameters)
+
+
+class Queued(Hosted[P]):
     """An editor whose provider accepts work now and gives the picture later, by a `Queue`.
 
     A subclass implements `_submit`, which sends the work. The job's address is remembered before the wait, and
@@ -101,7 +104,7 @@ class Queued(Hosted):
 
     queue: Queue
 
-    def __init__(self, parameters: ResumingParameters) -> None:
+    def __init__(self, parameters: P) -> None:
         super().__init__(parameters)
         self._poll_seconds = parameters.poll_seconds
         self._jobs: Jobs = JobsInMemory()

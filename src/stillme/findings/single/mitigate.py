@@ -15,7 +15,7 @@ from stillme.core import images, registry
 from stillme.core.errors import StillmeError, UnknownName
 from stillme.core.files import write_whole
 from stillme.core.protocols import Editor
-from stillme.core.throttle import patiently
+from stillme.core.throttle import call_with_retry
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Json, Portrait, Prompt, Refused, Request
 from stillme.findings.single.settings import settings_by_name
 from stillme.mitigation import (
@@ -106,7 +106,7 @@ def describe(image: Path, extractors: Mapping[str, Extractor]) -> Description:
     said: list[tuple[str, Extraction]] = []
     for name, extractor in extractors.items():
         try:
-            said.append((name, patiently(partial(extractor.extract, file), _failure)))
+            said.append((name, call_with_retry(partial(extractor.extract, file), _failure)))
         finally:
             extractor.close()
     return Description(portrait=str(image), said=said, prompt=merge(said))
@@ -156,7 +156,7 @@ def mitigate(job: MitigationJob, extractors: Mapping[str, Extractor]) -> Mitigat
         instruction = combined(job.prompt, description.prompt.sentence, job.position)
         request = _request(job, editor, instruction)
         _check_request(job, editor, request)
-        outcome = patiently(lambda: next(iter(editor.edit([request]))), _failure)
+        outcome = call_with_retry(lambda: next(iter(editor.edit([request]))), _failure)
         return Mitigated(description=description, instruction=instruction, outcome=outcome)
     finally:
         editor.close()
