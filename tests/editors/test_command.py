@@ -25,7 +25,7 @@ from stillme.core.errors import InvalidAudit
 from stillme.core.protocols import Editor
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Refused, Request
 from stillme.editors.command import CommandEditor, EditorCommandParameters
-from stillme.plugins.testing import PROMPTS, check_editor
+from stillme.plugins.testing import PROMPTS, check_plugin
 from stillme.portraits.synthetic import portraits
 
 NEGATIVE = """
@@ -68,7 +68,7 @@ def failure(editor: CommandEditor, **what: Any) -> Failed:
 def test_a_program_conforms(tmp_path: Path):
     (tmp_path / "edit.py").write_text(NEGATIVE)
     run = [sys.executable, str(tmp_path / "edit.py"), *PLACES]
-    check_editor(CommandEditor, portraits()[:2], {"run": run, "seed": "exact", "concurrency": 2})
+    check_plugin(CommandEditor, portraits()[:2], {"run": run, "seed": "exact", "concurrency": 2})
     assert isinstance(editor(tmp_path, NEGATIVE), Editor)
 
 

@@ -19,7 +19,7 @@ from stillme.core.errors import InvalidAudit, InvalidParameters, Refusal
 from stillme.core.protocols import Editor
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, ImageFile, Prompt, Refused, Request
 from stillme.editors.function import FunctionEditor
-from stillme.plugins.testing import check_editor
+from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
 from stillme.runs.store import Store
 
@@ -55,7 +55,7 @@ def outcome(function: Callable[..., Any], *, people: int = 1, **settings: Any) -
 
 def test_a_function_conforms(tmp_path: Path):
     (tmp_path / FILE).write_text(GREY)
-    check_editor(FunctionEditor, portraits()[:2], {"function": f"{tmp_path / FILE}:edit", "seed": "exact"})
+    check_plugin(FunctionEditor, portraits()[:2], {"function": f"{tmp_path / FILE}:edit", "seed": "exact"})
     assert isinstance(FunctionEditor.of(grey), Editor)
 
 

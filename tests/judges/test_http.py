@@ -12,7 +12,7 @@ import pytest
 from stillme.core import images
 from stillme.core.types import Abstained, Assessment, Failed, Pair, Prompt, Rated
 from stillme.judges.http import HttpJudge, HttpJudgeParameters
-from stillme.plugins.testing import check_judge
+from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 
@@ -52,7 +52,7 @@ def assessed(judge: HttpJudge) -> Assessment:
 
 
 def test_a_server_conforms(server: Loopback):
-    check_judge(HttpJudge, portraits()[:2], {"url": server.url, "template": TEMPLATE, "axes": AXES})
+    check_plugin(HttpJudge, portraits()[:2], {"url": server.url, "template": TEMPLATE, "axes": AXES})
     assert judge(server).provider == server.url.removeprefix("http://")
 
 
