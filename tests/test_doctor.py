@@ -14,7 +14,7 @@ from stillme.api.doctor import examine, tried_imports
 from stillme.api.python import catalogue, doctor
 from stillme.core import registry
 from stillme.core.errors import BrokenPlugin
-from stillme.core.protocols import Needs, Parameters
+from stillme.core.protocols import Editor
 from stillme.editors.diffusion import readiness
 from stillme.editors.diffusion.gpus import Gpu
 from stillme.editors.diffusion.traits import presets
@@ -43,11 +43,8 @@ def test_an_import_is_really_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     }
 
 
-class _Hostile:
+class _Hostile(Editor):
     """Raises wherever it can."""
-
-    Parameters = Parameters
-    needs = Needs()
 
     def __init__(self, parameters: Any) -> None:
         self.spec = SimpleNamespace(key="x")
@@ -60,8 +57,6 @@ class _Hostile:
         raise OSError("no driver")
 
     def edit(self, requests: Any) -> Any: ...
-
-    def close(self) -> None: ...
 
 
 @pytest.fixture

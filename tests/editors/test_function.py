@@ -169,7 +169,7 @@ def test_a_refusal_keeps_its_words_and_everything_else_raised_is_a_failure():
 def test_more_portraits_than_declared_and_unreadable_ones_fail_for_good():
     editor = FunctionEditor.of(grey)
     (crowd,) = editor.edit([request(editor, people=2)])
-    assert crowd == Failed(error="takes 1 portraits, not 2", retryable=False)
+    assert crowd == Failed(error="python takes 1 portrait, not 2", retryable=False)
     gone = replace(portraits()[0], image=ImageFile(path=Path("gone.png"), sha256="0" * 64))
     (missing,) = editor.edit([replace(request(editor), portraits=(gone,))])
     assert isinstance(missing, Failed)
