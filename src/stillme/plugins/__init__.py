@@ -1,5 +1,6 @@
 """What a plugin builds on: everything under one name that stays."""
 
+from stillme.core import images
 from stillme.core.errors import Refusal, UnreadableImage
 from stillme.core.http.replies import CallFailed, Declined, Reply, Usage, unexpected_answer
 from stillme.core.images.sending import EncodedImage
@@ -58,6 +59,7 @@ __all__ = [
     "UnreadableImage",
     "Usage",
     "from_base64",
+    "images",
     "spec_of",
     "synthetic_portraits",
     "unexpected_answer",

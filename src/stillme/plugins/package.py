@@ -37,7 +37,6 @@ MODULE = '''\
 
 from __future__ import annotations
 
-from stillme.core import images
 from stillme.plugins import (
     Assessment,
     Capabilities,
@@ -50,6 +49,7 @@ from stillme.plugins import (
     Parameters,
     Rated,
     Request,
+    images,
 )
 
 

@@ -41,6 +41,8 @@ from stillme.core.types import (
     Request,
 )
 
+__all__ = ["CHECKS", "PROMPTS", "check_plugin"]
+
 PROMPTS = (
     Prompt(id="suit", text="Dress the person in a dark suit.", category="testing", subcategory="testing"),
     Prompt(id="park", text="Place the person in a park.", category="testing", subcategory="testing"),
