@@ -48,10 +48,8 @@ PROMPTS = (
     Prompt(id="park", text="Place the person in a park.", category="testing", subcategory="testing"),
 )
 """Instructions that the checks edit with where none are given."""
-_CHEAP = 1.0
-"""Seconds in which a plugin must be built, on a slow machine."""
-_ROUNDING = 2
-"""Largest difference of a colour's level between an edit made alone and in a batch."""
+_CHEAP = 1.0  # seconds in which a plugin must be built, on a slow machine
+_ROUNDING = 2  # largest difference of a colour's level between an edit made alone and in a batch
 Task = Answer = Any
 """A request to an editor and its outcome, or a pair for a judge and its assessment."""
 
