@@ -129,7 +129,7 @@ def page() -> str:
             "",
             "## Plugin hooks",
             "",
-            "Base classes of `stillme.core.protocols`. A plugin overrides `edit_one` or `judge_one`, and what else it needs.",
+            "Base classes of `stillme.core.protocols`. A plugin overrides `edit_one` or `judge_one`, and more.",
             *hooks(),
             "",
             "## What a plugin builds on",

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from stillme.core.errors import UnknownName
 from stillme.core.types import Failed, ImageFile
-from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, model_named, prices
+from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, model_named
 from stillme.judges.vlm.image_encoding import EncodedImage, ImageEncoder
 from tests.editors.hosted.loopback import Says, serving
 from tests.vlm.conftest import KEY, ServedModel
@@ -306,10 +306,10 @@ def test_the_flex_tier_is_asked_for_and_costs_half(question: Question):
     assert asked.json["service_tier"] == "flex"
     assert isinstance(reply, Answered)
     assert reply.effective["service_tier"] == "flex"
-    full = prices.expected(given.model_copy(update={"service_tier": None}))
+    full = given.model_copy(update={"service_tier": None}).expected_dollars()
     assert full is not None
     assert reply.cost == pytest.approx(full / 2)
-    assert prices.expected(given) == pytest.approx(full / 2)
+    assert given.expected_dollars() == pytest.approx(full / 2)
 
 
 def test_the_price_of_the_audit_takes_precedence(serve: Serve, question: Question):

@@ -14,7 +14,7 @@ from stillme.core.types import MALFORMED, Abstained, Assessment, Failed, Pair, P
 from stillme.judges.questions import AXES, Form, form_of, missing_labels
 from stillme.judges.readings import ReadingForm
 from stillme.judges.settings import JudgeSettings, OpenSettings, settings_of
-from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models, prices
+from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models
 from stillme.judges.vlm.settings import KEYS, retired_on
 
 _VERSION = "1"
@@ -100,7 +100,7 @@ class ModelJudge(Judge):
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one question, by the price list and a typical number of tokens."""
-        return prices.expected(self.settings, pictures=1 if self._reading else 2)
+        return self.settings.expected_dollars(pictures=1 if self._reading else 2)
 
     def close(self) -> None:
         """Close the connections."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from stillme.core.protocols import Needs, spec_of
 from stillme.core.types import Failed, ImageFile, Json, digest
-from stillme.judges.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply, prices
+from stillme.judges.vlm import Answered, Malformed, ModelDeclined, ModelSettings, Question, Reply
 from stillme.judges.vlm.settings import retired_on
 from stillme.mitigation.features import DIMENSIONS, OPENING, Declined, Described, Extraction, Features, Unusable
 
@@ -95,7 +95,7 @@ class ModelExtractor:
 
     def expected_dollars(self) -> float | None:
         """The approximate cost of one description, by the price list and a typical number of tokens."""
-        return prices.expected(self._model.settings)
+        return self._model.settings.expected_dollars()
 
     def extract(self, image: ImageFile) -> Extraction:
         """Ask; after an answer with labels ask once more, with the reason."""

@@ -13,14 +13,10 @@ from stillme.core.http import event_loop
 from stillme.core.images.sending import EncodedImage
 from stillme.core.throttle import RateLimiter, TooEarly
 from stillme.core.types import UNPRICED, Failed, ImageFile, Json
-from stillme.judges.vlm import prices
-from stillme.judges.vlm.connection import Connection, connect, dry_run
+from stillme.judges.vlm.connection import ARRIVED, Connection, connect, dry_run
 from stillme.judges.vlm.image_encoding import SHARED, ImageEncoder
-from stillme.judges.vlm.keys import key_of
-from stillme.judges.vlm.reading import error_text, fault_of, read
-from stillme.judges.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply
+from stillme.judges.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply, error_text, fault_of, read
 from stillme.judges.vlm.settings import ModelSettings
-from stillme.judges.vlm.wire import ARRIVED
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -74,12 +70,12 @@ class Model:
         """The open connection; raises `StillmeError` for a missing key or a setting that would be ignored."""
         with self._lock:
             if self._connection is None:
-                self._connection = connect(self.settings, key_of(self.settings))
+                self._connection = connect(self.settings, self.settings.key)
             return self._connection
 
     def _reply(self, response: ModelResponse, prepared: PreparedQuestion, connection: Connection) -> Reply:
         """Read a response, with its cost and the settings that really applied."""
-        cost = prices.dollars(self.settings, response)
+        cost = _dollars(self.settings, response)
         effective = _effective(response, prepared, connection)
         if cost is None:
             effective["cost"] = "unknown"
@@ -89,7 +85,7 @@ class Model:
     def _unread(self, body: Json, error: Exception, prepared: PreparedQuestion, connection: Connection) -> Reply:
         """An answer that the official client cannot read: what the envelope says of it, with its cost."""
         text, asked, answered = connection.envelope.read(body)
-        cost = prices.of_tokens(self.settings, asked, answered) if asked and answered else None
+        cost = self.settings.dollars(asked, answered) if asked and answered else None
         effective: dict[str, Json] = {
             "server": _server(self.settings),
             "sent": dict(connection.sent),
@@ -164,6 +160,20 @@ def _effective(response: ModelResponse, prepared: PreparedQuestion, connection: 
     if response.provider_response_id:
         effective["response"] = response.provider_response_id
     return effective
+
+
+def _dollars(settings: ModelSettings, response: ModelResponse) -> float | None:
+    """What the call cost; None if unknown."""
+    used = response.usage
+    if not used.input_tokens or (response.text and not used.output_tokens):
+        # Nothing is asked or answered without tokens, so the server did not count them.
+        return None
+    if settings.price is not None or settings.provider == "openai-chat":
+        return settings.dollars(used.input_tokens, used.output_tokens)
+    try:
+        return float(response.cost().total_price)  # knows also cached and reasoning tokens
+    except (LookupError, ValueError, AssertionError):
+        return None
 
 
 def _server(settings: ModelSettings) -> str:
