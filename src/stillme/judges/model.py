@@ -13,12 +13,12 @@ from stillme.core.rubric.readings import reading_text
 from stillme.core.types import MALFORMED, Abstained, Assessment, Failed, Pair, Portrait, Prompt, Rating
 from stillme.judges.questions import AXES, Form, form_of, missing_labels
 from stillme.judges.readings import ReadingForm
-from stillme.judges.settings import JudgeSettings, OpenSettings, settings_of
-from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply, known_models
-from stillme.judges.vlm.settings import KEYS, retired_on
+from stillme.judges.settings import JudgeSettings, OpenSettings
+from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply
+from stillme.judges.vlm.settings import retired_on
 
 _VERSION = "1"
-_NEEDED = ("pydantic_ai", "genai_prices")
+NEEDED = ("pydantic_ai", "genai_prices")
 _SECOND_ANSWER = "\n\n--- asked again ---\n\n"
 
 
@@ -26,7 +26,7 @@ class ModelJudge(Judge):
     """A vision-language model behind the `Judge` protocol."""
 
     Parameters = JudgeSettings
-    needs = Needs(modules=_NEEDED, extra="judges")
+    needs = Needs(modules=NEEDED, extra="judges")
 
     def __init__(self, name: str, parameters: JudgeSettings) -> None:
         text = judging()
@@ -123,24 +123,6 @@ class Vlm(ModelJudge):
 
     def __init__(self, parameters: JudgeSettings) -> None:
         super().__init__("vlm", parameters)
-
-
-def preset_judge(title: str, name: str) -> type[ModelJudge]:
-    """The judge class of a preset. `title` is its name in `named.py`."""
-    entry = known_models()[name]
-    variables = (KEYS[entry["provider"]],) if entry["provider"] in KEYS else ()
-
-    class PresetJudge(ModelJudge):
-        Parameters = settings_of(title, name)
-        needs = Needs(modules=_NEEDED, extra="judges", variables=variables)
-
-        def __init__(self, parameters: JudgeSettings) -> None:
-            super().__init__(name, parameters)
-
-    PresetJudge.__doc__ = entry["summary"]
-    PresetJudge.__name__ = PresetJudge.__qualname__ = title
-    PresetJudge.__module__ = "stillme.judges.named"
-    return PresetJudge
 
 
 def _assessment(ratings: Mapping[str, Rating], reply: Answered | ModelDeclined | Malformed) -> Assessment:
