@@ -399,15 +399,15 @@ class _Loader:
         if self._ready:
             for sentence in judge.problems((), ()):
                 self._problem(location, f"{name}: {sentence}")
-        recipe = registry.Recipe(
+        recipe = registry.PluginRecipe(
             kind="judge", use=section.use, parameters=parameters, base=self._base, key=judge.spec.key
         )
         return NamedJudge(name=name, judge=judge, epochs=1, sentinel=SentinelSection(share=0), recipe=recipe)
 
     def _recipe(
         self, kind: registry.Buildable, section: EditorSection | JudgeSection, built: Editor | Judge
-    ) -> registry.Recipe:
-        return registry.Recipe(
+    ) -> registry.PluginRecipe:
+        return registry.PluginRecipe(
             kind=kind, use=section.use, parameters=section.parameters, base=self._base, key=built.spec.key
         )
 

@@ -28,7 +28,7 @@ from stillme.audit.grid import NOOP, Cell, Grid
 from stillme.audit.roles import Cast
 from stillme.audit.sampling import Sample
 from stillme.core.protocols import Editor, Judge, ValidityCard
-from stillme.core.registry import Recipe
+from stillme.core.registry import PluginRecipe
 from stillme.core.types import Arm, ImageFile, Json, Pair, Portrait, Prompt, Request, Spec, digest
 from stillme.judges.ensemble import primary_of
 from stillme.mitigation import NEEDS_FEATURES, Extractor, FeaturePrompt, NoFeaturePrompt, instruction
@@ -47,7 +47,7 @@ class NamedEditor:
     name: str
     editor: Editor
     seeds: tuple[int, ...]
-    recipe: Recipe | None = None
+    recipe: PluginRecipe | None = None
     """How to build it in another process; None for one that was built in Python."""
     time_limit: float | None = None
     """Seconds that one call may take, where audit.toml says."""
@@ -75,7 +75,7 @@ class NamedJudge:
     judge: Judge
     epochs: int
     sentinel: SentinelSection = field(default_factory=SentinelSection)
-    recipe: Recipe | None = None
+    recipe: PluginRecipe | None = None
     """As an editor's."""
     time_limit: float | None = None
 

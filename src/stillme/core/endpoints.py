@@ -77,7 +77,7 @@ class EndpointParameters(CallParameters):
                 yield f"`template` has no {{{name}}}; add it where the server expects it"
 
 
-class Server:
+class ApiServer:
     """One server for all threads: its keys, one rate limit, connections that are opened with the first call.
 
     Headers may hold `{env:NAME}`. A header whose key is not set is left out where `key_required` is false.

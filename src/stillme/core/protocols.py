@@ -208,7 +208,7 @@ class Editor(Plugin):
     def set_casts(self, casts: Sequence[tuple[Sequence[Portrait], Prompt]]) -> None:
         """The portraits of every request that role prompts make."""
 
-    def remember_in(self, jobs: Jobs) -> None:
+    def remember_in(self, jobs: AcceptedJobs) -> None:
         """Where a provider's queued work is remembered, which must be paid for once.
 
         A request whose job is open asks for that job instead of making another.
@@ -296,7 +296,7 @@ def expected_dollars(plugin: object) -> float | None:
         return None
 
 
-class Jobs(Protocol):
+class AcceptedJobs(Protocol):
     """Work that providers have accepted, by the request's key. Safe to use from any thread."""
 
     def open(self, key: str) -> str | None:

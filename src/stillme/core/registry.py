@@ -91,7 +91,7 @@ def plugin(kind: Kind, name: str) -> Registered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class PluginRecipe:
     """How to build an editor or judge anywhere: what audit.toml says of it, and the key that must come out."""
 
     kind: Buildable

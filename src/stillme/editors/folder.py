@@ -31,7 +31,7 @@ from stillme.core.files import sha256_of
 from stillme.core.protocols import Capabilities, Editor, Parameters, spec_of
 from stillme.core.types import Arm, Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
 from stillme.editors.file_names import Cell, NamePattern, files_below, names_of, same_but_for_case, stays_below
-from stillme.editors.manifest import Entry, Manifest
+from stillme.editors.manifest import Manifest, ManifestEntry
 
 _SHOWN = 3
 _PROMPTS = 5
@@ -199,7 +199,7 @@ class Folder(Editor):
         }
         return Edited(image=data, effective=effective)
 
-    def _entry(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> Entry | None:
+    def _entry(self, portraits: Sequence[Portrait], prompt: Prompt, arm: Arm, seed: int) -> ManifestEntry | None:
         if self._manifest is None:
             return None
         return self._manifest.entries.get((names_of(portraits), prompt.id, arm.value, seed))

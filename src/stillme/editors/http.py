@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from stillme.core.endpoints import EndpointParameters, Server
+from stillme.core.endpoints import ApiServer, EndpointParameters
 from stillme.core.http.replies import CallFailed, Reply, Usage, origin_of, unexpected_answer
 from stillme.core.images.sending import EncodedImage
 from stillme.core.json_paths import follow, leaves
 from stillme.core.placeholders import fill_json, names_in
 from stillme.core.protocols import Capabilities, spec_of
 from stillme.core.types import Json, Portrait, Prompt
-from stillme.editors.hosted.catalogue import Price
-from stillme.editors.hosted.editor import Answer, Call
+from stillme.editors.hosted.catalogue import ModelPrice
+from stillme.editors.hosted.editor import Call, HostedAnswer
 from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ class HttpEditor(Queued[ResumingParameters]):
             ResumingParameters(
                 model=urlsplit(parameters.url).netloc or "server",
                 base_url=origin_of(parameters.url),
-                price=None if price is None else Price(image=price),
+                price=None if price is None else ModelPrice(image=price),
                 timeout=parameters.timeout,
                 concurrency=parameters.concurrency,
                 poll_seconds=parameters.poll_seconds,
             )
         )
-        self.server = Server(parameters.url, parameters.headers, parameters)
+        self.server = ApiServer(parameters.url, parameters.headers, parameters)
         self.queue = Queue(
             look=parameters.status_url or "{job}",
             result=parameters.result_url,
@@ -113,7 +113,7 @@ class HttpEditor(Queued[ResumingParameters]):
                 yield f"`{name}` must be at {self._settings.base_url}, where the keys go, and have {{job}} in it"
         yield from self.server.problems()
 
-    def _ask(self, connection: Connection, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
         """The first answer is waited for alone: a wrong path is noticed after one paid call, not after several."""
         if self._has_answered:
             return super()._ask(connection, call)
@@ -141,7 +141,7 @@ class HttpEditor(Queued[ResumingParameters]):
         form = {name: str(value) for name, value in cast("dict[str, Json]", fields).items() if value is not None}
         return connection.send(self._http.method, self._http.url, files=files, form=form)
 
-    def _accepted(self, reply: Reply, call: Call) -> str | Answer:
+    def _accepted(self, reply: Reply, call: Call) -> str | HostedAnswer:
         if not self._http.job:
             return super()._accepted(reply, call)
         name = follow(reply.body, self._http.job)

@@ -66,7 +66,7 @@ class Rendered(Editor):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RenderedChange:
     """A render that differs from its subject's source in one parameter."""
 
     subject: str
@@ -75,10 +75,10 @@ class Change:
     file: str
 
 
-def changes(folder: Path) -> tuple[Change, ...]:
+def changes(folder: Path) -> tuple[RenderedChange, ...]:
     """Every change that the folder holds."""
     return tuple(
-        Change(subject=row["subject"], kind=_kind(row), amount=float(row["amount"]), file=row["changed_file"])
+        RenderedChange(subject=row["subject"], kind=_kind(row), amount=float(row["amount"]), file=row["changed_file"])
         for row in _rows(folder)
         if _kind(row)
     )

@@ -35,7 +35,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Parameters(protocols.Parameters):
+class InstrumentsParameters(protocols.Parameters):
     """What an audit may set."""
 
     cache: int = Field(default=64, ge=1, exclude=True)
@@ -45,10 +45,10 @@ class Parameters(protocols.Parameters):
 class Instruments(Judge):
     """Measures skin, identity, apparent age and gender presentation, and the size of the edit, offline."""
 
-    Parameters = Parameters
+    Parameters = InstrumentsParameters
 
-    def __init__(self, parameters: Parameters | None = None) -> None:
-        chosen = parameters or Parameters()
+    def __init__(self, parameters: InstrumentsParameters | None = None) -> None:
+        chosen = parameters or InstrumentsParameters()
         self.spec: Spec = spec_of("instruments", f"{VERSION}-{_fingerprint()}", chosen)
         self.capabilities = JudgeCapabilities(
             kind="instrument",

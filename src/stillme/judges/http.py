@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 
 from pydantic import Field
 
-from stillme.core.endpoints import EndpointParameters, Server
-from stillme.core.http.replies import CallFailed, Declined, Reply, Usage
+from stillme.core.endpoints import ApiServer, EndpointParameters
+from stillme.core.http.replies import CallDeclined, CallFailed, Reply, Usage
 from stillme.core.images.sending import encode_as_png
 from stillme.core.json_paths import follow
 from stillme.core.placeholders import fill_json
@@ -48,7 +48,7 @@ class HttpJudge(Judge):
     def __init__(self, parameters: HttpJudgeParameters) -> None:
         super().__init__(parameters)
         self._settings = parameters
-        self._server = Server(parameters.url, parameters.headers, parameters)
+        self._server = ApiServer(parameters.url, parameters.headers, parameters)
         self.capabilities = JudgeCapabilities(
             kind=parameters.kind, axes=parameters.axes, concurrency=parameters.concurrency
         )
@@ -81,7 +81,7 @@ class HttpJudge(Judge):
             reply = self._reply(pair)
             raw = self._server.redacted(reply.text)
             ratings = ratings_of(self._scores(reply), axes=self.capabilities.axes, prompt=pair.prompt, who="the server")
-        except Declined as declined:
+        except CallDeclined as declined:
             reason = Abstained(reason=self._server.redacted(declined.message) or NO_REASON)
             return self.alike(reason, **(self._charged if declined.usage.images else {}))
         except CallFailed as failure:
@@ -105,7 +105,7 @@ class HttpJudge(Judge):
         for mark in self._settings.marks:
             if mark.found(reply.body) is not None:
                 answered = Usage(images=1 if reply.status < 300 else 0)
-                raise Declined(mark.message(reply.body), signal=mark.path, usage=answered)
+                raise CallDeclined(mark.message(reply.body), signal=mark.path, usage=answered)
         return reply.require_success()
 
     @property

@@ -14,7 +14,7 @@ from stillme.core.types import MALFORMED, Abstained, Assessment, Failed, Pair, P
 from stillme.judges.questions import AXES, Form, form_of, missing_labels
 from stillme.judges.readings import ReadingForm
 from stillme.judges.settings import JudgeSettings, OpenSettings
-from stillme.judges.vlm import Answered, Malformed, Model, ModelDeclined, Question, Reply
+from stillme.judges.vlm import Malformed, Model, ModelAnswered, ModelDeclined, Question, Reply
 from stillme.judges.vlm.settings import retired_on
 
 _VERSION = "1"
@@ -80,7 +80,7 @@ class ModelJudge(Judge):
         """Turn a reply into ratings. Nothing is filled in: every axis is rated, abstained or failed."""
         form = self._form(pair)
         match reply:
-            case Answered(value=value):
+            case ModelAnswered(value=value):
                 return _assessment(form.ratings(value, swapped=self._swapped(pair)), reply)
             case ModelDeclined():
                 declined = Abstained(reason=f"{reply.kind}: {reply.reason}")
@@ -125,7 +125,7 @@ class Vlm(ModelJudge):
         super().__init__("vlm", parameters)
 
 
-def _assessment(ratings: Mapping[str, Rating], reply: Answered | ModelDeclined | Malformed) -> Assessment:
+def _assessment(ratings: Mapping[str, Rating], reply: ModelAnswered | ModelDeclined | Malformed) -> Assessment:
     raw = reply.raw if isinstance(reply, ModelDeclined) else reply.text
     if reply.earlier is not None:
         raw = f"{reply.earlier}{_SECOND_ANSWER}{raw or ''}"

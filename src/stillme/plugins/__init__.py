@@ -2,7 +2,7 @@
 
 from stillme.core import images
 from stillme.core.errors import Refusal, UnreadableImage
-from stillme.core.http.replies import CallFailed, Declined, Reply, Usage, unexpected_answer
+from stillme.core.http.replies import CallDeclined, CallFailed, Reply, Usage, unexpected_answer
 from stillme.core.images.sending import EncodedImage
 from stillme.core.protocols import Capabilities, Editor, Judge, JudgeCapabilities, Needs, Parameters, spec_of
 from stillme.core.types import (
@@ -21,33 +21,33 @@ from stillme.core.types import (
     Request,
     Spec,
 )
-from stillme.editors.hosted.catalogue import Price
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters, from_base64
+from stillme.editors.hosted.catalogue import ModelPrice
+from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, from_base64
 from stillme.portraits.synthetic import portraits as synthetic_portraits
 
 __all__ = [
     "Abstained",
-    "Answer",
     "Assessment",
     "Call",
+    "CallDeclined",
     "CallFailed",
     "Capabilities",
-    "Declined",
     "EditOutcome",
     "Edited",
     "Editor",
     "EncodedImage",
     "Failed",
     "Hosted",
+    "HostedAnswer",
     "HostedParameters",
     "ImageFile",
     "Judge",
     "JudgeCapabilities",
+    "ModelPrice",
     "Needs",
     "Pair",
     "Parameters",
     "Portrait",
-    "Price",
     "Prompt",
     "Rated",
     "Rating",

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar, cast
 from stillme.core import images
 from stillme.core.errors import PicturesUnreachable, UnreadableImage
 from stillme.core.protocols import Editor, Judge, expected_dollars
-from stillme.core.registry import Recipe
+from stillme.core.registry import PluginRecipe
 from stillme.core.types import (
     IN_WORDS,
     UNPRICED,
@@ -153,7 +153,7 @@ class JudgeWorker:
 class WorkerSpec:
     """Everything a worker in another process or on another machine needs; can be pickled."""
 
-    recipe: Recipe
+    recipe: PluginRecipe
     pictures: PicturePlace
     """Where pictures are kept: in the run's own folder, on a shared file system, or in an object store."""
     jobs: Path

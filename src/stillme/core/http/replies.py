@@ -57,7 +57,7 @@ UNKNOWN = Usage(unknown=True)
 """Of a call that the provider has accepted, or may have, and that cannot be followed."""
 
 
-class Declined(Exception):
+class CallDeclined(Exception):
     """The provider marked the request or its result as a policy violation."""
 
     def __init__(self, message: str, *, signal: str, usage: Usage | None = None) -> None:

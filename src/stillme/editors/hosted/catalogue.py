@@ -15,7 +15,7 @@ from stillme.core.http.replies import Usage
 from stillme.core.protocols import Parameters
 
 
-class Price(Parameters):
+class ModelPrice(Parameters):
     """A model's prices in US dollars; 0 for what is not charged."""
 
     input_text: float = Field(default=0.0, ge=0)
@@ -49,7 +49,7 @@ class Facts(Parameters):
     """Parameters that this model rejects."""
     choices: Mapping[str, tuple[str, ...]] = {}
     """Parameters with a closed set of values."""
-    price: Price | None = None
+    price: ModelPrice | None = None
     image_tokens: Mapping[str, int] = {}
     """Output tokens of a picture, as a guide: by `quality` for 1024×1024 pixels, or by `image_size`."""
     portrait_tokens: int = 0
@@ -72,7 +72,7 @@ class Service(Parameters):
         return known.model_copy(update=inherited)
 
 
-def dollars(price: Price | None, usage: Usage) -> float | None:
+def dollars(price: ModelPrice | None, usage: Usage) -> float | None:
     """What the call cost; None if unknown."""
     if price is None or usage.unknown or (price.by_tokens and not usage.tokens):
         return None

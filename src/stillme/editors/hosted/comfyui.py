@@ -26,7 +26,7 @@ from stillme.core.json_paths import dig
 from stillme.core.placeholders import fill_json, names_in, unknown_names
 from stillme.core.types import Json, Portrait, Prompt, digest
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Price
+from stillme.editors.hosted.catalogue import ModelPrice
 from stillme.editors.hosted.editor import Call, JobGone
 from stillme.editors.hosted.queued import Queue, Queued, ResumingParameters
 
@@ -50,7 +50,7 @@ class ComfyUIParameters(ResumingParameters):
     base_url: str = _KNOWN.base_url
     revision: str = ""
     """Which checkpoint is behind the address; change it when another one is, and edits are made again."""
-    price: Price | None = Field(default=Price(), exclude=True)
+    price: ModelPrice | None = Field(default=ModelPrice(), exclude=True)
     """Zero by default: the server is one's own."""
 
 

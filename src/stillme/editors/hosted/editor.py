@@ -16,15 +16,15 @@ from urllib.parse import urlsplit
 from pydantic import AliasChoices, Field
 
 from stillme.core import images
-from stillme.core.endpoints import CallParameters, Server
+from stillme.core.endpoints import ApiServer, CallParameters
 from stillme.core.errors import UnreadableImage
-from stillme.core.http.replies import CallFailed, Declined, Reply, Usage, is_temporary, unexpected_answer
+from stillme.core.http.replies import CallDeclined, CallFailed, Reply, Usage, is_temporary, unexpected_answer
 from stillme.core.images.sending import EncodedImage, encode_for_upload
 from stillme.core.protocols import Capabilities, Editor, Needs
 from stillme.core.redaction import shortened
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.catalogue import Price, dollars
+from stillme.editors.hosted.catalogue import ModelPrice, dollars
 from stillme.editors.revisions import revision_note
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class HostedParameters(CallParameters):
 
     inputs: int | None = Field(default=None, ge=1, exclude=True)
     """How many portraits a request may carry, for a model that the catalogue does not list."""
-    price: Price | None = Field(default=None, exclude=True)
+    price: ModelPrice | None = Field(default=None, exclude=True)
     """The model's prices, if the catalogue lacks them or is out of date."""
     key_variable: str | None = Field(
         default=None, validation_alias=AliasChoices("key_variable", "api_key_env"), exclude=True
@@ -68,7 +68,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HostedAnswer:
     """The provider returned an image."""
 
     image: bytes
@@ -90,7 +90,7 @@ P = TypeVar("P", bound=HostedParameters)
 class Hosted(Editor, ABC, Generic[P]):
     """An editor behind an API. A subclass implements `_ask`.
 
-    `_ask` returns an `Answer`, or raises `Declined` or `CallFailed`, each with the `Usage` that was charged. Texts and
+    `_ask` returns an `HostedAnswer`, or raises `CallDeclined` or `CallFailed`, each with the `Usage` that was charged. Texts and
     effective parameters are redacted and pictures are decoded here, for all providers alike. `name` is also its section
     in the catalogue.
     """
@@ -127,16 +127,16 @@ class Hosted(Editor, ABC, Generic[P]):
         self.server = self._server_at(parameters.base_url)
         self._poll_seconds = 0.5
 
-    def _server_at(self, url: str) -> Server:
+    def _server_at(self, url: str) -> ApiServer:
         settings = self._settings
         variable = self.key_variable if settings.key_variable is None else settings.key_variable
         headers = {name: text.replace("{key}", f"{{env:{variable}}}") for name, text in self.headers.items()}
         required = self.key_required or bool(settings.key_variable)
-        return Server(url, headers if variable else {}, settings, key_required=required)
+        return ApiServer(url, headers if variable else {}, settings, key_required=required)
 
     @abstractmethod
-    def _ask(self, connection: Connection, call: Call) -> Answer:
-        """Make one edit; raise `Declined` or `CallFailed` otherwise."""
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
+        """Make one edit; raise `CallDeclined` or `CallFailed` otherwise."""
 
     def problems(self, portraits: Sequence[Portrait], prompts: Sequence[Prompt]) -> Iterator[str]:
         """Settings that this model is known to reject, and extra fields that would change the experiment."""
@@ -179,7 +179,7 @@ class Hosted(Editor, ABC, Generic[P]):
         """Forget queued work that gives no picture. Nothing to do for providers that answer at once."""
 
     @property
-    def _price(self) -> Price | None:
+    def _price(self) -> ModelPrice | None:
         return self._settings.price or self.facts.price
 
     def _reserved(self) -> frozenset[str]:
@@ -195,7 +195,7 @@ class Hosted(Editor, ABC, Generic[P]):
         call = Call(instruction=request.instruction, pictures=pictures, seed=request.seed, key=request.key)
         try:
             return self._edited(call, self._ask(self.server.connected(), call))
-        except Declined as declined:
+        except CallDeclined as declined:
             cost, note = self._cost(declined.usage, call)
             effective = self.server.without_secrets({"signal": declined.signal, **note})
             return Refused(message=self.server.redacted(declined.message), effective=effective, cost=cost)
@@ -204,7 +204,7 @@ class Hosted(Editor, ABC, Generic[P]):
                 self._give_up(call)
             return self._failed(failure, call)
 
-    def _edited(self, call: Call, answer: Answer) -> Edited:
+    def _edited(self, call: Call, answer: HostedAnswer) -> Edited:
         usage = replace(answer.usage, images=1)
         try:
             size = images.read_picture(answer.image, name="the returned file").size

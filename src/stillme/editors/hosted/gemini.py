@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import Field
 
-from stillme.core.http.replies import UNKNOWN, CallFailed, Declined, Usage, unexpected_answer
+from stillme.core.http.replies import UNKNOWN, CallDeclined, CallFailed, Usage, unexpected_answer
 from stillme.core.json_paths import count, dig, find
 from stillme.core.protocols import Needs
 from stillme.core.types import IN_WORDS, Json
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters, from_base64
+from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, from_base64
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
@@ -91,7 +91,7 @@ class Gemini(Hosted[G]):
         tokens = self.facts.image_tokens.get(self._settings.image_size or "1K", 0)
         return replace(super()._expected_usage(), input_image=self.facts.portrait_tokens, output_image=tokens)
 
-    def _ask(self, connection: Connection, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
         place, headers = self._place()
         fields = {**self._fields(call), **self._settings.extra}
         reply = connection.send("POST", f"{place}:generateContent", body=fields, headers=headers)
@@ -181,11 +181,11 @@ def _no_credentials(reason: str) -> CallFailed:
     return CallFailed(f"no usable Google Cloud credentials ({reason}): {_LOG_IN}", fatal=True)
 
 
-def _answer(body: Json, text: str) -> Answer:
+def _answer(body: Json, text: str) -> HostedAnswer:
     usage = _usage(dig(body, "usageMetadata"))
     if (block := dig(body, "promptFeedback", "blockReason")) and block != _UNSPECIFIED:
         signal = f"promptFeedback.blockReason = {block}"
-        raise Declined(str(dig(body, "promptFeedback", "blockReasonMessage") or signal), signal=signal, usage=usage)
+        raise CallDeclined(str(dig(body, "promptFeedback", "blockReasonMessage") or signal), signal=signal, usage=usage)
     candidate: Json = dig(body, "candidates", 0)
     parts = list(find(candidate, "content.parts.*"))
     words = [str(dig(part, "text")) for part in parts if dig(part, "text") and not dig(part, "thought")]
@@ -200,18 +200,18 @@ def _answer(body: Json, text: str) -> Answer:
     if not usage.output_image:
         # Without details, all tokens of the answer are the picture's: the dearer ones.
         usage = replace(usage, output_image=usage.output_text, output_text=0)
-    return Answer(image=image, usage=usage, effective={name: value for name, value in details.items() if value})
+    return HostedAnswer(image=image, usage=usage, effective={name: value for name, value in details.items() if value})
 
 
-def _no_image(candidate: Json, prose: str, text: str, usage: Usage) -> Declined | CallFailed:
+def _no_image(candidate: Json, prose: str, text: str, usage: Usage) -> CallDeclined | CallFailed:
     """Why there is no picture: a policy, a clear no in words, other words, or something else."""
     reason, message = dig(candidate, "finishReason"), dig(candidate, "finishMessage")
     signal = f"finishReason = {reason}"
     if reason in _REFUSALS:
-        return Declined(str(message or prose or signal), signal=signal, usage=usage)
+        return CallDeclined(str(message or prose or signal), signal=signal, usage=usage)
     if reason in ("STOP", None) and prose:
         if DECLINES.search(prose):
-            return Declined(prose, signal="a no in words instead of a picture", usage=usage)
+            return CallDeclined(prose, signal="a no in words instead of a picture", usage=usage)
         return CallFailed(f"answered in words: {prose}", status=IN_WORDS, usage=usage)
     usage = usage if usage.tokens else UNKNOWN
     return unexpected_answer(f"no picture, {signal}", message or prose or text, usage=usage)

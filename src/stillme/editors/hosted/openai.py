@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import Field
 
-from stillme.core.http.replies import UNKNOWN, CallFailed, Declined, Reply, Usage, unexpected_answer
+from stillme.core.http.replies import UNKNOWN, CallDeclined, CallFailed, Reply, Usage, unexpected_answer
 from stillme.core.json_paths import count, dig
 from stillme.core.types import Json
 from stillme.editors.hosted import catalogue
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters, JobGone, from_base64
+from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, JobGone, from_base64
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -101,7 +101,7 @@ class _Images(Hosted[ImagesP]):
     def _path(self) -> str:
         return "/images/edits"
 
-    def _ask(self, connection: Connection, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
         field = "image[]" if len(call.pictures) > 1 else "image"
         fields = {"prompt": call.instruction, "model": self._settings.model, **self._fields(call)}
         written = {**fields, **self._settings.extra}.items()
@@ -126,7 +126,9 @@ class _Images(Hosted[ImagesP]):
             "revised_prompt": dig(first, "revised_prompt"),
             **{name: dig(body, name) for name in ("model", "quality", "background", "output_format")},
         }
-        return Answer(image=image, usage=usage, effective={name: value for name, value in details.items() if value})
+        return HostedAnswer(
+            image=image, usage=usage, effective={name: value for name, value in details.items() if value}
+        )
 
 
 class OpenAIImages(_Images[OpenAIP]):
@@ -189,7 +191,7 @@ class ImageServer(_Images[ServerParameters]):
         return {**size, "seed": call.seed, "n": 1, "response_format": "b64_json"}
 
 
-def _from_error(reply: Reply) -> Declined | CallFailed:
+def _from_error(reply: Reply) -> CallDeclined | CallFailed:
     # Other servers may have the error at the top level.
     error: Json = dig(reply.body, "error") or reply.body
     inner: Json = next((entry for name in _INNER if (entry := dig(error, name))), None)
@@ -201,7 +203,7 @@ def _from_error(reply: Reply) -> Declined | CallFailed:
         # The categories that Azure's filter names.
         categories = sorted(name for name in results if dig(results, name, "filtered") is True)
         signal = f"{mark} ({', '.join(categories)})" if categories else mark
-        return Declined(str(dig(error, "message") or signal), signal=signal)
+        return CallDeclined(str(dig(error, "message") or signal), signal=signal)
     return reply.failure().as_fatal() if code in _FATAL else reply.failure()
 
 

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from stillme.core.http.replies import UNKNOWN, CallFailed, Declined, Reply, Usage, origin_of, unexpected_answer
+from stillme.core.http.replies import UNKNOWN, CallDeclined, CallFailed, Reply, Usage, origin_of, unexpected_answer
 from stillme.core.json_paths import Mark, follow
-from stillme.core.protocols import Jobs
+from stillme.core.protocols import AcceptedJobs
 from stillme.core.types import Json
-from stillme.editors.hosted.editor import Answer, Call, Hosted, HostedParameters, JobGone
+from stillme.editors.hosted.editor import Call, Hosted, HostedAnswer, HostedParameters, JobGone
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
@@ -107,27 +107,27 @@ class Queued(Hosted[P]):
     def __init__(self, parameters: P) -> None:
         super().__init__(parameters)
         self._poll_seconds = parameters.poll_seconds
-        self._jobs: Jobs = JobsInMemory()
+        self._jobs: AcceptedJobs = JobsInMemory()
 
     @abstractmethod
     def _submit(self, connection: Connection, call: Call) -> Reply:
         """Send the work, once."""
 
-    def remember_in(self, jobs: Jobs) -> None:
+    def remember_in(self, jobs: AcceptedJobs) -> None:
         """Keep jobs where a crash does not lose them."""
         self._jobs = jobs
 
-    def _ask(self, connection: Connection, call: Call) -> Answer:
+    def _ask(self, connection: Connection, call: Call) -> HostedAnswer:
         job = self._jobs.open(call.key)
         if job is None:
             accepted = self._accepted(self._checked(self._submit(connection, call)), call)
-            if isinstance(accepted, Answer):
+            if isinstance(accepted, HostedAnswer):
                 return accepted
             job = accepted
             self._jobs.add(call.key, job)
         try:
             answer = self._collect(connection, job, call)
-        except Declined:
+        except CallDeclined:
             self._jobs.answered(call.key)
             raise
         self._jobs.answered(call.key)
@@ -136,27 +136,27 @@ class Queued(Hosted[P]):
     def _give_up(self, call: Call) -> None:
         self._jobs.end(call.key)
 
-    def _accepted(self, reply: Reply, call: Call) -> str | Answer:
+    def _accepted(self, reply: Reply, call: Call) -> str | HostedAnswer:
         """Where the result of accepted work is asked for, or the result itself."""
         link = self._link(reply)
         if link is None:
             return self._address(reply.body)
         effective = dict(self._effective(reply.body, call))
         if str(link).startswith("data:"):
-            return Answer(image=self._picture(link), effective=effective)
+            return HostedAnswer(image=self._picture(link), effective=effective)
         return _PICTURE + json.dumps([link, effective])
 
-    def _collect(self, connection: Connection, job: str, call: Call) -> Answer:
+    def _collect(self, connection: Connection, job: str, call: Call) -> HostedAnswer:
         """Wait for a job and fetch its picture. Raises `JobGone` if there will never be one."""
         if job.startswith(_PICTURE):
             link, effective = json.loads(job.removeprefix(_PICTURE))
-            return Answer(image=self._picture(link), effective=effective)
+            return HostedAnswer(image=self._picture(link), effective=effective)
         result = self._result(connection, job)
         usage, link = self._usage(result.body), self._link(result)
         if link is None:
             raise JobGone(f"no picture in the answer; the answer: {result.text}", usage=replace(usage, images=1))
         image = self._image(connection, link, lambda: self._link(self._result(connection, job)))
-        return Answer(image=image, usage=usage, effective=dict(self._effective(result.body, call)))
+        return HostedAnswer(image=image, usage=usage, effective=dict(self._effective(result.body, call)))
 
     def _image(self, connection: Connection, link: Json, renewed: Callable[[], Json]) -> bytes:
         return self._picture(link, renewed)
@@ -212,7 +212,7 @@ class Queued(Hosted[P]):
             if (value := mark.found(reply.body)) is not None:
                 signal = f"{mark.path.replace('.*', '')} = {value}"
                 usage = replace(self._usage(reply.body), images=mark.pictures if reply.status < 400 else 0)
-                raise Declined(mark.message(reply.body) or str(value), signal=signal, usage=usage)
+                raise CallDeclined(mark.message(reply.body) or str(value), signal=signal, usage=usage)
         try:
             return reply.require_success()
         except CallFailed as failure:

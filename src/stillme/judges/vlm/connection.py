@@ -64,7 +64,7 @@ class DryRun:
 
 
 @dataclass(slots=True)
-class Connection:
+class ModelConnection:
     """An open connection to one model."""
 
     settings: ModelSettings
@@ -94,13 +94,13 @@ class Connection:
         await self.http.aclose()
 
 
-def connect(settings: ModelSettings, key: str) -> Connection:
+def connect(settings: ModelSettings, key: str) -> ModelConnection:
     """Open a connection; raises `StillmeError` if the model would ignore a setting."""
     checked = dry_run(settings)
     if checked.problems:
         raise StillmeError(f"{'; '.join(checked.problems)}.")
     http = _http(settings)
-    return Connection(settings, _adapter(settings).client(settings, key, http), http, checked.sent)
+    return ModelConnection(settings, _adapter(settings).client(settings, key, http), http, checked.sent)
 
 
 def dry_run(settings: ModelSettings) -> DryRun:
@@ -172,7 +172,7 @@ async def _intercepted(settings: ModelSettings) -> Json:
 
     blank = EncodedImage(data=b"-", mime="image/jpeg", size=(1, 1))
     async with _http(settings, httpx2.MockTransport(intercept)) as http:
-        connection = Connection(settings, _adapter(settings).client(settings, "none", http), http, {})
+        connection = ModelConnection(settings, _adapter(settings).client(settings, "none", http), http, {})
         try:
             with warnings.catch_warnings():
                 # The request itself shows what is dropped, whether or not the client warns.

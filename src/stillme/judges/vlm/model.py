@@ -13,9 +13,18 @@ from stillme.core.http import event_loop
 from stillme.core.images.sending import EncodedImage
 from stillme.core.throttle import RateLimiter, TooEarly
 from stillme.core.types import UNPRICED, Failed, ImageFile, Json
-from stillme.judges.vlm.connection import ARRIVED, Connection, connect, dry_run
+from stillme.judges.vlm.connection import ARRIVED, ModelConnection, connect, dry_run
 from stillme.judges.vlm.image_encoding import SHARED, ImageEncoder
-from stillme.judges.vlm.replies import Answered, Malformed, ModelDeclined, Question, Reply, error_text, fault_of, read
+from stillme.judges.vlm.replies import (
+    Malformed,
+    ModelAnswered,
+    ModelDeclined,
+    Question,
+    Reply,
+    error_text,
+    fault_of,
+    read,
+)
 from stillme.judges.vlm.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -43,7 +52,7 @@ class Model:
         self.encoder = encoder
         self._limiter = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
+        self._connection: ModelConnection | None = None
 
     def problems(self) -> list[str]:
         """Settings that this model would ignore, each as a sentence. Sends nothing."""
@@ -66,14 +75,14 @@ class Model:
         if connection is not None:
             event_loop.run(connection.close())
 
-    def connection(self) -> Connection:
+    def connection(self) -> ModelConnection:
         """The open connection; raises `StillmeError` for a missing key or a setting that would be ignored."""
         with self._lock:
             if self._connection is None:
                 self._connection = connect(self.settings, self.settings.key)
             return self._connection
 
-    def _reply(self, response: ModelResponse, prepared: PreparedQuestion, connection: Connection) -> Reply:
+    def _reply(self, response: ModelResponse, prepared: PreparedQuestion, connection: ModelConnection) -> Reply:
         """Read a response, with its cost and the settings that really applied."""
         cost = _dollars(self.settings, response)
         effective = _effective(response, prepared, connection)
@@ -82,7 +91,7 @@ class Model:
         reply = read(response, prepared.question.answer, effective, cost or 0.0)
         return replace(reply, error=f"{self.settings.model}: {reply.error}") if isinstance(reply, Failed) else reply
 
-    def _unread(self, body: Json, error: Exception, prepared: PreparedQuestion, connection: Connection) -> Reply:
+    def _unread(self, body: Json, error: Exception, prepared: PreparedQuestion, connection: ModelConnection) -> Reply:
         """An answer that the official client cannot read: what the envelope says of it, with its cost."""
         text, asked, answered = connection.envelope.read(body)
         cost = self.settings.dollars(asked, answered) if asked and answered else None
@@ -112,7 +121,7 @@ class Model:
             return Failed(error=str(error), retryable=True, fatal=True)
         return event_loop.run(self._attempt(connection, prepared))
 
-    async def _attempt(self, connection: Connection, prepared: PreparedQuestion) -> Reply:
+    async def _attempt(self, connection: ModelConnection, prepared: PreparedQuestion) -> Reply:
         turn = await self._limiter.wait_async()
         if isinstance(turn, TooEarly):
             return turn.failed(self.settings.model)
@@ -137,14 +146,14 @@ def _with_first_attempt(second: Reply, first: Malformed) -> Reply:
     match second:
         case Failed():
             return replace(second, error=f"{second.error} (before that: {first.problem})", cost=cost)
-        case Answered() | ModelDeclined() | Malformed():
+        case ModelAnswered() | ModelDeclined() | Malformed():
             # A sum with an unknown part is unknown.
             unknown = {"cost": "unknown"} if "cost" in first.effective else {}
             effective = {**second.effective, **unknown, "asked": 2}
             return replace(second, earlier=first.text, effective=effective, cost=cost)
 
 
-def _effective(response: ModelResponse, prepared: PreparedQuestion, connection: Connection) -> dict[str, Json]:
+def _effective(response: ModelResponse, prepared: PreparedQuestion, connection: ModelConnection) -> dict[str, Json]:
     details: dict[str, Any] = response.provider_details or {}
     used = response.usage
     effective: dict[str, Json] = {

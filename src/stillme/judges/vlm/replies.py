@@ -58,7 +58,7 @@ class _Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered(_Answer):
+class ModelAnswered(_Answer):
     """An answer that matches the schema."""
 
     text: str
@@ -85,12 +85,12 @@ class Malformed(_Answer):
     problem: str
 
 
-Reply = Answered | ModelDeclined | Malformed | Failed
+Reply = ModelAnswered | ModelDeclined | Malformed | Failed
 
 
 def read(
     response: ModelResponse, answer: type[BaseModel], effective: Mapping[str, Json], cost: float
-) -> Answered | Malformed | ModelDeclined | Failed:
+) -> ModelAnswered | Malformed | ModelDeclined | Failed:
     """Classify a response."""
     if response.finish_reason == "content_filter":
         reason, kind = _refusal(response.provider_details or {})
@@ -111,7 +111,7 @@ def read(
         # A score that is given before the model has looked is a guess, and what it then sees is made to fit.
         problem = f"`{_FIRST}` must come before everything else"
         return Malformed(text=text, problem=problem, effective=effective, cost=cost)
-    return Answered(text=text, value=value, effective=effective, cost=cost)
+    return ModelAnswered(text=text, value=value, effective=effective, cost=cost)
 
 
 def fault_of(error: Exception, settings: ModelSettings) -> Failed | ModelDeclined:
