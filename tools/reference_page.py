@@ -152,7 +152,7 @@ def page() -> str:
 
 
 def hooks() -> Iterator[str]:
-    for hook in (protocols.Plugin, protocols.Editor, protocols.Judge, protocols.Jobs):
+    for hook in (protocols.Plugin, protocols.Editor, protocols.Judge, protocols.AcceptedJobs):
         yield from ("", f"### {hook.__name__}", "", first_line(hook.__name__, hook), "")
         for part, member in vars(hook).items():
             member = member.fget if isinstance(member, property) else member

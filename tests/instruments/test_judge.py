@@ -15,7 +15,7 @@ from stillme.core.rubric import load as load_rubric
 from stillme.core.types import Abstained, Assessment, Failed, ImageFile, Pair, Prompt, Rated
 from stillme.instruments import judge as judging
 from stillme.instruments import measurements
-from stillme.instruments.judge import Instruments, Parameters
+from stillme.instruments.judge import Instruments, InstrumentsParameters
 from stillme.instruments.quantities import DESCRIBED, QUANTITIES, SCALES, SKIN
 from stillme.instruments.thresholds import load_thresholds, step
 from tests.instruments.known_changes import clothes_tinted, lighter, one, some
@@ -120,7 +120,7 @@ def test_threads_and_a_small_cache_change_no_number(tmp_path: Path) -> None:
         Pair(edit=f"{a}{b}", sources=(files[a],), edited=files[b], prompt=PROMPT) for a in range(3) for b in range(3)
     ]
     alone = [assessment.ratings for assessment in Instruments().judge(pairs)]
-    crowded = Instruments(Parameters(cache=1))
+    crowded = Instruments(InstrumentsParameters(cache=1))
     with ThreadPoolExecutor(3) as pool:
         together = list(pool.map(lambda pair: next(iter(crowded.judge([pair]))).ratings, pairs))
     assert together == alone
@@ -156,7 +156,7 @@ def test_a_picture_that_could_not_be_read_is_read_again(tmp_path: Path, source: 
 
 
 def test_the_key_covers_the_thresholds_but_not_the_cache() -> None:
-    assert Instruments(Parameters(cache=1)).spec.key == Instruments().spec.key
+    assert Instruments(InstrumentsParameters(cache=1)).spec.key == Instruments().spec.key
     assert Instruments().spec.version != "1"
 
 

@@ -90,9 +90,9 @@ P = TypeVar("P", bound=HostedParameters)
 class Hosted(Editor, ABC, Generic[P]):
     """An editor behind an API. A subclass implements `_ask`.
 
-    `_ask` returns an `HostedAnswer`, or raises `CallDeclined` or `CallFailed`, each with the `Usage` that was charged. Texts and
-    effective parameters are redacted and pictures are decoded here, for all providers alike. `name` is also its section
-    in the catalogue.
+    `_ask` returns a `HostedAnswer`, or raises `CallDeclined` or `CallFailed`, each with the `Usage` that was charged.
+    Texts and effective parameters are redacted and pictures are decoded here, for all providers alike. `name` is also
+    its section in the catalogue.
     """
 
     needs = Needs(modules=("httpx2",), extra="hosted")
