@@ -43,11 +43,7 @@ class FunctionEditor(Editor):
     runs_foreign_code = True
 
     def __init__(self, parameters: EditorFunctionParameters, function: Callable[..., Any] | None = None) -> None:
-        self._function = (
-            Function.named_by(parameters)
-            if function is None
-            else Function.of(function, parameters, name=parameters.function)
-        )
+        self._function = Function.of(parameters, function)
         self.spec = self._function.spec(parameters)
         seed = parameters.seed or ("best_effort" if self._function.asks_for("seed") else "none")
         self.capabilities = Capabilities(

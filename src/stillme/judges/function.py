@@ -53,11 +53,7 @@ class FunctionJudge(Judge):
     runs_foreign_code = True
 
     def __init__(self, parameters: JudgeFunctionParameters, function: Callable[..., Any] | None = None) -> None:
-        self._function = (
-            Function.named_by(parameters)
-            if function is None
-            else Function.of(function, parameters, name=parameters.function)
-        )
+        self._function = Function.of(parameters, function)
         self._reads = parameters.reads
         spec = self._function.spec(parameters)
         reads = {"reads": list(self._reads)} if self._reads else {}
