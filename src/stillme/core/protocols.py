@@ -351,3 +351,11 @@ def spec_of(use: str, version: str, parameters: BaseModel) -> Spec:
     defaults = {name: type(parameters).model_fields[name].default for name in names}
     unkeyed = {name: stated[name] for name in sorted(names) if stated[name] != defaults[name]}
     return Spec(use=use, version=version, parameters={**stated, **defaults}, unkeyed=unkeyed)
+
+
+def revision_note(place: str) -> str:
+    """What to say of an editor at a place that stays the same while its checkpoint may change, as only the user knows."""
+    return (
+        f"`revision` is not set, so a new checkpoint behind {place} will not be noticed, nor its edits "
+        'made again; write revision = "…" in its parameters and change it with the checkpoint'
+    )

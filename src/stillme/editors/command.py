@@ -15,9 +15,8 @@ from pydantic import Field
 from stillme.core import images
 from stillme.core.errors import UnreadableImage
 from stillme.core.programs.program import Program, ProgramParameters, write_picture
-from stillme.core.protocols import Capabilities, Editor
+from stillme.core.protocols import Capabilities, Editor, revision_note
 from stillme.core.types import Edited, EditOutcome, Failed, Portrait, Prompt, Refused, Request
-from stillme.editors.revisions import revision_note
 
 PLACEHOLDERS = ("source", "source2", "output", "instruction", "seed")
 

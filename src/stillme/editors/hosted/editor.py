@@ -20,12 +20,11 @@ from stillme.core.endpoints import ApiServer, CallParameters
 from stillme.core.errors import UnreadableImage
 from stillme.core.http.replies import CallDeclined, CallFailed, Reply, Usage, is_temporary, unexpected_answer
 from stillme.core.images.sending import EncodedImage, encode_for_upload
-from stillme.core.protocols import Capabilities, Editor, Needs
+from stillme.core.protocols import Capabilities, Editor, Needs, revision_note
 from stillme.core.redaction import shortened
 from stillme.core.types import Edited, EditOutcome, Failed, Json, Portrait, Prompt, Refused, Request
 from stillme.editors.hosted import catalogue
 from stillme.editors.hosted.catalogue import ModelPrice, dollars
-from stillme.editors.revisions import revision_note
 
 if TYPE_CHECKING:
     from stillme.core.http.client import Connection
