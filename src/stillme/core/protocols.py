@@ -354,7 +354,7 @@ def spec_of(use: str, version: str, parameters: BaseModel) -> Spec:
 
 
 def revision_note(place: str) -> str:
-    """What to say of an editor at a place that stays the same while its checkpoint may change, as only the user knows."""
+    """What to say where another checkpoint may come behind the same place, which only the user knows."""
     return (
         f"`revision` is not set, so a new checkpoint behind {place} will not be noticed, nor its edits "
         'made again; write revision = "…" in its parameters and change it with the checkpoint'

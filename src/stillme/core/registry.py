@@ -21,18 +21,13 @@ from stillme.core.types import Portrait, Prompt
 Kind = Literal["editor", "judge", "prompt set", "portrait set"]
 Buildable = Literal["editor", "judge"]
 
-_GROUPS: Mapping[Kind, str] = {
-    "editor": "stillme.editors",
-    "judge": "stillme.judges",
-    "prompt set": "stillme.prompts",
-    "portrait set": "stillme.portraits",
-}
 _LISTED_BY: Mapping[Kind, str] = {
     "editor": "editors",
     "judge": "judges",
     "prompt set": "prompts",
     "portrait set": "portraits",
 }
+"""What `stillme list` calls them, and, below `stillme.`, the entry-point group."""
 _METHODS: Mapping[Buildable, tuple[str, str]] = {"editor": ("edit_one", "edit"), "judge": ("judge_one", "judge")}
 _HERE = Path()
 
@@ -70,7 +65,7 @@ class Registered:
 def plugins(kind: Kind) -> Mapping[str, Registered]:
     """All plugins of a kind, by name."""
     registered: dict[str, Registered] = {}
-    for entry in sorted(entry_points(group=_GROUPS[kind]), key=lambda entry: entry.name):
+    for entry in sorted(entry_points(group=f"stillme.{_LISTED_BY[kind]}"), key=lambda entry: entry.name):
         plugin = Registered(kind, entry.name, entry)
         other = registered.get(entry.name)
         if other and other.entry.value != entry.value:
