@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 from stillme.audit import Audit, NamedEditor
 from stillme.core.protocols import Editor, expected_dollars, overrides
@@ -51,14 +52,14 @@ def edit(
             nonlocal lost
             gone = store.edits_without_picture(keys)
             lost += len(gone)
-            return store.finished_edits(keys) - (gone if remake else set())
+            return store.finished("edit", keys) - (gone if remake else set())
 
         tasks = missing(
             requests_of(audit, named, session),
             lambda request: request.key,
             finished,
             tally,
-            failed=store.failed_edits,
+            failed=partial(store.failed, "edit"),
             only_failed=session.options.only_failed,
         )
         size = 1 if can.batching == "none" else can.batch
@@ -160,7 +161,7 @@ def _stage(
             )
             for done in finished
         ]
-        store.add_edits(rows)
+        store.add(rows)
         if overrides(editor, "remember_in"):
             for row in rows:
                 if not isinstance(row.outcome, Failed):
