@@ -20,7 +20,7 @@ from stillme import audit
 from stillme.api.pipeline import RunOptions, run_stages
 from stillme.audit.config import Config
 from stillme.core.protocols import expected_dollars
-from stillme.plugins.testing import check_editor, check_judge
+from stillme.plugins.testing import check_plugin
 from stillme.portraits.synthetic import portraits
 from tests.editors.hosted.loopback import Asked, Loopback, Says, serving
 from tests.runs import fill, people, scores, write_audit
@@ -154,8 +154,8 @@ def test_the_example_classes_conform(monkeypatch: pytest.MonkeyPatch):
     names: dict[str, Any] = {"__name__": "docs_plugins"}
     for code in (editor, hosted, judge):
         exec(code, names)
-    check_editor(names["Grey"], portraits()[:2], {"strength": 0.5})
-    check_judge(names["Brighter"], portraits()[:2])
+    check_plugin(names["Grey"], portraits()[:2], {"strength": 0.5})
+    check_plugin(names["Brighter"], portraits()[:2])
     monkeypatch.setenv("EXAMPLE_KEY", "sk-example-0123456789")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
@@ -164,7 +164,7 @@ def test_the_example_classes_conform(monkeypatch: pytest.MonkeyPatch):
         return Says(body={"image": asked.json["image"].partition(",")[2]})
 
     with serving(returns_it) as server:
-        check_editor(names["Example"], portraits()[:2], {"base_url": server.url, "price": {"image": 0.04}})
+        check_plugin(names["Example"], portraits()[:2], {"base_url": server.url, "price": {"image": 0.04}})
 
 
 @pytest.mark.parametrize("place", [0, 1], ids=["mlflow", "wandb"])

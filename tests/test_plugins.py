@@ -17,6 +17,7 @@ from stillme.api.pipeline import run_stages
 from stillme.cli import cli
 from stillme.core import registry
 from stillme.core.errors import BrokenPlugin, InvalidAudit, InvalidParameters, NotReady, StillmeError, UnknownName
+from stillme.core.protocols import Editor
 from stillme.runs.store import Store
 
 
@@ -46,10 +47,14 @@ def test_a_plugin_that_cannot_be_imported_is_named_with_its_package():
         registry.editor_class("broken")
 
 
-def test_a_class_without_the_protocol_is_refused():
-    with pytest.raises(BrokenPlugin, match="lacks edit"):
-        registry._checked("judge", "brightness", ("edit",))
-    with pytest.raises(BrokenPlugin, match="'formless' of package 'stillme-test-plugin' lacks Parameters"):
+def test_a_class_that_is_no_editor_is_refused(monkeypatch: pytest.MonkeyPatch):
+    negative = registry.plugin("editor", "negative")
+    for loaded, words in {dict: "is not a class derived from", Editor: "has no `edit_one`"}.items():
+        monkeypatch.setattr(registry.Registered, "load", lambda _, loaded=loaded: loaded)
+        with pytest.raises(BrokenPlugin, match=f"'negative' of package '{negative.package}' {words}"):
+            registry.editor_class("negative")
+    monkeypatch.undo()
+    with pytest.raises(BrokenPlugin, match="'formless' of package 'stillme-test-plugin' has `Parameters` that are not"):
         registry.editor_class("formless")
 
 

@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from pydantic import BaseModel
 
 from stillme import audit as audits
 from stillme.api.pipeline import Ended, RunOptions, run_stages
 from stillme.audit import Audit, NamedEditor
 from stillme.core.errors import AuditChanged, InvalidAudit, StillmeError
-from stillme.core.protocols import Capabilities, Needs, Parameters, spec_of
+from stillme.core.protocols import Capabilities, Editor, Parameters
 from stillme.core.types import Arm
 from stillme.mitigation import NoFeaturePrompt, differences, lint
 from stillme.runs import Run
@@ -293,18 +291,12 @@ def test_another_extractor_makes_other_edits_and_says_so_first(write: Callable[.
 # -- what is checked before -------------------------------------------------------------------------------------------
 
 
-class Short:
+class Short(Editor):
     """Returns the portrait, and reads only so much."""
 
-    Parameters: ClassVar[type[BaseModel]] = Parameters
-    needs: ClassVar[Needs] = Needs()
-
     def __init__(self, tokens: int) -> None:
-        self.spec = spec_of("short", "1", Parameters())
+        super().__init__(Parameters())
         self.capabilities = Capabilities(prompt_tokens=tokens)
-
-    def close(self) -> None:
-        pass
 
 
 def with_editor(loaded: Audit, editor: object) -> Audit:

@@ -20,7 +20,7 @@ from stillme.audit.config import ExecutorSection
 from stillme.core import registry
 from stillme.core.errors import MissingExtra, StillmeError
 from stillme.core.protocols import Parameters
-from stillme.core.registry import Recipe
+from stillme.core.registry import PluginRecipe
 from stillme.core.types import Arm, Prompt, Request
 from stillme.editors.noop import Noop
 from stillme.portraits import synthetic
@@ -222,7 +222,7 @@ def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tm
     request = Request(
         portraits=(elsewhere,), prompt=prompt, arm=Arm.BASELINE, instruction="Smile.", editor=editor.spec, seed=0
     )
-    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key=editor.spec.key)
+    recipe = PluginRecipe(kind="editor", use="noop", parameters={}, base=Path(), key=editor.spec.key)
     actor = WorkerActor(WorkerSpec(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="")
     assert actor.problem() == ""
     (kept,) = actor.perform([request])
@@ -231,13 +231,13 @@ def test_an_actor_without_the_inputs_has_them_from_the_bucket(bucket: Bucket, tm
 
 def test_an_actor_that_does_not_see_the_bucket_says_so(bucket: Bucket, tmp_path: Path):
     place = PicturePlace(tmp_path, (bucket.address,))
-    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
+    recipe = PluginRecipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
     problem = WorkerActor(WorkerSpec(recipe=recipe, pictures=place, jobs=tmp_path / "jobs"), token="").problem()
     assert f"on {socket.gethostname()}, {bucket.address} holds no pictures of runs" in problem
 
 
 def spec(pictures: Path, **changed: Any) -> WorkerSpec:
-    recipe = Recipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
+    recipe = PluginRecipe(kind="editor", use="noop", parameters={}, base=Path(), key="")
     return WorkerSpec(recipe=recipe, pictures=PicturePlace(pictures), jobs=pictures / "jobs", **changed)
 
 
@@ -250,7 +250,7 @@ def test_an_actors_editor_with_processes_of_its_own_is_told_its_time_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     editor = TellsItsLimit(Parameters())
-    monkeypatch.setattr(Recipe, "build", lambda _: editor)
+    monkeypatch.setattr(PluginRecipe, "build", lambda _: editor)
     spec(tmp_path, ends_calls_after=7.0).worker()
     assert editor.limit == 7.0
 

@@ -149,7 +149,6 @@ def test_only_what_failed_is_done_on_request(write_audit: Write, monkeypatch: py
 def test_a_budget_that_cannot_be_kept_is_refused_before_anything_is_spent(
     write_audit: Write, monkeypatch: pytest.MonkeyPatch
 ):
-    # A class of its own: what a class has is remembered once somebody asked whether it is `Priced`.
     unpriced = type("Unpriced", (Scripted,), {"expected_dollars": lambda _: None})
     monkeypatch.setattr("stillme.judges.scripted.Scripted", unpriced)
     folder = write_audit(extra="[budget]\ndollars = 5")
@@ -213,11 +212,15 @@ def test_an_editor_with_processes_of_its_own_is_told_its_time_limit(
 
 
 class OnDevices(Noop):
+    devices: tuple[str, ...] = ()
+
     def __init__(self, *devices: str) -> None:
         self.devices = devices
 
 
 class Elsewhere(Noop):
+    provider = ""
+
     def __init__(self, provider: str) -> None:
         self.provider = provider
 
