@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from stillme.pipeline import Options, run_stages
+from tests.processes import installed
 from tests.runs import fill, group, people, scores, write_audit
 
 ROOT = Path(__file__).parent.parent
@@ -28,17 +29,11 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 SHORT = '[portraits]\nsource = "synthetic"\nlimit = 2\n[prompts]\nonly = ["O-01"]\n'
 
 
-def plain() -> dict[str, str]:
-    """The environment without the plugins of the tests, and with this stillme on the path."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"}
-
-
 def test_python_takes_fifteen_lines(tmp_path: Path):
     script = EXAMPLES / "python_api.py"
     assert sum(bool(line.strip()) for line in script.read_text().splitlines()) <= 15
     shown = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=plain()
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300, env=installed()
     )
     assert shown.returncode == 0, shown.stderr
     assert "changed_area" in shown.stdout
@@ -135,7 +130,7 @@ def _run_step(step: dict[str, Any], given: dict[str, str], folder: Path) -> Any:
     shown = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         cwd=folder,
-        env=plain() | files | variables,
+        env=installed() | files | variables,
         capture_output=True,
         text=True,
         timeout=300,

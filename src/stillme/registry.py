@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast, overload
@@ -47,7 +47,7 @@ class Plugin:
     @property
     def package(self) -> str:
         """The distribution that registers it."""
-        return self.entry.dist.name if self.entry.dist else "unknown"
+        return _name_of(self.entry.dist) if self.entry.dist else "unknown"
 
     def load(self) -> Any:
         """Import the object behind the name."""
@@ -63,6 +63,12 @@ class Plugin:
     def summary(self) -> str:
         """The first line of its docstring."""
         return (inspect.getdoc(self.load()) or "").partition("\n")[0]
+
+
+@cache
+def _name_of(package: Distribution) -> str:
+    # It reads and parses the package's metadata at every look, which a list asks for once per plugin.
+    return package.name
 
 
 @cache
