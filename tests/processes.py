@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -90,6 +91,18 @@ class Started:
         self.wait(timeout)
         return self._files[0].read_text("utf-8"), self._files[1].read_text("utf-8")
 
+    def said(self) -> str:
+        """What it has printed so far, errors last."""
+        return "".join(file.read_text("utf-8") for file in dict.fromkeys(self._files) if file.exists())
+
+    def wait_until(self, happened: Callable[[], object], seconds: float = 120) -> None:
+        """Wait for something that it does before it ends; on a busy machine that takes its time."""
+        end = time.monotonic() + seconds
+        while not happened():
+            assert self.poll() is None, f"it ended before: {self.said()}"
+            assert time.monotonic() < end, f"it never happened: {self.said()}"
+            time.sleep(0.02)
+
     def send_signal(self, number: int) -> None:
         """Send a signal to it alone."""
         os.kill(self.pid, number)
@@ -106,7 +119,7 @@ class Started:
 
 def stillme(
     *words: object,
-    seconds: float = 120,
+    seconds: float = 300,
     environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     before: Callable[[], object] | None = None,
